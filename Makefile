@@ -1,0 +1,43 @@
+# Two commands for a newcomer:  make demo   make test
+# Both make their own virtual environment first; nothing else is needed than Python >= 3.11.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+# Torch first and alone: resolved together with the rest, an installer may look past the pin.
+DEMO_OUT ?= demo-out
+
+.PHONY: help demo test lint types check clean
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 10
+
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(0 if sys.version_info >= (3, 11) else "opencse needs Python 3.11 or newer: make PYTHON=python3.11 $(MAKECMDGOALS)")'
+	@echo "setting up $(VENV) (a few minutes, once)"
+	@$(PYTHON) -m venv $(VENV)
+	@$(PIP) "$$(grep '^torch==' constraints.txt)"
+	@$(PIP) -e .
+	@touch $@
+
+$(VENV)/.installed-dev: $(VENV)/.installed
+	@$(PIP) -e '.[dev]'
+	@touch $@
+
+demo: $(VENV)/.installed  ## train, evaluate, search and report on the built-in sample (offline)
+	$(BIN)/opencse demo --out $(DEMO_OUT)
+
+test: $(VENV)/.installed-dev  ## the whole test suite
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed-dev  ## ruff
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(VENV)/.installed-dev  ## mypy --strict
+	$(BIN)/mypy
+
+check: lint types test  ## everything CI runs
+
+clean:  ## remove what the other targets made
+	rm -rf $(VENV) $(DEMO_OUT) .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""The sentence encoder: backbone, pooling and head; loading, saving and fast encoding."""

@@ -1,0 +1,98 @@
+"""Any `AutoModel` encoder, loaded whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from opencse.encoder.quiet import quiet_transformers
+from opencse.errors import UserError
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+# What the dropout rates are called in the configurations of transformers' encoders.
+_DROPOUT_KEYS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+
+
+def load_backbone(folder: Path, *, dropout: float | None = None) -> PreTrainedModel:
+    """The bare encoder of ``folder`` in float32, without pooler.
+
+    Args:
+        folder: transformers' folder.
+        dropout: rate of every dropout of the network; None keeps the configuration's.
+
+    Raises:
+        UserError: if the folder holds no model, or lacks weights that would then be random.
+    """
+    from transformers import AutoConfig, AutoModel
+
+    try:
+        with quiet_transformers():
+            config = AutoConfig.from_pretrained(folder)
+            if dropout is not None:
+                _set_dropout(config, dropout, folder)
+            model, report = AutoModel.from_pretrained(
+                folder, config=config, dtype=torch.float32, output_loading_info=True
+            )
+    except (OSError, ValueError) as error:
+        raise UserError(f"{folder}: no transformers model can be loaded from it ({str(error).splitlines()[0]})") from None
+    _require_all_weights(model, report, folder)
+    return drop_pooler(model)
+
+
+def _require_all_weights(model: PreTrainedModel, report: dict[str, Any], folder: Path) -> None:
+    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
+    wrong = sorted(str(key) for key in report["mismatched_keys"])
+    if missing or wrong:
+        raise UserError(
+            f"{folder}: {len(missing) + len(wrong)} weights of {type(model).__name__} are missing or of another shape "
+            f"(first: {(missing + wrong)[0]}); they would be random, so the model is not loaded"
+        )
+
+
+def drop_pooler(model: PreTrainedModel) -> PreTrainedModel:
+    """Without the pooler layer: sentence vectors are pooled here, and many checkpoints carry none (it would be random)."""
+    if isinstance(getattr(model, "pooler", None), nn.Module):
+        model.pooler = None
+    return model
+
+
+def _set_dropout(config: PretrainedConfig, rate: float, where: Path) -> None:
+    present = [key for key in _DROPOUT_KEYS if isinstance(vars(config).get(key), float | int)]
+    if not present:
+        raise UserError(f"{where}: a {config.model_type} configuration has no dropout rate that could be set")
+    for key in present:
+        setattr(config, key, rate)
+
+
+def dropout_rates(config: PretrainedConfig) -> dict[str, float]:
+    """The dropout rates a configuration names."""
+    values = vars(config)
+    return {key: float(values[key]) for key in _DROPOUT_KEYS if isinstance(values.get(key), float | int)}
+
+
+def position_limit(model: PreTrainedModel, tokenizer_limit: int) -> int:
+    """The longest input in ids that the position table and the tokenizer allow.
+
+    A position table with a padding index (RoBERTa's) starts counting after it: 514 rows hold 512 positions.
+    """
+    limits = [tokenizer_limit]
+    stated = vars(model.config).get("max_position_embeddings")
+    if isinstance(stated, int) and stated > 0:
+        limits.append(stated)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            offset = 0 if module.padding_idx is None else module.padding_idx + 1
+            limits.append(module.num_embeddings - offset)
+    return min(limits)

@@ -1,0 +1,294 @@
+"""The sentence encoder: backbone, pooling, dense layers; and its fast, order-keeping `encode`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Self
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from opencse.encoder.head import Dense
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.pooling import Pooling
+from opencse.errors import UserError
+from opencse.text.tokenizer import Ids, Tokenizer, Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+Vectors = NDArray[np.float32]
+Progress = Callable[[int, int], None]
+_TOKEN_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
+_WINDOW = 32_768
+
+
+@dataclass(frozen=True)
+class MaskedTokens:
+    """A masked copy of some texts: the tokens, and a (rows, length) bool of the positions to predict."""
+
+    tokens: Tokens
+    positions: Tensor
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """What one training forward gives.
+
+    Attributes:
+        sentence: (rows, d) vectors after the training head; None if no sentences were asked for.
+        layers: the same for each intermediate layer asked for, pooled and projected alike.
+        masked_logits: (M, vocabulary) at the masked positions, or None.
+    """
+
+    sentence: Tensor | None
+    layers: dict[int, Tensor] = field(default_factory=dict)
+    masked_logits: Tensor | None = None
+
+
+class SentenceEncoder(nn.Module):
+    """Texts in, vectors out.
+
+    Attributes:
+        backbone: any transformers encoder.
+        tokenizer: its tokenizer.
+        pooling: from token vectors to a sentence vector.
+        dense: layers kept at inference (supervised SimCSE's head, a reduction).
+        projection: the head used in training only, or None.
+        lm_head: the masked-LM head, there only while an objective has the MLM term.
+        normalize: whether vectors are cut to unit length.
+        max_length: longest text in ids, special tokens counted; longer ones are cut.
+        prompt: put before every text (models from elsewhere).
+    """
+
+    def __init__(
+        self,
+        backbone: PreTrainedModel,
+        tokenizer: Tokenizer,
+        *,
+        pooling: Pooling,
+        max_length: int,
+        dense: Iterable[Dense] = (),
+        normalize: bool = False,
+        prompt: str = "",
+        lower_case: bool = False,
+    ) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.tokenizer = tokenizer
+        self.pooling = pooling
+        self.max_length = max_length
+        self.dense = nn.Sequential(*dense)
+        self.projection: Dense | None = None
+        self.lm_head: MaskedLMHead | None = None
+        self.normalize = normalize
+        self.prompt = prompt
+        self.lower_case = lower_case
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "opencse-mini",
+        *,
+        pooling: str | Pooling | None = None,
+        max_length: int | None = None,
+        dropout: float | None = None,
+        device: str | torch.device | None = None,
+    ) -> Self:
+        """An encoder from a folder or Hub id: ours, sentence-transformers', or plain transformers'.
+
+        Args:
+            model: the built-in encoder's name, a folder, or a Hub id.
+            pooling: replaces the folder's own; plain transformers folders have none and get ``mean``.
+            max_length: replaces the folder's own.
+            dropout: rate of every dropout of the backbone; None keeps the configuration's.
+            device: where to put it; by default a GPU if there is one.
+
+        Raises:
+            UserError: where nothing loadable is found, or weights are missing.
+        """
+        from opencse.encoder.folder import read_folder
+
+        encoder = read_folder(cls, model, pooling=pooling, max_length=max_length, dropout=dropout)
+        return encoder.to(torch.device(device) if device is not None else default_device()).eval()
+
+    def save(self, folder: str | Path, *, card: str = "", dtype: torch.dtype = torch.float32) -> None:
+        """Writes sentence-transformers' folder layout, of stock modules only; training-only parts stay out.
+
+        Args:
+            folder: made if it is not there; files of the same name are replaced.
+            card: text of the model card (README.md).
+            dtype: of the weights on disk.
+
+        Raises:
+            UserError: if the folder cannot be written or the disk is full.
+        """
+        from opencse.encoder.folder import write_folder
+
+        write_folder(self, Path(folder), card=card, dtype=dtype)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def depth(self) -> int:
+        """Number of layers of the backbone (L)."""
+        return int(self.backbone.config.num_hidden_layers)
+
+    @property
+    def dimension(self) -> int:
+        """Length of a sentence vector."""
+        for module in reversed(self.dense):
+            return int(module.linear.out_features)
+        return int(self.backbone.config.hidden_size)
+
+    def forward(
+        self, tokens: Tokens | None, *, layers: Iterable[int] = (), masked: MaskedTokens | None = None
+    ) -> Encoded:
+        """The training forward: vectors after the training head, and whatever else the objective needs.
+
+        Args:
+            tokens: the sentences; None if only the MLM term is trained.
+            layers: intermediate layers whose sentence vectors are wanted (0 = embedding output).
+            masked: a masked copy for the MLM term.
+        """
+        sentence, by_layer = None, {}
+        if tokens is not None:
+            wanted = tuple(layers)
+            states = self._states(tokens, need_all=bool(wanted))
+            sentence = self._project(self._pool(states, tokens))
+            for layer in wanted:
+                by_layer[layer] = self._project(self.pooling([states[layer]], tokens.attention_mask))
+        return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
+
+    def embed(self, tokens: Tokens) -> Tensor:
+        """The inference forward: (rows, dimension) vectors as saved models give them, in float32."""
+        vectors = self.dense(self._pool(self._states(tokens), tokens))
+        return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
+
+    def _states(self, tokens: Tokens, *, need_all: bool = False) -> Sequence[Tensor]:
+        need_all = need_all or len(self.pooling.layers(self.depth)) > 1
+        output = self.backbone(
+            input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, output_hidden_states=need_all
+        )
+        return output.hidden_states if need_all else (output.last_hidden_state,)
+
+    def _pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        wanted = self.pooling.layers(self.depth)
+        chosen = [states[-1]] if len(wanted) == 1 else [states[layer] for layer in wanted]
+        return self.pooling(chosen, tokens.attention_mask)
+
+    def _project(self, pooled: Tensor) -> Tensor:
+        vectors: Tensor = self.dense(pooled)
+        return vectors if self.projection is None else self.projection(vectors)
+
+    def _masked_logits(self, masked: MaskedTokens) -> Tensor:
+        if self.lm_head is None:
+            raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
+        hidden = self._states(masked.tokens)[-1]
+        return self.lm_head(hidden[masked.positions])
+
+    def tokenize(self, texts: Sequence[str]) -> list[Ids]:
+        """Ids of each text as `encode` uses them: prompt put before, cut to ``max_length``."""
+        prepared = [self.prompt + text for text in texts] if self.prompt else texts
+        if self.lower_case:
+            prepared = [text.lower() for text in prepared]
+        return self.tokenizer.encode(prepared, self.max_length)
+
+    @torch.inference_mode()
+    def encode(
+        self,
+        texts: str | Sequence[str],
+        *,
+        normalize: bool = False,
+        precision: Literal["float32", "bf16"] = "float32",
+        token_budget: int | None = None,
+        progress: Progress | None = None,
+    ) -> Vectors:
+        """Vectors of ``texts``, in their order.
+
+        Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
+        ``token_budget`` ids, so that hardly any padding is computed; the result does not depend on the batches.
+
+        Args:
+            texts: one text or many.
+            normalize: cut the vectors to unit length.
+            precision: ``float32``, or ``bf16`` (autocast: faster where the processor has it, cosine to the
+                float32 vector about 0.9999).
+            token_budget: ids in a batch, padding counted; by default one that suits the device.
+            progress: called with (texts done, texts in all).
+
+        Returns:
+            (n, dimension) float32; (dimension,) for a single text.
+        """
+        if isinstance(texts, str):
+            return self.encode(
+                [texts], normalize=normalize, precision=precision, token_budget=token_budget, progress=progress
+            )[0]
+        training = self.training
+        self.eval()
+        budget = token_budget or _TOKEN_BUDGET.get(self.device.type, 2_048)
+        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
+        try:
+            with cast:
+                for start in range(0, len(texts), _WINDOW):
+                    rows = self.tokenize(texts[start : start + _WINDOW])
+                    for indices in token_batches([len(row) for row in rows], budget):
+                        tokens = self.tokenizer.pad([rows[i] for i in indices]).to(self.device)
+                        vectors[start + indices] = self.embed(tokens).float().cpu().numpy()
+                    if progress is not None:
+                        progress(min(len(texts), start + _WINDOW), len(texts))
+        finally:
+            self.train(training)
+        if normalize:
+            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
+        return vectors
+
+    def similarity(
+        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
+    ) -> Vectors:
+        """Cosine similarity of every a with every b: (n, m) float32. Texts are encoded; arrays are taken as vectors."""
+        return _unit(self._vectors(a)) @ _unit(self._vectors(b)).T
+
+    def _vectors(self, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
+        if isinstance(given, np.ndarray):
+            vectors: NDArray[np.floating] = np.atleast_2d(given)
+            if vectors.ndim != 2:
+                raise UserError(f"vectors are a (n, d) array, not one of shape {given.shape}")
+            return vectors
+        return self.encode([given] if isinstance(given, str) else given)
+
+
+def token_batches(lengths: Sequence[int], budget: int) -> list[NDArray[np.int64]]:
+    """Indices of texts in batches of similar length, each of at most ``budget`` ids when padded (at least one text)."""
+    order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
+    batches: list[NDArray[np.int64]] = []
+    start = 0
+    for end in range(1, len(order) + 1):
+        longest_next = 0 if end == len(order) else lengths[order[end]]
+        if end == len(order) or longest_next * (end - start + 1) > budget:
+            batches.append(order[start:end])
+            start = end
+    return batches
+
+
+def _unit(vectors: NDArray[np.floating]) -> Vectors:
+    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+    return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
+
+
+def default_device() -> torch.device:
+    """A CUDA GPU if there is one, else Apple's, else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")

@@ -1,0 +1,63 @@
+"""The masked-language-model head of a backbone, applied to chosen positions only."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from opencse.encoder.quiet import quiet_transformers
+from opencse.errors import UserError
+
+
+class _Given(nn.Module):
+    """Stands where the backbone was and hands through the hidden states it is given."""
+
+    def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:  # noqa: ANN401 - transformers' call
+        from transformers.modeling_outputs import BaseModelOutput
+
+        return BaseModelOutput(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
+
+
+class MaskedLMHead(nn.Module):
+    """Hidden states (M, H) of masked positions -> logits (M, vocabulary).
+
+    The head is the one of transformers' own masked-LM class for the architecture, with its backbone
+    taken out; so it works for any of them and runs over the masked positions alone. The decoder
+    shares the backbone's word embeddings where the configuration ties them.
+    """
+
+    def __init__(self, masked_lm: nn.Module, word_embeddings: nn.Embedding) -> None:
+        super().__init__()
+        lm: Any = masked_lm
+        setattr(lm, lm.base_model_prefix, _Given())
+        if lm.config.tie_word_embeddings:
+            lm.get_output_embeddings().weight = word_embeddings.weight
+        self.lm = lm
+
+    @classmethod
+    def load(cls, folder: Path, word_embeddings: nn.Embedding) -> MaskedLMHead:
+        """The head stored with the backbone in ``folder``.
+
+        Raises:
+            UserError: if the folder has none (it would be random).
+        """
+        from transformers import AutoModelForMaskedLM
+
+        with quiet_transformers():
+            model, report = AutoModelForMaskedLM.from_pretrained(
+                folder, dtype=torch.float32, output_loading_info=True
+            )
+        if report["missing_keys"]:
+            raise UserError(
+                f"{folder}: the model has no masked-language-model head (missing {min(report['missing_keys'])}); "
+                "start from a checkpoint that has one, or drop the mlm term"
+            )
+        return cls(model, word_embeddings)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        """Logits of each position."""
+        logits: Tensor = self.lm(inputs_embeds=hidden.unsqueeze(0)).logits
+        return logits.squeeze(0)

@@ -1,0 +1,19 @@
+"""The one exception a person is meant to read."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class UserError(Exception):
+    """Bad input, told in one line: what is wrong, where, and how to mend it.
+
+    The command line prints the message alone, without a traceback, and exits with code 2.
+    """
+
+
+def nearest(word: str, candidates: Iterable[str]) -> str:
+    """The clause `` (did you mean X?)`` for the candidate closest to ``word``, or an empty string."""
+    close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
+    return f" (did you mean {close[0]!r}?)" if close else ""

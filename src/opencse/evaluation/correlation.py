@@ -1,0 +1,124 @@
+"""Cosine of paired rows, and its correlation with gold scores."""
+
+from __future__ import annotations
+
+import warnings
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+
+Floats = NDArray[np.float64]
+
+
+def cosine_of_rows(first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
+    r"""The cosine of row i of one matrix with row i of the other, in float64.
+
+    .. math:: c_i = \frac{u_i \cdot v_i}{\sqrt{(u_i \cdot u_i)(v_i \cdot v_i)}}
+
+    Each row is first divided by a power of two near its largest value: exact, and nothing overflows.
+    Written with one root, equal rows give exactly 1 and so tie. A row of zeros has cosine 0 with everything.
+
+    Args:
+        first: (n, d).
+        second: (n, d).
+
+    Returns:
+        (n,) values in [-1, 1], no unit.
+
+    Raises:
+        UserError: if a value is NaN or infinite (SentEval turns those into 0 without a word).
+        ValueError: if the shapes differ or are not (n, d).
+    """
+    if first.ndim != 2 or first.shape != second.shape:
+        raise ValueError(
+            f"two (n, d) matrices of one shape are expected, got {first.shape} and {second.shape}"
+        )
+    u, v = _scaled(first), _scaled(second)
+    squares = (u * u).sum(axis=1) * (v * v).sum(axis=1)
+    dots = (u * v).sum(axis=1)
+    cosines: Floats = np.divide(dots, np.sqrt(squares), out=np.zeros_like(dots), where=squares > 0)
+    return cosines.clip(-1.0, 1.0)
+
+
+def _scaled(rows: NDArray[np.floating]) -> Floats:
+    bad = rows_not_finite(rows)
+    if bad.any():
+        raise UserError(
+            f"{int(bad.sum())} of {len(rows)} sentence vectors hold NaN or infinite values (first: row "
+            f"{int(bad.argmax())}, from 0), so their cosine is undefined; the model has diverged, or "
+            "overflows its number format: try float32"
+        )
+    return _near_one(rows.astype(np.float64), axis=1)
+
+
+def rows_not_finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
+    """Which rows (n,) of an (n, d) matrix hold a NaN or infinite value."""
+    finite: NDArray[np.bool_] = np.isfinite(rows).all(axis=1)
+    return ~finite
+
+
+def spearman(predicted: Floats, gold: Floats) -> float:
+    r"""Spearman's correlation: Pearson's of the ranks, ties sharing their mean rank (scipy's ``spearmanr``).
+
+    Args:
+        predicted: (n,).
+        gold: (n,).
+
+    Returns:
+        A value in [-1, 1]; 0.0 if either side is constant, since it then orders nothing.
+
+    Raises:
+        ValueError: for lengths that differ, fewer than 2 values, or values that are not finite.
+    """
+    if _constant(predicted, gold):
+        return 0.0
+    from scipy.stats import spearmanr
+
+    return float(spearmanr(predicted, gold).statistic)
+
+
+def pearson(predicted: Floats, gold: Floats) -> float:
+    r"""Pearson's correlation (scipy's ``pearsonr``).
+
+    .. math:: r = \frac{\sum_i (x_i - \bar x)(y_i - \bar y)}
+                       {\sqrt{\sum_i (x_i - \bar x)^2 \sum_i (y_i - \bar y)^2}}
+
+    Args:
+        predicted: (n,).
+        gold: (n,).
+
+    Returns:
+        A value in [-1, 1]; 0.0 if either side is constant up to rounding, since it then says nothing.
+
+    Raises:
+        ValueError: for lengths that differ, fewer than 2 values, or values that are not finite.
+    """
+    if _constant(predicted, gold):
+        return 0.0
+    from scipy.stats import NearConstantInputWarning, pearsonr
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", NearConstantInputWarning)
+        try:
+            return float(pearsonr(_near_one(predicted, axis=0), _near_one(gold, axis=0)).statistic)
+        except NearConstantInputWarning:
+            return 0.0
+
+
+def _constant(predicted: Floats, gold: Floats) -> bool:
+    if predicted.ndim != 1 or predicted.shape != gold.shape or len(gold) < 2:
+        raise ValueError(
+            f"two (n,) arrays of one length >= 2 are expected, got {predicted.shape} and {gold.shape}"
+        )
+    if not (np.isfinite(predicted).all() and np.isfinite(gold).all()):
+        raise ValueError("a correlation of NaN or infinite values is undefined")
+    return bool((predicted == predicted[0]).all() or (gold == gold[0]).all())
+
+
+def _near_one(values: Floats, axis: int) -> Floats:
+    """``values`` times the power of two that brings the largest along ``axis`` into [1, 2); zeros stay."""
+    _, exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True, initial=0.0))
+    scaled: Floats = np.ldexp(values, 1 - exponents)
+    return scaled

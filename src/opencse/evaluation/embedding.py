@@ -1,0 +1,71 @@
+"""What evaluation asks of a model: texts in, one vector each out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_finite
+
+Encode = Callable[[Sequence[str]], NDArray[np.floating]]
+"""n texts -> (n, d) floating-point array, row i for text i. Any model can be judged through it."""
+
+BLOCK = 4096  # pairs compared at a time, so that float64 copies stay small
+
+
+class Embedded:
+    """The vectors of a set of distinct texts, found by text."""
+
+    def __init__(self, texts: list[str], vectors: NDArray[np.floating]) -> None:
+        """``texts``: n distinct texts; ``vectors``: (n, d)."""
+        self.vectors = vectors
+        self._row = {text: row for row, text in enumerate(texts)}
+
+    def rows(self, texts: Sequence[str]) -> NDArray[np.intp]:
+        """The row (n,) of each text."""
+        return np.fromiter((self._row[text] for text in texts), dtype=np.intp, count=len(texts))
+
+    def cosines(self, first: Sequence[str], second: Sequence[str]) -> Floats:
+        """The cosine (n,) of each pair of texts; see ``cosine_of_rows``."""
+        one, two = self.rows(first), self.rows(second)
+        blocks = range(0, len(one), BLOCK)
+        return np.concatenate(
+            [
+                cosine_of_rows(self.vectors[one[b : b + BLOCK]], self.vectors[two[b : b + BLOCK]])
+                for b in blocks
+            ]
+        )
+
+
+def distinct(groups: Iterable[Sequence[str]]) -> list[str]:
+    """The different texts of all groups, in the order of their first appearance."""
+    return list(dict.fromkeys(text for group in groups for text in group))
+
+
+def embed(encode: Encode, texts: list[str]) -> Embedded:
+    """The vectors of distinct ``texts``, by one call of ``encode``.
+
+    Raises:
+        UserError: if a vector holds NaN or infinite values; the first such text is named.
+        ValueError: if ``encode`` does not return a floating-point (n, d) array.
+    """
+    vectors = np.asarray(encode(texts))
+    if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
+        raise ValueError(
+            f"encode returned an array of shape {vectors.shape} for {len(texts)} texts; (n, d) is expected"
+        )
+    if not np.issubdtype(vectors.dtype, np.floating):
+        raise ValueError(
+            f"encode returned values of type {vectors.dtype}; floating-point numbers are expected"
+        )
+    bad = rows_not_finite(vectors)
+    if bad.any():
+        raise UserError(
+            f"the model gave NaN or infinite values for {int(bad.sum()):,} of {len(texts):,} sentences "
+            f"(first: {texts[int(bad.argmax())][:60]!r}); it has diverged, or overflows its number format: "
+            "try float32"
+        )
+    return Embedded(texts, vectors)

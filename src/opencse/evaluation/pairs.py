@@ -1,0 +1,223 @@
+"""Sentence pairs with a gold score, read from tsv, csv or jsonl."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError, nearest
+from opencse.text.lines import read_lines, require_file, suffix_of
+
+COLUMNS = ("score", "sentence1", "sentence2")
+TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
+
+Record = tuple[str, Sequence[object]]
+"""Where it was read (for messages) and the raw values in the order of ``COLUMNS``."""
+
+
+@dataclass(frozen=True, eq=False)
+class ScoredPairs:
+    """n sentence pairs with a gold similarity each.
+
+    Attributes:
+        name: what a person calls them, for instance ``MSRpar``.
+        scores: gold scores, float64 (n,), in the data's own unit (0 to 5 in STS, 1 to 5 in SICK);
+            higher is more alike.
+        first: n first sentences.
+        second: n second sentences.
+
+    Raises:
+        UserError: for fewer than 2 pairs, a score that is not finite, or equal scores throughout (a
+            correlation is undefined then).
+        ValueError: if the three are not of one length.
+    """
+
+    name: str
+    scores: NDArray[np.float64]
+    first: list[str]
+    second: list[str]
+
+    def __post_init__(self) -> None:
+        if self.scores.shape != (len(self.first),) or len(self.first) != len(self.second):
+            raise ValueError(
+                f"{self.name}: scores {self.scores.shape}, {len(self.first)} first and {len(self.second)} "
+                "second sentences; one of each a pair is expected"
+            )
+        if len(self) < 2:
+            raise UserError(f"{self.name}: {len(self)} pair(s); a correlation needs at least 2")
+        if not np.isfinite(self.scores).all():
+            raise UserError(f"{self.name}: a gold score is NaN or infinite")
+        if (self.scores == self.scores[0]).all():
+            raise UserError(
+                f"{self.name}: all {len(self)} gold scores are {self.scores[0]:g}, so no correlation is "
+                "defined; give pairs with different scores"
+            )
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def read_scored_pairs(path: Path) -> ScoredPairs:
+    """The pairs of a file; its kind is told by its suffix, and ``.gz``, ``.xz``, ``.bz2`` may follow.
+
+    ``.tsv`` holds ``score<TAB>sentence1<TAB>sentence2`` without a header and without quoting; ``.csv`` and
+    ``.jsonl`` have named columns ``score``, ``sentence1``, ``sentence2`` (others are ignored). Blank lines
+    are skipped, surrounding white space is dropped.
+
+    Raises:
+        UserError: in one line, with file, line and mend: a missing or empty file, a wrong number of fields,
+            a missing column, a score that is not a finite number, an empty sentence, fewer than 2 pairs,
+            equal scores throughout.
+    """
+    path = Path(path)
+    require_file(path)
+    suffix = suffix_of(path)
+    reader = _READERS.get(suffix)
+    if reader is None:
+        raise UserError(f"{path}: unknown kind of pair file {suffix!r}; known: {', '.join(_READERS)}")
+    return scored_pairs(str(path), reader(path), name=path.name[: path.name.lower().rindex(suffix)])
+
+
+def scored_pairs(source: str, records: Iterable[Record], *, name: str) -> ScoredPairs:
+    """Raw records, checked one by one, as ``ScoredPairs``.
+
+    Args:
+        source: a file or data set, for the messages that concern the whole.
+        records: place and raw score, first and second sentence of each pair.
+        name: the name of the pairs.
+
+    Raises:
+        UserError: as ``read_scored_pairs``.
+    """
+    scores: list[float] = []
+    first: list[str] = []
+    second: list[str] = []
+    for where, (score, one, two) in records:
+        scores.append(_score(score, where))
+        first.append(_sentence(one, COLUMNS[1], where))
+        second.append(_sentence(two, COLUMNS[2], where))
+    try:
+        return ScoredPairs(name, np.asarray(scores, dtype=np.float64), first, second)
+    except UserError as error:
+        raise UserError(f"{source}: {str(error).removeprefix(f'{name}: ')}") from None
+
+
+def positions_of_columns(present: Sequence[str], where: str) -> list[int]:
+    """Where ``score``, ``sentence1``, ``sentence2`` stand among the column names ``present``.
+
+    Raises:
+        UserError: naming the first one missing, the nearest name and all names there.
+    """
+    for name in COLUMNS:
+        if name not in present:
+            there = ", ".join(str(column)[:40] for column in present)
+            raise UserError(
+                f"{where}: no column {name!r}{nearest(name, present)}; columns there: {there}; "
+                f"the three needed are called {', '.join(COLUMNS)}"
+            )
+    return [present.index(name) for name in COLUMNS]
+
+
+def _score(value: object, where: str) -> float:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        raise UserError(f"{where}: the score is empty; fill it or drop the line")
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise UserError(f"{where}: the score is {type(value).__name__}, not a number")
+    try:
+        number = float(value)
+    except (ValueError, OverflowError):
+        raise UserError(f"{where}: the score {str(value)[:40]!r} is not a number") from None
+    if not math.isfinite(number):
+        raise UserError(
+            f"{where}: the score is {number}; a finite number is expected, fill it or drop the line"
+        )
+    return number
+
+
+def _sentence(value: object, column: str, where: str) -> str:
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {column} is {type(value).__name__}, not text")
+    text = value.strip()
+    if not text:
+        raise UserError(f"{where}: {column} is empty; fill it or drop the line")
+    if any("\ud800" <= character <= "\udfff" for character in text):
+        raise UserError(
+            f"{where}: {column} holds half of a surrogate pair, which is not text; mend its \\u escapes"
+        )
+    return text
+
+
+def _read_tsv(path: Path) -> Iterator[Record]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        fields = line.split("\t")
+        where = f"{path}, line {number}"
+        if len(fields) != len(COLUMNS):
+            raise UserError(f"{where}: {len(fields)} field(s), 3 expected; {TSV_LAYOUT}")
+        if number == 1 and not _is_number(fields[0]):
+            raise UserError(f"{where}: the score {fields[0][:40]!r} is not a number; {TSV_LAYOUT}")
+        yield where, fields
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _read_csv(path: Path) -> Iterator[Record]:
+    rows = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
+    names: list[str] | None = None
+    places: list[int] = []
+    try:
+        for row in rows:
+            where = f"{path}, line {rows.line_num}"
+            if not any(field.strip() for field in row):
+                continue
+            if names is None:
+                names = [field.strip() for field in row]
+                places = positions_of_columns(names, where)
+            elif len(row) != len(names):
+                raise UserError(
+                    f"{where}: {len(row)} field(s), but the header names {len(names)}; "
+                    'put a sentence with a comma between double quotes ("...")'
+                )
+            else:
+                yield where, [row[place] for place in places]
+    except csv.Error as error:
+        raise UserError(
+            f"{path}, line {rows.line_num}: not valid csv ({error}); check its double quotes"
+        ) from None
+
+
+def _read_jsonl(path: Path) -> Iterator[Record]:
+    for number, line in read_lines(path):
+        where = f"{path}, line {number}"
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where}: not valid JSON ({error})") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{where}: a JSON object a line is expected, not {type(record).__name__}")
+        names = list(record)
+        values = list(record.values())
+        yield where, [values[place] for place in positions_of_columns(names, where)]
+
+
+_READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
+    ".tsv": _read_tsv,
+    ".csv": _read_csv,
+    ".jsonl": _read_jsonl,
+}

@@ -1,0 +1,1 @@
+"""What is learned: views, negatives and terms composed into losses. Knows no trainer."""

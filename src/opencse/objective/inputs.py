@@ -1,0 +1,87 @@
+"""From the corpus to the rows of a step: the view's texts, padded once, with a masked copy if a term reads one."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from opencse.encoder.encoder import MaskedTokens
+from opencse.errors import UserError
+from opencse.objective.objective import Objective
+from opencse.objective.representations import StepInputs
+from opencse.text.corpus import Corpus
+from opencse.text.tokenizer import Tokenizer, Tokens
+
+_AUGMENT_STREAM = 2
+_MASK_STREAM = 3
+_EXAMPLES_STREAM = 4
+
+
+class InputBuilder:
+    """Makes the `StepInputs` of any step from its number alone.
+
+    Augmentation and masking draw from generators seeded by (seed, stream, step), so a resumed run repeats them
+    exactly and neither touches data order or dropout.
+    """
+
+    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, objective: Objective, seed: int) -> None:
+        self.corpus = corpus
+        self.tokenizer = tokenizer
+        self.view = objective.view
+        self.needs = objective.needs
+        self.seed = seed
+        self.places = objective.view.examples(corpus, np.random.default_rng([seed, _EXAMPLES_STREAM]))
+        if not self.needs.hard:
+            self.places = self.places[:, :2]
+        elif self.places.shape[1] < 3:
+            raise UserError(
+                f"{corpus.facts.source}: the objective reads a hard negative, but a row has only two texts; "
+                "name a third column, or drop the hard negatives from the recipe"
+            )
+
+    def __len__(self) -> int:
+        return len(self.places)
+
+    @property
+    def hard(self) -> int:
+        """Hard negatives an example (H)."""
+        return self.places.shape[1] - 2
+
+    def build(self, examples: NDArray[np.int64], step: int) -> StepInputs:
+        """The inputs of ``step``, made of ``examples``."""
+        chosen = self.places[examples]
+        keys = self.corpus.keys[chosen[:, :, 0], chosen[:, :, 1]]
+        rows = [[self.corpus.text_ids(int(r), int(c)) for r, c in chosen[:, role]] for role in range(chosen.shape[1])]
+        rows[1] = list(self.view.positives(rows[1], np.random.default_rng([self.seed, _AUGMENT_STREAM, step])))
+        tokens = self.tokenizer.pad([ids for role in rows for ids in role])
+        masked, labels = None, None
+        if self.needs.masked_rate is not None:
+            pair = Tokens(tokens.input_ids[: 2 * len(examples)], tokens.attention_mask[: 2 * len(examples)])
+            random = np.random.default_rng([self.seed, _MASK_STREAM, step])
+            masked, labels = mask_tokens(pair, self.tokenizer, self.needs.masked_rate, random)
+        return StepInputs(tokens, len(examples), torch.from_numpy(np.ascontiguousarray(keys)), masked, labels)
+
+
+def mask_tokens(
+    tokens: Tokens, tokenizer: Tokenizer, rate: float, random: np.random.Generator
+) -> tuple[MaskedTokens, torch.Tensor]:
+    """A masked copy and the (M,) ids behind its chosen positions (BERT's rule: 80% [MASK], 10% random, 10% kept).
+
+    Raises:
+        UserError: if the tokenizer has no mask token.
+    """
+    mask_id = tokenizer.hf.mask_token_id
+    if mask_id is None:
+        raise UserError("the tokenizer has no mask token; drop the mlm term")
+    special = np.asarray(tokenizer.hf.all_special_ids)
+    ids = tokens.input_ids.numpy().copy()
+    usable = tokens.attention_mask.numpy().astype(bool) & ~np.isin(ids, special)
+    chosen = usable & (random.random(ids.shape) < rate)
+    labels = ids[chosen]
+    ordinary = np.setdiff1d(np.arange(tokenizer.vocabulary_size), special)
+    fate = random.random(len(labels))
+    replaced = np.where(fate < 0.8, mask_id, labels)
+    ids[chosen] = np.where(fate >= 0.9, random.choice(ordinary, len(labels)), replaced)
+    masked = MaskedTokens(Tokens(torch.from_numpy(ids), tokens.attention_mask), torch.from_numpy(chosen))
+    return masked, torch.from_numpy(labels)

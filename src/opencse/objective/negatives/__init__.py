@@ -1,0 +1,23 @@
+"""What an anchor is pushed from: one source, one file. To add one, name it in the union and in ``PARTS``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.negatives.hard import Hard
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.settings import PartSettings
+
+__all__ = ["NegativeSettings", "NegativeSource", "Scoring", "build_negatives"]
+
+NegativeSettings = Annotated[InBatch.Settings | Hard.Settings, Field(discriminator="kind")]
+
+PARTS = {InBatch.Settings: InBatch, Hard.Settings: Hard}
+
+
+def build_negatives(settings: PartSettings) -> NegativeSource:
+    """The source that ``settings`` describe."""
+    return PARTS[type(settings)](settings)  # type: ignore[index, no-any-return]

@@ -1,0 +1,49 @@
+"""What every negative source is."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from opencse.objective.losses import Columns, Similarity, pairwise_similarity
+from opencse.objective.representations import Needs, Representations
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """How similarities become logits, the same for every source of an objective.
+
+    Attributes:
+        similarity: cosine or dot.
+        temperature: tau.
+        mask_duplicates: whether equal texts are kept from being each other's negatives.
+    """
+
+    similarity: Similarity
+    temperature: float
+    mask_duplicates: bool
+
+    def logits(self, anchors: Tensor, columns: Tensor) -> Tensor:
+        """(N, d), (K, d) -> (N, K): sim(a_i, c_k) / tau."""
+        return pairwise_similarity(anchors, columns, self.similarity) / self.temperature
+
+
+class NegativeSource(nn.Module):
+    """Something an anchor is pushed from: representations in, columns out.
+
+    State (a queue, a momentum encoder) is buffers and modules, so that it is part of ``state_dict``.
+    """
+
+    needs = Needs(sentences=True)
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """This source's columns of the denominator."""
+        raise NotImplementedError
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """Columns an anchor gets from this source in a full batch (for the plan that is printed)."""
+        raise NotImplementedError
+
+    def after_step(self, reps: Representations) -> None:
+        """Called once after the optimizer's step, with that step's (detached) representations."""

@@ -1,0 +1,54 @@
+"""Hard negatives given by the data."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from opencse.objective.losses import Columns
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.representations import Needs, Representations
+from opencse.settings import PartSettings
+
+
+class Hard(NegativeSource):
+    """The data's hard negatives (SimCSE, eq. 5 and 8).
+
+    Columns of anchor i: ``sim(a_i, h_j) / tau`` for every example j, its own (j = i) with weight ``alpha``,
+    the others with weight 1; with H hard negatives an example, N * H columns.
+
+    The authors' code takes log(alpha) itself as its setting (0 there is ``alpha = 1`` here); here the
+    logarithm is taken inside. A hard negative that is the same text as anchor i or its positive is left
+    out of row i (unless ``mask_duplicates`` is off).
+    """
+
+    class Settings(PartSettings):
+        """Settings of `Hard`."""
+
+        kind: Literal["hard"] = "hard"
+        alpha: float = Field(default=1.0, gt=0)
+
+    needs = Needs(sentences=True, hard=True)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """N * H."""
+        return batch_size * hard
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """(N, N * H) columns: all examples' first hard negatives, then all second ones, ..."""
+        n, count, size = reps.hard.shape
+        own = torch.eye(n, dtype=torch.float32, device=reps.hard.device).repeat(1, count)
+        flat = reps.hard.transpose(0, 1).reshape(n * count, size)
+        keys = reps.keys[:, 2:].T.reshape(n * count)
+        return Columns(
+            logits=scoring.logits(reps.anchor, flat),
+            log_weight=math.log(self.settings.alpha) * own,
+            excluded=reps.same_text(keys) if scoring.mask_duplicates else None,
+        )

@@ -1,0 +1,57 @@
+"""The other examples of the batch."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+
+from opencse.objective.losses import Columns
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.representations import Representations
+from opencse.settings import PartSettings
+
+
+class InBatch(NegativeSource):
+    """The other examples of the batch (SimCSE, eq. 1 and 4).
+
+    Columns of anchor i: ``sim(a_i, b_j) / tau`` for j != i, weight ``weight`` each. With
+    ``columns = "positives_and_anchors"`` also ``sim(a_i, a_j) / tau`` for j != i, as in NT-Xent
+    (2N - 1 terms in the denominator in all); SimCSE has the N positives only.
+
+    An example whose anchor or positive is the same text as anchor i or its positive is left out of row i
+    (unless ``mask_duplicates`` is off): it would be pushed away from itself.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `InBatch`."""
+
+        kind: Literal["in_batch"] = "in_batch"
+        columns: Literal["positives", "positives_and_anchors"] = "positives"
+        weight: float = Field(default=1.0, gt=0)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """N - 1, or 2N - 2."""
+        del hard
+        return (batch_size - 1) * (1 if self.settings.columns == "positives" else 2)
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """(N, N) or (N, 2N) columns, the diagonal excluded."""
+        n = len(reps.anchor)
+        others = [reps.positive]
+        if self.settings.columns == "positives_and_anchors":
+            others.append(reps.anchor)
+        excluded = torch.eye(n, dtype=torch.bool, device=reps.anchor.device)
+        if scoring.mask_duplicates:
+            excluded = excluded | reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])
+        return Columns(
+            logits=scoring.logits(reps.anchor, torch.cat(others)),
+            log_weight=math.log(self.settings.weight),
+            excluded=excluded.repeat(1, len(others)),
+        )

@@ -1,0 +1,40 @@
+"""The auxiliary masked-language-model loss."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from opencse.objective.losses import masked_lm
+from opencse.objective.representations import Needs, Representations
+from opencse.objective.terms.base import Term
+from opencse.settings import PartSettings
+
+
+class MaskedLM(Term):
+    """Masked-language-model loss beside contrast (SimCSE, section 4 and Table D.2): ``loss + weight * mlm``.
+
+    ``rate`` of the real tokens (never special ones) are chosen in a copy of the anchors and positives; of those
+    80% become [MASK], 10% a random id, 10% stay. The contrastive input itself is never masked (an early
+    version of the authors' code did that). The backbone's own head predicts, over the chosen positions only.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `MaskedLM`."""
+
+        kind: Literal["mlm"] = "mlm"
+        weight: float = Field(default=0.1, gt=0)
+        rate: float = Field(default=0.15, gt=0, lt=1)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.weight = settings.weight
+        self.needs = Needs(masked_rate=settings.rate)
+
+    def loss(self, reps: Representations) -> Tensor:
+        """Mean cross-entropy over the chosen positions."""
+        if reps.masked_logits is None or reps.masked_labels is None:
+            raise RuntimeError("the MLM term was given no masked copy")
+        return masked_lm(reps.masked_logits, reps.masked_labels)

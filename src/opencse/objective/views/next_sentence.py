@@ -1,0 +1,46 @@
+"""A following sentence of running text."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from opencse.errors import UserError
+from opencse.objective.views.base import Places, View, places
+from opencse.settings import PartSettings
+from opencse.text.corpus import Corpus
+
+
+class NextSentence(View):
+    """A sentence and one that follows it in the same document (SimCSE, Table 2).
+
+    ``window = 1`` takes the next sentence; with ``window = 3`` one of the next three is drawn for every
+    sentence ("next 3 sentences" of the paper; near the end of a document, of those that are left).
+    The text must be in reading order, one sentence a line; a blank line ends a document, and no example
+    crosses it.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `NextSentence`."""
+
+        kind: Literal["next_sentence"] = "next_sentence"
+        window: Literal[1, 3] = 1
+
+    def __init__(self, settings: Settings) -> None:
+        self.window = settings.window
+
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
+        """(sentence, following sentence) for every pair inside a document."""
+        if corpus.width != 1:
+            raise UserError(f"{corpus.facts.source}: the next_sentence view reads one text a row, not {corpus.width}")
+        documents = np.asarray(corpus.documents)
+        left = np.zeros(len(documents), dtype=np.int64)  # sentences of the same document still to come, at most window
+        for gap in range(1, self.window + 1):
+            left[:-gap] += documents[:-gap] == documents[gap:]
+        rows = np.flatnonzero(left)
+        examples = places(rows, [0, 0])
+        examples[:, 1, 0] += random.integers(1, left[rows] + 1)
+        if len(examples) < 2:
+            raise UserError(f"{corpus.facts.source}: no two sentences follow one another in a document")
+        return examples

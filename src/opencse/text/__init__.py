@@ -1,0 +1,1 @@
+"""Text in: readers, tokens made once and memory-mapped, batches, and the built-in sample."""

@@ -1,0 +1,151 @@
+"""A tokenised corpus: every text's ids made once, kept on disk, and memory-mapped."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.text.readers import Source, Texts
+from opencse.text.tokenizer import Ids, Tokenizer
+
+_FORMAT = 1
+_CHUNK = 20_000
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class CorpusFacts:
+    """Counts worth telling a person before training starts."""
+
+    source: str
+    fingerprint: str
+    rows: int
+    width: int
+    tokens: int
+    at_limit: int
+    duplicates: int
+    documents: int
+    max_length: int
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """M rows of C texts, as token ids.
+
+    Attributes:
+        ids: all ids, concatenated in row-major order of (row, column).
+        offsets: (M * C + 1,) starts of each text in ``ids``.
+        keys: (M, C) hash of each text; equal texts have equal keys.
+        documents: (M,) document number of each row (all zero where the text is not running text).
+        facts: counts.
+    """
+
+    ids: NDArray[np.integer]
+    offsets: NDArray[np.int64]
+    keys: NDArray[np.int64]
+    documents: NDArray[np.int32]
+    facts: CorpusFacts
+
+    def __len__(self) -> int:
+        return len(self.keys)
+
+    @property
+    def width(self) -> int:
+        """Texts in a row (C): 1 sentences, 2 pairs, 3 triples."""
+        return int(self.keys.shape[1])
+
+    def text_ids(self, row: int, column: int) -> Ids:
+        """The ids of one text."""
+        at = row * self.width + column
+        return np.asarray(self.ids[self.offsets[at] : self.offsets[at + 1]], dtype=np.int32)
+
+
+def cache_root() -> Path:
+    """Where tokenised corpora are kept: ``$OPENCSE_CACHE``, else ``$XDG_CACHE_HOME/opencse``, else ``~/.cache/opencse``."""
+    if folder := os.environ.get("OPENCSE_CACHE"):
+        return Path(folder)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencse"
+
+
+def tokenise(
+    source: Source, tokenizer: Tokenizer, max_length: int, *, cache: Path | None = None, progress: Progress | None = None
+) -> Corpus:
+    """The corpus of ``source``, from the cache if it was made before.
+
+    Args:
+        source: what to read.
+        tokenizer: makes the ids.
+        max_length: longest text in ids, special tokens counted.
+        cache: folder of the cache, ``cache_root()`` by default.
+        progress: called with (rows done, rows in all).
+    """
+    fingerprint = source.fingerprint()
+    parts = json.dumps([_FORMAT, fingerprint, tokenizer.fingerprint(), max_length])
+    folder = (cache or cache_root()) / "corpora" / hashlib.sha256(parts.encode()).hexdigest()[:32]
+    if not (folder / "facts.json").is_file():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+        try:
+            _write(unfinished, source.read(), fingerprint, tokenizer, max_length, progress)
+            if not folder.exists():
+                unfinished.rename(folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+    return _open(folder)
+
+
+def _open(folder: Path) -> Corpus:
+    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "offsets", "keys", "documents")}
+    facts = CorpusFacts(**json.loads((folder / "facts.json").read_text()))
+    return Corpus(**arrays, facts=facts)
+
+
+def _write(
+    folder: Path, texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, progress: Progress | None
+) -> None:
+    folder.mkdir()
+    flat = [text for row in texts.rows for text in row]
+    dtype = np.uint16 if tokenizer.vocabulary_size <= 1 << 16 else np.int32
+    pieces: list[NDArray[np.integer]] = []
+    lengths = np.zeros(len(flat), dtype=np.int64)
+    for start in range(0, len(flat), _CHUNK):
+        rows = tokenizer.encode(flat[start : start + _CHUNK], max_length)
+        lengths[start : start + len(rows)] = [len(row) for row in rows]
+        pieces.append(np.concatenate(rows).astype(dtype))
+        if progress is not None:
+            progress(min(len(flat), start + _CHUNK) // texts.width, len(texts.rows))
+    keys = np.fromiter((text_key(text) for text in flat), dtype=np.int64, count=len(flat))
+    keys = keys.reshape(len(texts.rows), texts.width)
+    documents = np.asarray(texts.documents or [0] * len(texts.rows), dtype=np.int32)
+    ids = np.concatenate(pieces)
+    facts = CorpusFacts(
+        source=texts.source,
+        fingerprint=fingerprint,
+        rows=len(texts.rows),
+        width=texts.width,
+        tokens=len(ids),
+        at_limit=int((lengths == max_length).sum()),
+        duplicates=len(keys) - len(np.unique(keys, axis=0)),
+        documents=0 if texts.documents is None else len(np.unique(documents)),
+        max_length=max_length,
+    )
+    np.save(folder / "ids.npy", ids)
+    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
+    np.save(folder / "keys.npy", keys)
+    np.save(folder / "documents.npy", documents)
+    (folder / "facts.json").write_text(json.dumps(asdict(facts)))
+
+
+def text_key(text: str) -> int:
+    """A 64-bit hash of a text, white space collapsed; the same on every machine and in every process."""
+    digest = hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)

@@ -1,0 +1,1 @@
+"""The engine: trainer, precision, selection, checkpoints."""

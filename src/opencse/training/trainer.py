@@ -1,0 +1,216 @@
+"""The training loop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import FrameType
+
+import torch
+from accelerate import Accelerator
+from torch import Tensor
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.objective.inputs import InputBuilder
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.representations import represent
+from opencse.text.batches import BatchPlan
+from opencse.training.checkpoint import (
+    Checkpoint,
+    load_checkpoint,
+    optimizer_tensors,
+    prefixed,
+    random_states,
+    restore_optimizer,
+    restore_random_states,
+    save_checkpoint,
+)
+from opencse.training.metrics import MetricsLog
+from opencse.training.optimizer import build_optimizer, learning_rate
+from opencse.training.precision import Precision
+from opencse.training.reporter import Reporter
+from opencse.training.selection import Dev, History
+from opencse.training.settings import TrainingSettings
+
+
+class Interrupted(Exception):
+    """The run was asked to stop; its checkpoint is written."""
+
+
+@dataclass
+class Trainer:
+    """Makes the steps of a run.
+
+    Each step: inputs -> one forward -> representations -> objective -> backward -> clip -> AdamW -> the parts'
+    ``after_step``. Everything random is either a function of the step or in the checkpoint, so a resumed run
+    makes the very same steps.
+
+    Attributes:
+        encoder: what is trained, on its device.
+        objective: what it is trained for, on the same device.
+        inputs: the rows of each step.
+        settings: how.
+        precision: arithmetic of the forward pass.
+        dev: pairs to select on; None keeps the last encoder.
+        folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
+        reporter: what a person sees.
+        start_score: dev score of the model as it was given; None without dev.
+    """
+
+    encoder: SentenceEncoder
+    objective: Objective
+    inputs: InputBuilder
+    settings: TrainingSettings
+    precision: Precision
+    dev: Dev | None
+    folder: Path
+    reporter: Reporter
+    start_score: float | None = None
+
+    def __post_init__(self) -> None:
+        self.plan = BatchPlan(len(self.inputs), self.settings.batch_size, self.settings.seed)
+        self.steps = self.settings.steps(self.plan.steps_per_epoch)
+        self.metrics = MetricsLog(self.folder / "metrics.jsonl")
+        self.history = History()
+        self.best: dict[str, Tensor] = {}
+        self.accelerator = Accelerator(cpu=self.encoder.device.type == "cpu")
+        if self.accelerator.num_processes > 1:
+            raise UserError("training in several processes is not supported yet; start a single process")
+        self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
+
+    @property
+    def checkpoint_folder(self) -> Path:
+        """Where the run's state is kept until it has finished."""
+        return self.folder / "checkpoint"
+
+    def run(self, *, resume: bool) -> History:
+        """All steps, from the checkpoint if ``resume``; the best encoder's weights end up in ``best``.
+
+        Raises:
+            Interrupted: on Ctrl-C or SIGTERM, after a checkpoint.
+        """
+        step = self._restore() if resume else 0
+        if step == 0:
+            self._begin()
+        self.reporter.start("training", self.steps, step)
+        try:
+            with _stop_requests() as stop:
+                while step < self.steps:
+                    outcome = self._step(step)
+                    step += 1
+                    self._after(step, outcome)
+                    if stop.is_set() and step < self.steps:
+                        self._save(step)
+                        raise Interrupted(f"stopped after step {step:,} of {self.steps:,}; go on with --resume")
+        finally:
+            self.reporter.finish()
+        return self.history
+
+    def _begin(self) -> None:
+        torch.manual_seed(self.settings.seed)
+        self.metrics.rewind(-1)
+        if self.start_score is not None:
+            self.history.add(0, self.start_score)
+            self.metrics.write({"step": 0, "dev": self.start_score})
+
+    def _step(self, step: int) -> Outcome:
+        self.encoder.train()
+        self.objective.train()
+        for group in self.optimizer.param_groups:
+            group["lr"] = learning_rate(step, self.steps, self.settings)
+        inputs = self.inputs.build(self.plan.batch(step), step).to(self.encoder.device)
+        with self.precision.autocast(self.encoder.device):
+            reps = represent(self.encoder, inputs, self.objective.needs)
+        outcome = self.objective(reps)
+        self.accelerator.backward(outcome.total)
+        norm = self.accelerator.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
+        self.optimizer.step()
+        self.optimizer.zero_grad()
+        self.objective.after_step(reps.detached())
+        return Outcome(outcome.losses, outcome.report | {"gradient_norm": norm})
+
+    def _trained(self) -> list[Tensor]:
+        return [p for group in self.optimizer.param_groups for p in group["params"]]
+
+    def _after(self, step: int, outcome: Outcome) -> None:
+        last = step == self.steps
+        if step % self.settings.log_every == 0 or last or step == 1:
+            self._log(step, outcome)
+        if self.dev is not None and (step % self.settings.evaluate_every == 0 or last):
+            self._evaluate(step, self.dev)
+        if step % self.settings.checkpoint_every == 0 and not last:
+            self._save(step)
+        self.reporter.advance(step)
+
+    def _log(self, step: int, outcome: Outcome) -> None:
+        losses = {f"loss_{name}": float(loss.detach()) for name, loss in outcome.losses.items()}
+        total = sum(losses.values())
+        if total != total:
+            raise UserError(
+                f"the loss is not a number at step {step:,}; lower training.learning_rate, or train in float32 "
+                "(training.precision=float32)"
+            )
+        report = {name: float(value) for name, value in outcome.report.items()}
+        rate = learning_rate(step - 1, self.steps, self.settings)
+        self.metrics.write({"step": step, "loss": total, **losses, **report, "learning_rate": rate})
+        self.reporter.advance(step, f"loss {total:.4f}")
+
+    def _evaluate(self, step: int, dev: Dev) -> None:
+        score = dev.score(self.encoder)
+        if self.history.add(step, score):
+            self.best = {k: v.detach().cpu().clone() for k, v in self.encoder.state_dict().items()}
+        self.metrics.write({"step": step, "dev": score})
+        best = self.history.scores[self.history.best_step]
+        self.reporter.advance(step, f"dev {score:.2f} (start {self.history.scores[0]:.2f}, best {best:.2f})")
+
+    def _save(self, step: int) -> None:
+        tensors = {
+            **prefixed("encoder", self.encoder.state_dict()),
+            **prefixed("objective", self.objective.state_dict()),
+            **prefixed("optimizer", optimizer_tensors(self.optimizer)),
+            **prefixed("best", self.best),
+            **prefixed("random", random_states()),
+        }
+        save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)}))
+
+    def _restore(self) -> int:
+        checkpoint = load_checkpoint(self.checkpoint_folder)
+        if checkpoint is None:
+            return 0
+        self.encoder.load_state_dict(checkpoint.of("encoder"))
+        self.objective.load_state_dict(checkpoint.of("objective"))
+        restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
+        self.best = checkpoint.of("best")
+        self.history = History({int(k): v for k, v in checkpoint.values["history"]["scores"].items()})
+        step = int(checkpoint.values["step"])
+        self.metrics.rewind(step)
+        restore_random_states(checkpoint.of("random"))
+        self.reporter.say(f"resumed at step {step:,} of {self.steps:,}")
+        return step
+
+
+@contextmanager
+def _stop_requests() -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once. Handlers are put back after it."""
+    stop = threading.Event()
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+
+    def request(number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if stop.is_set():
+            raise KeyboardInterrupt
+        stop.set()
+
+    before = {number: signal.signal(number, request) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield stop
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
