@@ -1,0 +1,64 @@
+"""Fixtures for the whole suite; everything is made here, nothing is fetched."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+from opencse.text import sample
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tokenised corpora go to a folder of the test session, never to the user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENCSE_CACHE", str(folder))
+        patch.setenv("HF_HUB_OFFLINE", "1")
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A transformers folder: BERT of 3 layers x 32 with random weights, dropout 0.1, masked-LM head and WordPiece tokenizer."""
+    from tokenizers import BertWordPieceTokenizer
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+
+    folder = tmp_path_factory.mktemp("tiny-bert")
+    pieces = BertWordPieceTokenizer(lowercase=True)
+    pieces.train([str(sample.TRAIN)], vocab_size=800, show_progress=False)
+    pieces.save(str(folder / "pieces.json"))
+    tokenizer = BertTokenizerFast(tokenizer_file=str(folder / "pieces.json"), model_max_length=64)
+    (folder / "pieces.json").unlink()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def sentences() -> list[str]:
+    """The sample's training sentences."""
+    return [line for line in sample.TRAIN.read_text().splitlines() if line]
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real evaluation data beside the checkout; tests that read it are skipped without it."""
+    folder = SHARED / "data"
+    if not folder.is_dir():
+        pytest.skip("the shared evaluation data is not beside this checkout")
+    return folder
