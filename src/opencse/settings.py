@@ -10,7 +10,6 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from opencse.errors import UserError, nearest
 
-
 S = TypeVar("S", bound="Settings")
 
 

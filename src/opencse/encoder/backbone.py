@@ -46,7 +46,9 @@ def load_backbone(folder: Path, *, dropout: float | None = None) -> PreTrainedMo
                 folder, config=config, dtype=torch.float32, output_loading_info=True
             )
     except (OSError, ValueError) as error:
-        raise UserError(f"{folder}: no transformers model can be loaded from it ({str(error).splitlines()[0]})") from None
+        raise UserError(
+            f"{folder}: no transformers model can be loaded from it ({str(error).splitlines()[0]})"
+        ) from None
     _require_all_weights(model, report, folder)
     return drop_pooler(model)
 

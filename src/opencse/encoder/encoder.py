@@ -230,7 +230,11 @@ class SentenceEncoder(nn.Module):
         """
         if isinstance(texts, str):
             return self.encode(
-                [texts], normalize=normalize, precision=precision, token_budget=token_budget, progress=progress
+                [texts],
+                normalize=normalize,
+                precision=precision,
+                token_budget=token_budget,
+                progress=progress,
             )[0]
         training = self.training
         self.eval()

@@ -45,11 +45,18 @@ def parse_pooling(name: str) -> Pooling:
         return Pooling(name)
     except ValueError:
         known = [p.value for p in Pooling]
-        raise UserError(f"unknown pooling {name!r}{nearest(name, known)}; known: {', '.join(known)}") from None
+        raise UserError(
+            f"unknown pooling {name!r}{nearest(name, known)}; known: {', '.join(known)}"
+        ) from None
 
 
 def read_folder(
-    cls: type[E], model: str | Path, *, pooling: str | Pooling | None, max_length: int | None, dropout: float | None
+    cls: type[E],
+    model: str | Path,
+    *,
+    pooling: str | Pooling | None,
+    max_length: int | None,
+    dropout: float | None,
 ) -> E:
     """See `SentenceEncoder.load`."""
     folder = locate(model)
@@ -94,9 +101,13 @@ def _modules(folder: Path) -> dict[str, list[str]]:
     for entry in _json(folder / "modules.json") or []:
         name = str(entry["type"]).rsplit(".", 1)[-1]
         if name not in known:
-            raise UserError(f"{folder}: module {entry['type']} is not supported here; supported: {', '.join(known)}")
+            raise UserError(
+                f"{folder}: module {entry['type']} is not supported here; supported: {', '.join(known)}"
+            )
         if list(modules) and known.index(name) < max(known.index(n) for n in modules):
-            raise UserError(f"{folder}: modules in an order that is not supported here ({name} after {list(modules)[-1]})")
+            raise UserError(
+                f"{folder}: modules in an order that is not supported here ({name} after {list(modules)[-1]})"
+            )
         modules.setdefault(name, []).append(str(entry["path"]))
     if modules and ("Transformer" not in modules or "Pooling" not in modules):
         raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
@@ -108,7 +119,9 @@ def _pooling(folder: Path, modules: dict[str, list[str]], depth: int) -> Pooling
     mode = config.get("pooling_mode") or [name for flag, name in _OLD_FLAGS.items() if config.get(flag)]
     modes = [mode] if isinstance(mode, str) else list(mode)
     if len(modes) != 1 or modes[0] not in _MODES:
-        raise UserError(f"{folder}: pooling {' + '.join(modes) or 'none'} is not supported here; use --pooling")
+        raise UserError(
+            f"{folder}: pooling {' + '.join(modes) or 'none'} is not supported here; use --pooling"
+        )
     pooling = _MODES[modes[0]]
     if "WeightedLayerPooling" not in modules:
         return pooling
@@ -119,7 +132,11 @@ def _pooling(folder: Path, modules: dict[str, list[str]], depth: int) -> Pooling
     weights = load_file(layers / "model.safetensors")["layer_weights"]
     chosen = tuple(start + i for i, w in enumerate(weights.tolist()) if w)
     for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
-        if pooling is Pooling.MEAN and chosen == candidate.layers(depth) and len(set(weights.tolist()) - {0.0}) == 1:
+        if (
+            pooling is Pooling.MEAN
+            and chosen == candidate.layers(depth)
+            and len(set(weights.tolist()) - {0.0}) == 1
+        ):
             return candidate
     raise UserError(f"{folder}: this weighting of layers is not supported here; use --pooling")
 
@@ -134,7 +151,9 @@ def _read_dense(path: Path) -> Dense:
         raise UserError(f"{path}: a Dense module with {activation} or a residual is not supported here")
     if not (path / "model.safetensors").is_file():
         raise UserError(f"{path}: model.safetensors is missing")
-    dense = Dense(config["in_features"], config["out_features"], names[activation], bias=config.get("bias", True))
+    dense = Dense(
+        config["in_features"], config["out_features"], names[activation], bias=config.get("bias", True)
+    )
     dense.load_state_dict({k: v.float() for k, v in load_file(path / "model.safetensors").items()})
     return dense
 
@@ -204,7 +223,9 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
     if encoder.normalize:
         modules.append(("Normalize", f"{len(modules)}_Normalize"))
         (folder / modules[-1][1]).mkdir()
-    prompts = {"default_prompt_name": "default", "prompts": {"default": encoder.prompt}} if encoder.prompt else {}
+    prompts = (
+        {"default_prompt_name": "default", "prompts": {"default": encoder.prompt}} if encoder.prompt else {}
+    )
     _put(folder / "config_sentence_transformers.json",
          {"__version__": {}, "prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"} | prompts)  # fmt: skip
     (folder / "README.md").write_text(card or "Sentence encoder written by OpenCSE.\n", encoding="utf-8")

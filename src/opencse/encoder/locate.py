@@ -43,7 +43,9 @@ def _download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["onnx/*", "openvino/*"]))
+        folder = Path(
+            snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["onnx/*", "openvino/*"])
+        )
         if not any(folder.glob("**/*.safetensors")):
             folder = Path(snapshot_download(hub_id, allow_patterns=[*_PATTERNS, "*.bin"]))
     except Exception as error:

@@ -31,13 +31,17 @@ class InputBuilder:
         self.view = objective.view
         self.needs = objective.needs
         self.seed = seed
+        if self.needs.masked_rate is not None:
+            _mask_id(tokenizer)
         self.places = objective.view.examples(corpus, np.random.default_rng([seed, _EXAMPLES_STREAM]))
         if not self.needs.hard:
             self.places = self.places[:, :2]
         elif self.places.shape[1] < 3:
+            mend = "name a third column" if corpus.width == 2 else "use the pair view with three columns"
             raise UserError(
-                f"{corpus.facts.source}: the objective reads a hard negative, but a row has only two texts; "
-                "name a third column, or drop the hard negatives from the recipe"
+                f"{corpus.facts.source}: the objective reads a hard negative, but the "
+                f"{objective.settings.view.kind} view finds none in rows of {corpus.width}; {mend}, "
+                "or drop the hard negatives from the recipe"
             )
 
     def __len__(self) -> int:
@@ -46,7 +50,7 @@ class InputBuilder:
     @property
     def hard(self) -> int:
         """Hard negatives an example (H)."""
-        return self.places.shape[1] - 2
+        return int(self.places.shape[1]) - 2
 
     def build(self, examples: NDArray[np.int64], step: int) -> StepInputs:
         """The inputs of ``step``, made of ``examples``."""
@@ -68,12 +72,12 @@ def mask_tokens(
 ) -> tuple[MaskedTokens, torch.Tensor]:
     """A masked copy and the (M,) ids behind its chosen positions (BERT's rule: 80% [MASK], 10% random, 10% kept).
 
+    Every real token that is not special is chosen with probability ``rate``; M varies, and may be 0.
+
     Raises:
         UserError: if the tokenizer has no mask token.
     """
-    mask_id = tokenizer.hf.mask_token_id
-    if mask_id is None:
-        raise UserError("the tokenizer has no mask token; drop the mlm term")
+    mask_id = _mask_id(tokenizer)
     special = np.asarray(tokenizer.hf.all_special_ids)
     ids = tokens.input_ids.numpy().copy()
     usable = tokens.attention_mask.numpy().astype(bool) & ~np.isin(ids, special)
@@ -85,3 +89,10 @@ def mask_tokens(
     ids[chosen] = np.where(fate >= 0.9, random.choice(ordinary, len(labels)), replaced)
     masked = MaskedTokens(Tokens(torch.from_numpy(ids), tokens.attention_mask), torch.from_numpy(chosen))
     return masked, torch.from_numpy(labels)
+
+
+def _mask_id(tokenizer: Tokenizer) -> int:
+    mask_id = tokenizer.hf.mask_token_id
+    if mask_id is None:
+        raise UserError(f"{tokenizer.hf.name_or_path}: the tokenizer has no mask token; drop the mlm term")
+    return int(mask_id)

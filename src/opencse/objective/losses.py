@@ -20,17 +20,28 @@ class Columns:
     Attributes:
         logits: (N, K) similarities divided by the temperature.
         log_weight: added to the logits: a number, or a tensor that broadcasts to (N, K).
-        excluded: (N, K) bool, True where a column must not count for an anchor; None excludes nothing.
+        excluded: (N, K) bool, True where a column is no negative of an anchor (its own positive); None: nowhere.
+        duplicates: (N, K) bool, True where a column is left out because it is the anchor's or the positive's
+            own text; None: nowhere.
     """
 
     logits: Tensor
     log_weight: Tensor | float = 0.0
     excluded: Tensor | None = None
+    duplicates: Tensor | None = None
+
+    @property
+    def left_out(self) -> Tensor:
+        """(N, K) bool, True where a column does not count: excluded, or a duplicate."""
+        out = torch.zeros_like(self.logits, dtype=torch.bool)
+        for mask in (self.excluded, self.duplicates):
+            if mask is not None:
+                out = out | mask
+        return out
 
     def weighted(self) -> Tensor:
-        """(N, K) logits with weights, minus infinity where excluded; float32 at least."""
-        logits = at_least_float32(self.logits) + self.log_weight
-        return logits if self.excluded is None else logits.masked_fill(self.excluded, float("-inf"))
+        """(N, K) logits with weights, minus infinity where left out; float32 at least."""
+        return (at_least_float32(self.logits) + self.log_weight).masked_fill(self.left_out, float("-inf"))
 
 
 def at_least_float32(values: Tensor) -> Tensor:
@@ -39,11 +50,12 @@ def at_least_float32(values: Tensor) -> Tensor:
 
 
 def pairwise_similarity(a: Tensor, b: Tensor, kind: Similarity) -> Tensor:
-    """(N, d), (M, d) -> (N, M): cosine or dot product of every a with every b, in float32 at least."""
+    """(N, d), (M, d) -> (N, M): cosine or dot product of every a with every b, in float32 at least, autocast or not."""
     a, b = at_least_float32(a), at_least_float32(b)
     if kind == "cosine":
         a, b = functional.normalize(a, dim=-1), functional.normalize(b, dim=-1)
-    return a @ b.T
+    with torch.autocast(a.device.type, enabled=False):
+        return a @ b.T
 
 
 def rowwise_similarity(a: Tensor, b: Tensor, kind: Similarity) -> Tensor:
@@ -62,7 +74,7 @@ def info_nce(positive: Tensor, negatives: Sequence[Columns], *, label_smoothing:
         Z_i    = exp(p_i) + sum_k w_ik exp(n_ik)
         loss_i = -(1 - eps) log(exp(p_i) / Z_i) - eps / (K_i + 1) * sum over all K_i + 1 columns c of log(c / Z_i)
 
-    computed by logsumexp in float32 at least; weights enter as logarithms, excluded columns count neither
+    computed by logsumexp in float32 at least; weights enter as logarithms, left-out columns count neither
     in Z_i nor in K_i. ``eps`` is label smoothing (Park's thesis, section on label smoothing).
 
     Args:

@@ -27,6 +27,11 @@ class Needs:
     layers: frozenset[int] = frozenset()
     masked_rate: float | None = None
 
+    @property
+    def reads_sentences(self) -> bool:
+        """Whether the sentences go through the encoder at all."""
+        return self.sentences or self.hard or bool(self.layers)
+
     def __or__(self, other: Needs) -> Needs:
         rates = {r for r in (self.masked_rate, other.masked_rate) if r is not None}
         if len(rates) > 1:
@@ -89,7 +94,7 @@ class Representations:
     masked_labels: Tensor | None = None
 
     def detached(self) -> Representations:
-        """The same vectors without gradient."""
+        """The same vectors without gradient; the masked copy's logits stay out."""
         return Representations(
             anchor=self.anchor.detach(),
             positive=self.positive.detach(),
@@ -111,10 +116,9 @@ def represent(encoder: SentenceEncoder, inputs: StepInputs, needs: Needs) -> Rep
     """One forward over all the rows of a step.
 
     ``encoder`` is called as a module, so that a wrapper around it (for distributed training) sees the call.
+    Where ``needs`` asks for no sentence vectors, none are made, and anchor, positive and hard have width 0.
     """
-    encoded = encoder(
-        inputs.tokens if needs.sentences else None, layers=sorted(needs.layers), masked=inputs.masked
-    )
+    encoded = encoder(inputs.tokens if needs.reads_sentences else None, layers=sorted(needs.layers), masked=inputs.masked)
     n = inputs.examples
     vectors = encoded.sentence
     if vectors is None:

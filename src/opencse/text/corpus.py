@@ -8,17 +8,21 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.errors import UserError
+from opencse.text.lines import reason
 from opencse.text.readers import Source, Texts
 from opencse.text.tokenizer import Ids, Tokenizer
 
 _FORMAT = 1
 _CHUNK = 20_000
+_ARRAYS = ("ids", "offsets", "keys", "documents")
+_ANOTHER_FOLDER = "make room there, or name another folder in the environment variable OPENCSE_CACHE"
 Progress = Callable[[int, int], None]
 
 
@@ -64,20 +68,36 @@ class Corpus:
         return int(self.keys.shape[1])
 
     def text_ids(self, row: int, column: int) -> Ids:
-        """The ids of one text."""
+        """The ids of one text, as a copy."""
         at = row * self.width + column
-        return np.asarray(self.ids[self.offsets[at] : self.offsets[at + 1]], dtype=np.int32)
+        return np.array(self.ids[self.offsets[at] : self.offsets[at + 1]], dtype=np.int32)
 
 
 def cache_root() -> Path:
-    """Where tokenised corpora are kept: ``$OPENCSE_CACHE``, else ``$XDG_CACHE_HOME/opencse``, else ``~/.cache/opencse``."""
+    """Where tokenised corpora are kept.
+
+    ``$OPENCSE_CACHE``, else ``$XDG_CACHE_HOME/opencse``, else ``~/.cache/opencse``.
+
+    Raises:
+        UserError: if none of them can be told.
+    """
     if folder := os.environ.get("OPENCSE_CACHE"):
         return Path(folder)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "opencse"
+    if folder := os.environ.get("XDG_CACHE_HOME"):
+        return Path(folder) / "opencse"
+    try:
+        return Path.home() / ".cache" / "opencse"
+    except RuntimeError as error:
+        raise UserError(f"no folder for the token cache ({reason(error)}); {_ANOTHER_FOLDER}") from None
 
 
 def tokenise(
-    source: Source, tokenizer: Tokenizer, max_length: int, *, cache: Path | None = None, progress: Progress | None = None
+    source: Source,
+    tokenizer: Tokenizer,
+    max_length: int,
+    *,
+    cache: Path | None = None,
+    progress: Progress | None = None,
 ) -> Corpus:
     """The corpus of ``source``, from the cache if it was made before.
 
@@ -87,46 +107,47 @@ def tokenise(
         max_length: longest text in ids, special tokens counted.
         cache: folder of the cache, ``cache_root()`` by default.
         progress: called with (rows done, rows in all).
+
+    Raises:
+        UserError: for bad input, or a cache folder that cannot be written.
     """
     fingerprint = source.fingerprint()
     parts = json.dumps([_FORMAT, fingerprint, tokenizer.fingerprint(), max_length])
     folder = (cache or cache_root()) / "corpora" / hashlib.sha256(parts.encode()).hexdigest()[:32]
-    if not (folder / "facts.json").is_file():
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
-        try:
-            _write(unfinished, source.read(), fingerprint, tokenizer, max_length, progress)
-            if not folder.exists():
-                unfinished.rename(folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
-    return _open(folder)
+    kept = _open(folder)
+    if kept is None:
+        shutil.rmtree(folder, ignore_errors=True)  # damaged, if it is there
+        made = _make(source.read(), fingerprint, tokenizer, max_length, progress)
+        kept = _keep(made, folder)
+    return replace(kept, facts=replace(kept.facts, source=source.name))
 
 
-def _open(folder: Path) -> Corpus:
-    arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in ("ids", "offsets", "keys", "documents")}
-    facts = CorpusFacts(**json.loads((folder / "facts.json").read_text()))
-    return Corpus(**arrays, facts=facts)
+def _open(folder: Path) -> Corpus | None:
+    """The corpus in ``folder``, memory-mapped; None if there is none or it is damaged."""
+    try:
+        facts = CorpusFacts(**json.loads((folder / "facts.json").read_text(encoding="utf-8")))
+        return Corpus(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}, facts=facts)
+    except (OSError, EOFError, ValueError, TypeError):
+        return None
 
 
-def _write(
-    folder: Path, texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, progress: Progress | None
-) -> None:
-    folder.mkdir()
+def _make(texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, progress: Progress | None) -> Corpus:
     flat = [text for row in texts.rows for text in row]
-    dtype = np.uint16 if tokenizer.vocabulary_size <= 1 << 16 else np.int32
     pieces: list[NDArray[np.integer]] = []
     lengths = np.zeros(len(flat), dtype=np.int64)
     for start in range(0, len(flat), _CHUNK):
         rows = tokenizer.encode(flat[start : start + _CHUNK], max_length)
         lengths[start : start + len(rows)] = [len(row) for row in rows]
-        pieces.append(np.concatenate(rows).astype(dtype))
+        pieces.append(np.concatenate(rows))
         if progress is not None:
             progress(min(len(flat), start + _CHUNK) // texts.width, len(texts.rows))
+    if not lengths.all():
+        wordless = flat[int(lengths.argmin())]
+        raise UserError(f"{texts.source}: the tokenizer makes no token of the text {wordless[:40]!r}; drop it")
+    ids = np.concatenate(pieces)
     keys = np.fromiter((text_key(text) for text in flat), dtype=np.int64, count=len(flat))
     keys = keys.reshape(len(texts.rows), texts.width)
     documents = np.asarray(texts.documents or [0] * len(texts.rows), dtype=np.int32)
-    ids = np.concatenate(pieces)
     facts = CorpusFacts(
         source=texts.source,
         fingerprint=fingerprint,
@@ -138,11 +159,38 @@ def _write(
         documents=0 if texts.documents is None else len(np.unique(documents)),
         max_length=max_length,
     )
-    np.save(folder / "ids.npy", ids)
-    np.save(folder / "offsets.npy", np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64))
-    np.save(folder / "keys.npy", keys)
-    np.save(folder / "documents.npy", documents)
-    (folder / "facts.json").write_text(json.dumps(asdict(facts)))
+    return Corpus(
+        ids=ids.astype(np.uint16) if ids.max() <= np.iinfo(np.uint16).max else ids,
+        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        keys=keys,
+        documents=documents,
+        facts=facts,
+    )
+
+
+def _keep(corpus: Corpus, folder: Path) -> Corpus:
+    """``corpus`` written to ``folder``, whole or not at all, and opened from there."""
+    unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+    arrays = (corpus.ids, corpus.offsets, corpus.keys, corpus.documents)
+    try:
+        unfinished.mkdir(parents=True)
+        for name, array in zip(_ARRAYS, arrays, strict=True):
+            np.save(unfinished / f"{name}.npy", array)
+        (unfinished / "facts.json").write_text(json.dumps(asdict(corpus.facts)), encoding="utf-8")
+        unfinished.rename(folder)
+    except OSError as error:
+        kept = _open(folder)  # another process may have made the same one meanwhile
+        if kept is None:
+            raise UserError(
+                f"{folder.parent}: the token cache cannot be written ({reason(error)}); {_ANOTHER_FOLDER}"
+            ) from None
+        return kept
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
+    kept = _open(folder)
+    if kept is None:
+        raise UserError(f"{folder.parent}: the token cache cannot be read back; {_ANOTHER_FOLDER}")
+    return kept
 
 
 def text_key(text: str) -> int:

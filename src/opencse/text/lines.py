@@ -5,14 +5,17 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
+import stat
+import zlib
 from collections.abc import Iterator
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
 
 from opencse.errors import UserError
 
-COMPRESSED = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+COMPRESSED = (".gz", ".xz", ".bz2")
 MAX_LINE_CHARACTERS = 100_000
+_MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS + 8  # UTF-8 takes at most 4 bytes a character; byte-order mark and line end
 
 
 def suffix_of(path: Path) -> str:
@@ -23,13 +26,22 @@ def suffix_of(path: Path) -> str:
     return suffixes[-1] if suffixes else ""
 
 
+def reason(error: BaseException) -> str:
+    """The first line of what ``error`` says, or its kind where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
 def require_file(path: Path) -> Path:
     """``path`` if it is a file that holds something; a ``UserError`` if not."""
-    if path.is_dir():
+    try:
+        found = path.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise UserError(f"{path}: no such file; check its name and folder") from None
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+    if stat.S_ISDIR(found.st_mode):
         raise UserError(f"{path}: is a folder; give a file")
-    if not path.exists():
-        raise UserError(f"{path}: no such file")
-    if path.stat().st_size == 0:
+    if found.st_size == 0:
         raise UserError(f"{path}: the file is empty; one sentence a line is expected")
     return path
 
@@ -42,34 +54,49 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
             or a line of more than ``MAX_LINE_CHARACTERS`` characters.
     """
     require_file(path)
-    opener = COMPRESSED.get(path.suffix.lower())
+    number = 0
     try:
         with _open(path) as stream:
-            for number, raw in enumerate(stream, start=1):
+            while raw := stream.readline(_MAX_LINE_BYTES):
+                number += 1
                 yield number, _decode(raw, path, number)
-    except (OSError, EOFError, lzma.LZMAError) as error:
-        damaged = "damaged or not a compressed file" if opener else "cannot be read"
-        raise UserError(f"{path}: {damaged} ({error})") from None
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
+        if path.suffix.lower() in COMPRESSED:
+            raise UserError(
+                f"{path}, after line {number}: damaged or not a {path.suffix.lower()} file ({reason(error)}); "
+                "fetch it or pack it again"
+            ) from None
+        raise UserError(f"{path}, after line {number}: cannot be read ({reason(error)})") from None
 
 
-def _open(path: Path) -> IO[bytes]:
-    opener = COMPRESSED.get(path.suffix.lower())
-    return opener(path, "rb") if opener is not None else path.open("rb")  # type: ignore[return-value]
+def _open(path: Path) -> BufferedIOBase:
+    match path.suffix.lower():
+        case ".gz":
+            return gzip.open(path, "rb")
+        case ".xz":
+            return lzma.open(path, "rb")
+        case ".bz2":
+            return bz2.open(path, "rb")
+        case _:
+            return path.open("rb")
 
 
 def _decode(raw: bytes, path: Path, number: int) -> str:
+    where = f"{path}, line {number}"
     if b"\0" in raw:
-        raise UserError(f"{path}, line {number}: holds a NUL byte, so this is not a text file")
+        raise UserError(f"{where}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8")
+    too_long = UserError(
+        f"{where}: more than {MAX_LINE_CHARACTERS:,} characters in one line; put one sentence on each line"
+    )
+    if len(raw) == _MAX_LINE_BYTES:
+        raise too_long
     try:
         line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{path}, line {number}: not UTF-8 text (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
+            f"{where}: not UTF-8 text (byte 0x{error.object[error.start]:02x} at column {error.start + 1}); "
             "convert the file to UTF-8, for instance with iconv"
         ) from None
     if len(line) > MAX_LINE_CHARACTERS:
-        raise UserError(
-            f"{path}, line {number}: {len(line):,} characters in one line (at most {MAX_LINE_CHARACTERS:,}); "
-            "put one sentence on each line"
-        )
+        raise too_long
     return line

@@ -6,20 +6,19 @@ negative), and for running text the document each row belongs to.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opencse.errors import UserError, nearest
-from opencse.text.lines import read_lines, require_file, suffix_of
+from opencse.errors import UserError
+from opencse.text.formats import READERS, Record, choose_columns
+from opencse.text.lines import COMPRESSED, read_lines, reason, require_file, suffix_of
 
 ROLES = ("anchor", "positive", "negative")
-DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
-FORMATS = (".txt", ".csv", ".tsv", ".jsonl", ".parquet")
+FORMATS = tuple(READERS)
 
 
 @dataclass(frozen=True)
@@ -48,10 +47,11 @@ class Source:
 
     Attributes:
         location: a file, a Hub data set id, or a folder that `datasets` can load.
-        columns: names of one to three columns, or their positions from 1 (then the file has no header);
-            None takes `sentence` or `text`, `anchor, positive`, or `anchor, positive, negative`.
+        columns: names of one to three columns, or their positions from 1 in a csv or tsv (then the file has no
+            header); None takes `sentence` or `text`, `anchor, positive`, or `anchor, positive, negative`.
         split: the split of a Hub data set.
-        skip_lines: line numbers to leave out, from 1 (for instance lines known to be in a test set).
+        skip_lines: line numbers to leave out, from 1 (for instance lines known to be in a test set); a csv row of
+            several lines is named by its first. In parquet and data sets they are row numbers.
     """
 
     location: str
@@ -67,18 +67,41 @@ class Source:
     def is_file(self) -> bool:
         """Whether the location is read as a file (and not by `datasets`)."""
         path = Path(self.location)
-        return path.is_file() or suffix_of(path) in FORMATS or not _looks_like_hub_id(self.location)
+        if suffix_of(path) in FORMATS:
+            return True
+        try:
+            if path.is_file() or path.is_dir():
+                return path.is_file()
+        except OSError:
+            return True  # not to be looked at: reading it as a file tells why
+        return self.location.count("/") != 1 or self.location.startswith((".", "/", "~"))
+
+    @property
+    def name(self) -> str:
+        """What a person would call it."""
+        return str(Path(self.location)) if self.is_file else f"{self.location} [{self.split}]"
 
     def fingerprint(self) -> str:
-        """A hash of the content and of how it is read; equal fingerprints give equal rows."""
+        """A hash of the content and of how it is read; equal fingerprints give equal rows.
+
+        Raises:
+            UserError: if there is nothing to read.
+        """
         digest = hashlib.sha256()
+        how: list[object] = [self.columns, sorted(self.skip_lines)]
         if self.is_file:
-            with require_file(Path(self.location)).open("rb") as stream:
-                while block := stream.read(1 << 20):
-                    digest.update(block)
+            path = require_file(Path(self.location))
+            how.append(suffix_of(path))
+            try:
+                with path.open("rb") as stream:
+                    while block := stream.read(1 << 20):
+                        digest.update(block)
+            except OSError as error:
+                raise UserError(f"{path}: cannot be read ({reason(error)})") from None
         else:
-            digest.update(str(_hub_dataset(self)._fingerprint).encode())
-        digest.update(json.dumps([self.columns, self.split, sorted(self.skip_lines)]).encode())
+            for record in _read_dataset(self):
+                digest.update(repr(record.values).encode())
+        digest.update(json.dumps(how).encode())
         return digest.hexdigest()
 
     def read(self) -> Texts:
@@ -87,178 +110,89 @@ class Source:
         Raises:
             UserError: naming the file, the line and the mend.
         """
-        if not self.is_file:
-            return _read_hub(self)
-        path = require_file(Path(self.location))
-        reader = _READERS.get(suffix_of(path))
-        if reader is None:
-            raise UserError(f"{path}: unknown kind of file {suffix_of(path)!r}; known: {', '.join(FORMATS)}")
+        unit = "line" if self.is_file and suffix_of(Path(self.location)) != ".parquet" else "row"
         rows: list[tuple[str, ...]] = []
         documents: list[int] = []
-        for line, document, row in reader(path, self.columns):
-            if line not in self.skip_lines:
-                rows.append(_checked(row, path, line))
-                documents.append(document)
+        for record in self._records():
+            if record.number not in self.skip_lines:
+                rows.append(_checked(record, self.location, unit))
+                documents.append(record.document)
         if not rows:
-            raise UserError(f"{path}: no sentences in the file (blank lines only)")
-        return Texts(rows, documents if documents[-1] > 0 else None, str(path))
+            raise UserError(
+                f"{self.name}: no sentences in it (blank lines, a header or skipped lines only); "
+                "give at least one sentence"
+            )
+        return Texts(rows, documents if documents[-1] > 0 else None, self.name)
+
+    def _records(self) -> Iterator[Record]:
+        if not self.is_file:
+            return _read_dataset(self)
+        path = require_file(Path(self.location))
+        reader = READERS.get(suffix_of(path))
+        if reader is None:
+            raise UserError(
+                f"{path}: unknown kind of file {suffix_of(path)!r}; known: {', '.join(FORMATS)}, "
+                f"text also with {', '.join(COMPRESSED)} behind it"
+            )
+        return reader(path, self.columns)
 
 
-Numbered = Iterator[tuple[int, int, tuple[str, ...]]]
+def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
+    """The texts of a record, white space around them dropped."""
+    texts: list[str] = []
+    for name, value in zip(record.names, record.values, strict=True):
+        where = f"{location}, {unit} {record.number}: column {name!r}"
+        if value is None:
+            raise UserError(f"{where} is empty; fill it or drop the {unit}")
+        if not isinstance(value, str):
+            raise UserError(f"{where} holds {type(value).__name__}, not text; mend it or name another column")
+        text = value.strip()
+        if not text:
+            raise UserError(f"{where} is empty; fill it or drop the {unit}")
+        if not _is_unicode(text):
+            raise UserError(f"{where} holds half of a surrogate pair, which is not text; mend its \\u escapes")
+        texts.append(text)
+    return tuple(texts)
 
 
-def _looks_like_hub_id(location: str) -> bool:
-    path = Path(location)
-    return path.is_dir() or (location.count("/") == 1 and not location.startswith((".", "/", "~")))
-
-
-def _checked(row: tuple[str, ...], path: Path | str, line: int) -> tuple[str, ...]:
-    stripped = tuple(text.strip() for text in row)
-    if not all(stripped):
-        raise UserError(f"{path}, line {line}: column {stripped.index('') + 1} is empty; fill it or drop the line")
-    return stripped
-
-
-def _read_txt(path: Path, columns: tuple[str, ...] | None) -> Numbered:
-    if columns is not None:
-        raise UserError(f"{path}: a .txt file has no columns; drop --columns, or give a csv, tsv, jsonl or parquet file")
-    document, begun = 0, False
-    for number, line in read_lines(path):
-        if line.strip():
-            begun = True
-            yield number, document, (line,)
-        elif begun:
-            document, begun = document + 1, False
-
-
-def _read_csv(path: Path, columns: tuple[str, ...] | None) -> Numbered:
-    lines = (line + "\n" for _, line in read_lines(path))
-    reader = csv.reader(lines, strict=True)
+def _is_unicode(text: str) -> bool:
     try:
-        yield from _table(path, columns, ((reader.line_num, fields) for fields in reader))
-    except csv.Error as error:
-        raise UserError(f"{path}, line {reader.line_num}: not valid csv ({error})") from None
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
-def _read_tsv(path: Path, columns: tuple[str, ...] | None) -> Numbered:
-    yield from _table(path, columns, ((number, line.split("\t")) for number, line in read_lines(path)))
-
-
-def _table(path: Path, columns: tuple[str, ...] | None, records: Iterator[tuple[int, list[str]]]) -> Numbered:
-    positions: list[int] | None = None
-    if columns is not None and all(c.isdecimal() for c in columns):
-        positions = [int(c) - 1 for c in columns]
-        if min(positions) < 0:
-            raise UserError(f"{path}: column positions count from 1, got {', '.join(columns)}")
-    for number, fields in records:
-        if positions is None:
-            names = choose_columns(columns, fields, path, headerless=True)
-            positions = [fields.index(name) for name in names]
-        elif any(fields):
-            if max(positions) >= len(fields):
-                raise UserError(
-                    f"{path}, line {number}: {len(fields)} columns, but column {max(positions) + 1} is asked for"
-                )
-            yield number, 0, tuple(fields[p] for p in positions)
-
-
-def choose_columns(
-    wanted: tuple[str, ...] | None, present: Sequence[str], where: Path | str, *, headerless: bool = False
-) -> tuple[str, ...]:
-    """The columns to read: those asked for, or the first default set that is there in full."""
-    if wanted is not None:
-        for name in wanted:
-            if name not in present:
-                hint = nearest(name, present)
-                raise UserError(f"{where}: no column {name!r}{hint}; columns there: {', '.join(present)}")
-        return wanted
-    for names in DEFAULT_COLUMNS:
-        if all(name in present for name in names):
-            return names
-    by_position = ", or --columns 1,2 by position if the file has no header" if headerless else ""
-    raise UserError(
-        f"{where}: none of the expected columns (sentence; anchor, positive; anchor, positive, negative) is there; "
-        f"name yours with --columns, for instance --columns {present[0][:40]}{by_position}"
-    )
-
-
-def _read_jsonl(path: Path, columns: tuple[str, ...] | None) -> Numbered:
-    names: tuple[str, ...] | None = None
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise UserError(f"{path}, line {number}: not valid JSON ({error.msg})") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{path}, line {number}: a JSON object a line is expected, not {type(record).__name__}")
-        names = names or choose_columns(columns, list(record), path)
-        yield number, 0, tuple(_text(record.get(name), name, path, number) for name in names)
-
-
-def _text(value: Any, name: str, where: Path | str, line: int) -> str:  # noqa: ANN401 - any JSON value
-    if not isinstance(value, str):
-        raise UserError(f"{where}, line {line}: column {name!r} holds {type(value).__name__}, not text")
-    return value
-
-
-def _read_parquet(path: Path, columns: tuple[str, ...] | None) -> Numbered:
-    import pyarrow
-    import pyarrow.parquet
-
-    try:
-        file = pyarrow.parquet.ParquetFile(path)
-    except (pyarrow.ArrowInvalid, OSError) as error:
-        raise UserError(f"{path}: not a parquet file ({str(error).splitlines()[0]})") from None
-    names = choose_columns(columns, file.schema_arrow.names, path)
-    number = 0
-    for batch in file.iter_batches(columns=list(names)):
-        for record in batch.to_pylist():
-            number += 1
-            yield number, 0, tuple(_text(record[name], name, path, number) for name in names)
-
-
-def _hub_dataset(source: Source) -> Any:  # noqa: ANN401 - `datasets` is untyped
+def _load_dataset(source: Source) -> Any:  # noqa: ANN401 - `datasets` is untyped
     import datasets
 
     try:
         return datasets.load_dataset(source.location, split=source.split)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
-            f"{source.location}: neither a file here nor a data set that could be loaded from the Hub ({reason})"
+            f"{source.location}: neither a file nor a data set that could be loaded, split {source.split!r} "
+            f"({reason(error)}); give a file ({', '.join(FORMATS)}), a folder of such files, or a Hub id"
         ) from None
 
 
-def _read_hub(source: Source) -> Texts:
-    dataset = _hub_dataset(source)
+def _read_dataset(source: Source) -> Iterator[Record]:
+    dataset = _load_dataset(source)
     names = choose_columns(source.columns, dataset.column_names, source.location)
-    rows: list[tuple[str, ...]] = []
-    for number, record in enumerate(dataset.select_columns(list(names)), start=1):
-        if number not in source.skip_lines:
-            row = tuple(_text(record[name], name, source.location, number) for name in names)
-            rows.append(_checked(row, source.location, number))
-    if not rows:
-        raise UserError(f"{source.location}: split {source.split!r} holds no rows")
-    return Texts(rows, None, f"{source.location} [{source.split}]")
-
-
-_READERS: dict[str, Callable[[Path, tuple[str, ...] | None], Numbered]] = {
-    ".txt": _read_txt,
-    ".csv": _read_csv,
-    ".tsv": _read_tsv,
-    ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
-}
+    number = 0
+    for batch in dataset.select_columns(list(dict.fromkeys(names))).iter(batch_size=1_000):
+        for values in zip(*(batch[name] for name in names), strict=True):
+            number += 1
+            yield Record(number, 0, names, values)
 
 
 def read_line_numbers(path: Path) -> frozenset[int]:
     """Line numbers (from 1), one on each line of ``path``; for leaving lines of a text out."""
     numbers: set[int] = set()
     for number, line in read_lines(path):
-        if line.strip():
-            if not line.strip().isdecimal():
-                raise UserError(f"{path}, line {number}: a line number is expected, got {line.strip()[:40]!r}")
-            numbers.add(int(line))
+        text = line.strip()
+        if not text:
+            continue
+        if not text.isdecimal() or int(text) < 1:
+            raise UserError(f"{path}, line {number}: a line number from 1 is expected, not {text[:40]!r}")
+        numbers.add(int(text))
     return frozenset(numbers)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,25 +15,38 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.errors import UserError
+from opencse.text.lines import reason
 
 if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
     from transformers import PreTrainedTokenizerBase
 
 Ids = NDArray[np.int32]
+_VOCABULARIES = (
+    "tokenizer.json",
+    "vocab.txt",
+    "vocab.json",
+    "tokenizer.model",
+    "spiece.model",
+    "sentencepiece.bpe.model",
+)
 
 
 @dataclass(frozen=True)
 class Tokens:
-    """A padded batch: ``input_ids`` and ``attention_mask``, both (rows, longest) int64; padding is on the right."""
+    """A padded batch, padding on the right.
+
+    Attributes:
+        input_ids: (rows, longest) int64.
+        attention_mask: (rows, longest) int64; 1 at tokens, 0 at padding.
+    """
 
     input_ids: Tensor
     attention_mask: Tensor
 
     def to(self, device: torch.device) -> Tokens:
         """The same batch on ``device``."""
-        return Tokens(
-            self.input_ids.to(device, non_blocking=True), self.attention_mask.to(device, non_blocking=True)
-        )
+        return Tokens(self.input_ids.to(device, non_blocking=True), self.attention_mask.to(device, non_blocking=True))
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -43,19 +57,34 @@ class Tokenizer:
 
     The fast (Rust) backend is used through a private copy, so that truncation set here never leaks
     into what is saved; tokenizers without one go through transformers' Python call.
+
+    Attributes:
+        hf: transformers' tokenizer; settings changed on it later do not reach the private copy.
+        pad_id: id of its padding token.
+
+    Raises:
+        UserError: if it has no padding token.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
-        self.hf = tokenizer
-        self._fast = None
-        if getattr(tokenizer, "is_fast", False):
-            from tokenizers import Tokenizer as Backend
+        from transformers import PreTrainedTokenizerFast
 
-            self._fast = Backend.from_str(tokenizer.backend_tokenizer.to_str())
-            self._fast.no_padding()
         if tokenizer.pad_token_id is None:
-            raise UserError(f"{tokenizer.name_or_path}: the tokenizer has no padding token")
+            raise UserError(
+                f"{tokenizer.name_or_path or type(tokenizer).__name__}: the tokenizer has no padding token; "
+                "set tokenizer.pad_token and save it again"
+            )
+        self.hf = tokenizer
         self.pad_id = int(tokenizer.pad_token_id)
+        self._fast: Backend | None = None
+        self._limit: int | None = None
+        if isinstance(tokenizer, PreTrainedTokenizerFast):
+            from tokenizers import Tokenizer as RustTokenizer
+
+            self._fast = RustTokenizer.from_str(tokenizer.backend_tokenizer.to_str())
+            self._fast.no_padding()
+            self._fast.no_truncation()
+            self._fast.encode_special_tokens = tokenizer.split_special_tokens
 
     @classmethod
     def load(cls, location: str | Path) -> Tokenizer:
@@ -67,16 +96,19 @@ class Tokenizer:
         from transformers import AutoTokenizer
 
         folder = Path(location)
-        known = ("tokenizer.json", "vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model")
-        if folder.is_dir() and not any((folder / name).is_file() for name in known):
+        if folder.is_dir() and not any((folder / name).is_file() for name in _VOCABULARIES):
             raise UserError(
-                f"{location}: the model folder has no tokenizer (looked for {', '.join(known)}); "
+                f"{location}: the model folder has no tokenizer (looked for {', '.join(_VOCABULARIES)}); "
                 "save it there with tokenizer.save_pretrained(folder)"
             )
         try:
-            return cls(AutoTokenizer.from_pretrained(str(location)))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{location}: its tokenizer cannot be loaded ({str(error).splitlines()[0]})") from None
+            tokenizer = AutoTokenizer.from_pretrained(str(location))
+        except Exception as error:  # a broken file ends in any exception there, KeyError and bare ones included
+            raise UserError(
+                f"{location}: its tokenizer cannot be loaded ({type(error).__name__}: {reason(error)}); "
+                "save it again with tokenizer.save_pretrained(folder)"
+            ) from None
+        return cls(tokenizer)
 
     @property
     def vocabulary_size(self) -> int:
@@ -85,19 +117,29 @@ class Tokenizer:
 
     def fingerprint(self) -> str:
         """A hash that differs whenever the same text could become other ids."""
+        digest = hashlib.sha256()
         if self._fast is not None:
-            state = self._fast.to_str()
+            self._truncate(self._fast, None)
+            how = (self._fast.to_str(), self._fast.encode_special_tokens, self.hf.truncation_side)
+            digest.update(repr(how).encode())
         else:
-            state = repr((type(self.hf).__name__, sorted(self.hf.get_vocab().items()), self.hf.init_kwargs))
-        return hashlib.sha256(state.encode()).hexdigest()
+            with tempfile.TemporaryDirectory() as folder:
+                self.hf.save_pretrained(folder)
+                for file in sorted(path for path in Path(folder).rglob("*") if path.is_file()):
+                    digest.update(file.name.encode() + file.read_bytes())
+        return digest.hexdigest()
 
     def encode(self, texts: Sequence[str], max_length: int | None) -> list[Ids]:
-        """Ids of each text with special tokens, cut to ``max_length`` ids (special tokens counted); None: uncut."""
+        """Ids of each text with special tokens.
+
+        Args:
+            texts: any number of them.
+            max_length: longest in ids, special tokens counted; longer ones are cut. None: uncut.
+        """
+        if len(texts) == 0:
+            return []
         if self._fast is not None:
-            if max_length is None:
-                self._fast.no_truncation()
-            else:
-                self._fast.enable_truncation(max_length)
+            self._truncate(self._fast, max_length)
             return [np.asarray(e.ids, dtype=np.int32) for e in self._fast.encode_batch_fast(list(texts))]
         rows = self.hf(
             list(texts),
@@ -107,6 +149,15 @@ class Tokenizer:
             return_token_type_ids=False,
         )["input_ids"]
         return [np.asarray(row, dtype=np.int32) for row in rows]
+
+    def _truncate(self, backend: Backend, max_length: int | None) -> None:
+        if max_length == self._limit:
+            return
+        if max_length is None:
+            backend.no_truncation()
+        else:
+            backend.enable_truncation(max_length, direction=self.hf.truncation_side)
+        self._limit = max_length
 
     def pad(self, rows: Sequence[Ids]) -> Tokens:
         """``rows`` as one right-padded batch."""

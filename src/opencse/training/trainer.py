@@ -81,7 +81,9 @@ class Trainer:
         self.accelerator = Accelerator(cpu=self.encoder.device.type == "cpu")
         if self.accelerator.num_processes > 1:
             raise UserError("training in several processes is not supported yet; start a single process")
-        self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
+        self.optimizer = build_optimizer(
+            [*self.encoder.parameters(), *self.objective.parameters()], self.settings
+        )
 
     @property
     def checkpoint_folder(self) -> Path:
@@ -106,7 +108,9 @@ class Trainer:
                     self._after(step, outcome)
                     if stop.is_set() and step < self.steps:
                         self._save(step)
-                        raise Interrupted(f"stopped after step {step:,} of {self.steps:,}; go on with --resume")
+                        raise Interrupted(
+                            f"stopped after step {step:,} of {self.steps:,}; go on with --resume"
+                        )
         finally:
             self.reporter.finish()
         return self.history
@@ -176,7 +180,9 @@ class Trainer:
             **prefixed("best", self.best),
             **prefixed("random", random_states()),
         }
-        save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)}))
+        save_checkpoint(
+            self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)})
+        )
 
     def _restore(self) -> int:
         checkpoint = load_checkpoint(self.checkpoint_folder)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -15,9 +16,9 @@ __all__ = ["NegativeSettings", "NegativeSource", "Scoring", "build_negatives"]
 
 NegativeSettings = Annotated[InBatch.Settings | Hard.Settings, Field(discriminator="kind")]
 
-PARTS = {InBatch.Settings: InBatch, Hard.Settings: Hard}
+PARTS: Mapping[type[PartSettings], Callable[[Any], NegativeSource]] = {InBatch.Settings: InBatch, Hard.Settings: Hard}
 
 
 def build_negatives(settings: PartSettings) -> NegativeSource:
     """The source that ``settings`` describe."""
-    return PARTS[type(settings)](settings)  # type: ignore[index, no-any-return]
+    return PARTS[type(settings)](settings)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from torch import Tensor, nn
+from torch import Tensor
 
 from opencse.objective.losses import Columns, Similarity, pairwise_similarity
+from opencse.objective.part import Part
 from opencse.objective.representations import Needs, Representations
 
 
@@ -29,11 +30,8 @@ class Scoring:
         return pairwise_similarity(anchors, columns, self.similarity) / self.temperature
 
 
-class NegativeSource(nn.Module):
-    """Something an anchor is pushed from: representations in, columns out.
-
-    State (a queue, a momentum encoder) is buffers and modules, so that it is part of ``state_dict``.
-    """
+class NegativeSource(Part):
+    """Something an anchor is pushed from: representations in, columns out."""
 
     needs = Needs(sentences=True)
 
@@ -44,6 +42,3 @@ class NegativeSource(nn.Module):
     def count(self, batch_size: int, hard: int) -> int:
         """Columns an anchor gets from this source in a full batch (for the plan that is printed)."""
         raise NotImplementedError
-
-    def after_step(self, reps: Representations) -> None:
-        """Called once after the optimizer's step, with that step's (detached) representations."""

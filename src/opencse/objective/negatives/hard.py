@@ -29,7 +29,7 @@ class Hard(NegativeSource):
         """Settings of `Hard`."""
 
         kind: Literal["hard"] = "hard"
-        alpha: float = Field(default=1.0, gt=0)
+        alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     needs = Needs(sentences=True, hard=True)
 
@@ -44,11 +44,12 @@ class Hard(NegativeSource):
     def columns(self, reps: Representations, scoring: Scoring) -> Columns:
         """(N, N * H) columns: all examples' first hard negatives, then all second ones, ..."""
         n, count, size = reps.hard.shape
-        own = torch.eye(n, dtype=torch.float32, device=reps.hard.device).repeat(1, count)
         flat = reps.hard.transpose(0, 1).reshape(n * count, size)
         keys = reps.keys[:, 2:].T.reshape(n * count)
+        logits = scoring.logits(reps.anchor, flat)
+        own = torch.eye(n, dtype=logits.dtype, device=logits.device).repeat(1, count)
         return Columns(
-            logits=scoring.logits(reps.anchor, flat),
+            logits=logits,
             log_weight=math.log(self.settings.alpha) * own,
-            excluded=reps.same_text(keys) if scoring.mask_duplicates else None,
+            duplicates=reps.same_text(keys) if scoring.mask_duplicates else None,
         )

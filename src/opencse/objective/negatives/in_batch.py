@@ -30,7 +30,7 @@ class InBatch(NegativeSource):
 
         kind: Literal["in_batch"] = "in_batch"
         columns: Literal["positives", "positives_and_anchors"] = "positives"
-        weight: float = Field(default=1.0, gt=0)
+        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -47,11 +47,14 @@ class InBatch(NegativeSource):
         others = [reps.positive]
         if self.settings.columns == "positives_and_anchors":
             others.append(reps.anchor)
-        excluded = torch.eye(n, dtype=torch.bool, device=reps.anchor.device)
+        own = torch.eye(n, dtype=torch.bool, device=reps.anchor.device)
+        duplicates = None
         if scoring.mask_duplicates:
-            excluded = excluded | reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])
+            same = reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])
+            duplicates = (same & ~own).repeat(1, len(others))
         return Columns(
             logits=scoring.logits(reps.anchor, torch.cat(others)),
             log_weight=math.log(self.settings.weight),
-            excluded=excluded.repeat(1, len(others)),
+            excluded=own.repeat(1, len(others)),
+            duplicates=duplicates,
         )

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 from opencse.objective.terms.base import Term
 from opencse.objective.terms.mlm import MaskedLM
 from opencse.settings import PartSettings
@@ -10,9 +13,9 @@ __all__ = ["Term", "TermSettings", "build_term"]
 
 TermSettings = MaskedLM.Settings  # becomes a discriminated union with the second term
 
-PARTS = {MaskedLM.Settings: MaskedLM}
+PARTS: Mapping[type[PartSettings], Callable[[Any], Term]] = {MaskedLM.Settings: MaskedLM}
 
 
 def build_term(settings: PartSettings) -> Term:
     """The term that ``settings`` describe."""
-    return PARTS[type(settings)](settings)  # type: ignore[index]
+    return PARTS[type(settings)](settings)

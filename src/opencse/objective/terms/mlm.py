@@ -17,15 +17,16 @@ class MaskedLM(Term):
     """Masked-language-model loss beside contrast (SimCSE, section 4 and Table D.2): ``loss + weight * mlm``.
 
     ``rate`` of the real tokens (never special ones) are chosen in a copy of the anchors and positives; of those
-    80% become [MASK], 10% a random id, 10% stay. The contrastive input itself is never masked (an early
+    80% become [MASK], 10% a random ordinary id, 10% stay. The contrastive input itself is never masked (an early
     version of the authors' code did that). The backbone's own head predicts, over the chosen positions only.
+    The authors' code also masks the hard negatives, and its random ids may be special ones.
     """
 
     class Settings(PartSettings):
         """Settings of `MaskedLM`."""
 
         kind: Literal["mlm"] = "mlm"
-        weight: float = Field(default=0.1, gt=0)
+        weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
         rate: float = Field(default=0.15, gt=0, lt=1)
 
     def __init__(self, settings: Settings) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from pydantic import Field
 
@@ -16,9 +17,13 @@ __all__ = ["View", "ViewSettings", "build_view"]
 
 ViewSettings = Annotated[Dropout.Settings | NextSentence.Settings | Pair.Settings, Field(discriminator="kind")]
 
-PARTS = {Dropout.Settings: Dropout, NextSentence.Settings: NextSentence, Pair.Settings: Pair}
+PARTS: Mapping[type[PartSettings], Callable[[Any], View]] = {
+    Dropout.Settings: Dropout,
+    NextSentence.Settings: NextSentence,
+    Pair.Settings: Pair,
+}
 
 
 def build_view(settings: PartSettings) -> View:
     """The view that ``settings`` describe."""
-    return PARTS[type(settings)](settings)  # type: ignore[index, no-any-return]
+    return PARTS[type(settings)](settings)

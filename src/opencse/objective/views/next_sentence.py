@@ -33,14 +33,20 @@ class NextSentence(View):
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
         """(sentence, following sentence) for every pair inside a document."""
         if corpus.width != 1:
-            raise UserError(f"{corpus.facts.source}: the next_sentence view reads one text a row, not {corpus.width}")
+            raise UserError(
+                f"{corpus.facts.source}: the next_sentence view reads one text a row, not {corpus.width}; "
+                "give running text, one sentence a line"
+            )
         documents = np.asarray(corpus.documents)
-        left = np.zeros(len(documents), dtype=np.int64)  # sentences of the same document still to come, at most window
+        left = np.zeros(len(documents), dtype=np.int64)  # sentences of its document still to come, at most window
         for gap in range(1, self.window + 1):
             left[:-gap] += documents[:-gap] == documents[gap:]
         rows = np.flatnonzero(left)
         examples = places(rows, [0, 0])
         examples[:, 1, 0] += random.integers(1, left[rows] + 1)
-        if len(examples) < 2:
-            raise UserError(f"{corpus.facts.source}: no two sentences follow one another in a document")
+        if len(examples) == 0:
+            raise UserError(
+                f"{corpus.facts.source}: no two sentences follow one another in a document; give running text, "
+                "one sentence a line, with blank lines between documents only"
+            )
         return examples

@@ -1,6 +1,7 @@
 """The built-in sample: running text to train on and graded pairs to judge by, written for this project.
 
-- ``train.txt``: 270 short articles on everyday matters, 3,421 sentences, one a line, a blank line between articles.
+- ``train.txt``: 270 short articles on everyday matters, 3,421 sentences, one a line, a blank line between
+  articles.
 - ``dev.tsv``, ``test.tsv``: 150 graded pairs each; score (0 to 5), sentence 1, sentence 2. No sentence is in
   ``train.txt``. The rubric is in ``docs/sample.md``.
 """

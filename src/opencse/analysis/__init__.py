@@ -1,0 +1,1 @@
+"""Looking into models and runs: figures and the report."""

@@ -1,0 +1,60 @@
+"""Figures as SVG text, for a page that needs no other file."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+BEFORE, AFTER, INK = "#9aa5b1", "#0b7285", "#243b53"
+
+
+def _figure(width: float, height: float) -> Figure:
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=(width, height), layout="constrained")
+
+
+def _svg(figure: Figure) -> str:
+    import matplotlib as mpl
+
+    with mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none", "font.family": "sans-serif"}):
+        out = io.StringIO()
+        figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
+    text = out.getvalue()
+    return text[text.index("<svg") :]
+
+
+def training_curve(losses: Mapping[int, float], dev: Mapping[int, float]) -> str:
+    """Loss and dev score by step, in two panels, the start as a dashed line and the best marked."""
+    figure = _figure(8.4, 2.9)
+    left, right = figure.subplots(1, 2)
+    left.plot(list(losses), list(losses.values()), color=INK, linewidth=1.4)
+    left.set(xlabel="step", title="training loss")
+    if dev:
+        best = max(dev, key=lambda step: dev[step])
+        right.plot(list(dev), list(dev.values()), color=AFTER, marker="o", markersize=3, linewidth=1.4)
+        right.axhline(dev[min(dev)], color=BEFORE, linestyle="--", linewidth=1, label="start")
+        right.plot([best], [dev[best]], marker="*", markersize=12, color=AFTER, linestyle="none", label="kept")
+        right.legend(frameon=False, loc="lower right")
+    right.set(xlabel="step", title="dev pairs, Spearman x 100")
+    for axes in (left, right):
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.2)
+    return _svg(figure)
+
+
+def gold_against_cosine(gold: Sequence[float], before: Sequence[float], after: Sequence[float]) -> str:
+    """Cosine of each held-out pair against its gold score, before and after training."""
+    figure = _figure(8.4, 3.2)
+    panels = figure.subplots(1, 2, sharey=True)
+    for axes, cosines, title, colour in zip(panels, (before, after), ("before", "after"), (BEFORE, AFTER), strict=True):
+        axes.scatter(gold, cosines, s=14, alpha=0.7, color=colour, edgecolors="none")
+        axes.set(title=title, xlabel="gold score")
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.grid(alpha=0.2)
+    panels[0].set_ylabel("cosine")
+    return _svg(figure)

@@ -1,0 +1,330 @@
+"""A training job: what was asked for -> a plan with reasons -> a run -> the kept encoder."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opencse import __version__
+from opencse.card import model_card
+from opencse.encoder.backbone import dropout_rates
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.folder import has_own_pooling
+from opencse.encoder.head import Dense
+from opencse.encoder.locate import BUILTIN, locate
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.errors import UserError
+from opencse.evaluation import read_scored_pairs, write_json
+from opencse.evaluation.result import Environment
+from opencse.objective.inputs import InputBuilder
+from opencse.objective.objective import Objective
+from opencse.recipe import Recipe, flatten, load_recipe
+from opencse.text import sample
+from opencse.text.batches import BatchPlan
+from opencse.text.corpus import CorpusFacts, tokenise
+from opencse.text.readers import Source
+from opencse.training.checkpoint import remove_checkpoint
+from opencse.training.precision import Precision, choose_precision
+from opencse.training.reporter import Reporter, Silent
+from opencse.training.selection import Dev, History
+from opencse.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run ended with.
+
+    Attributes:
+        folder: holds the kept encoder; ``last/`` in it the encoder of the last step.
+        kept: ``best`` (highest dev score), ``start`` (nothing beat it), or ``last`` (no dev pairs).
+        verdict: the outcome in one sentence.
+        scores: dev score (Spearman x 100) by step, 0 being the start; empty without dev pairs.
+    """
+
+    folder: Path
+    kept: str
+    verdict: str
+    scores: dict[int, float]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do, with reasons; printed before it starts."""
+
+    recipe: Recipe
+    model: str
+    preset: str | None
+    dev: Dev | None
+    corpus: CorpusFacts
+    examples: int
+    steps: int
+    steps_per_epoch: int
+    batch_size: int
+    hard: int
+    negatives_per_anchor: int
+    precision: Precision
+    attention: str
+    device: str
+    parameters: int
+    pooling: str
+
+    def lines(self) -> list[str]:
+        """The plan for a person."""
+        facts, training = self.corpus, self.recipe.training
+        share = f"{facts.duplicates:,} duplicate rows" if facts.duplicates else "no duplicate rows"
+        masked = "equal texts of a batch are not each other's negatives" if (
+            self.recipe.objective.mask_duplicates
+        ) else "equal texts of a batch ARE negatives (objective.mask_duplicates = false)"  # fmt: skip
+        documents = f", {facts.documents:,} documents" if facts.documents else ""
+        preset = (
+            f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
+        )
+        return [
+            f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {share} ({masked})",
+            f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} and may be cut",
+            f"model      {self.model}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
+            f"recipe     {self.recipe.name} ({preset})",
+            f"steps      {self.steps:,} of batch {self.batch_size} over {self.examples:,} examples "
+            f"({self.steps / self.steps_per_epoch:.2f} epochs)",
+            f"negatives  {self.negatives_per_anchor:,} per anchor"
+            + (f", {self.hard} hard negative(s) an example" if self.hard else ""),
+            f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
+            f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
+            "selection  "
+            + (f"best on {self.dev.name} ({len(self.dev.pairs):,} pairs), every {training.evaluate_every} steps"
+               if self.dev else "none: the last encoder is kept, and nothing tells whether it is better"),
+        ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run ready to start."""
+
+    plan: Plan
+    encoder: SentenceEncoder
+    objective: Objective
+    inputs: InputBuilder
+
+
+@dataclass(frozen=True)
+class TrainJob:
+    """Everything that decides what a run does; see `opencse.run.train` for the arguments."""
+
+    text: Source
+    recipe: str | Recipe = "simcse"
+    model: str = BUILTIN
+    preset: str | None = None
+    settings: tuple[str, ...] = ()
+    dev: str | Path | None = "sample"
+    device: str | None = None
+
+    def resolve(self) -> tuple[Recipe, str, str | None]:
+        """The recipe with preset and settings applied, the model's name, and the preset."""
+        if isinstance(self.recipe, Recipe):
+            return self.recipe, self.model, None
+        preset = self.preset or load_recipe(self.recipe).preset_for(self.model)
+        resolved = load_recipe(self.recipe, preset=preset, overrides=self.settings)
+        return resolved, resolved.presets[preset].model if preset == self.model else self.model, preset
+
+    def prepare(self, reporter: Reporter) -> Prepared:
+        """Loads and tokenises everything, ready to train; nothing is written but the token cache."""
+        recipe, model, preset = self.resolve()
+        dev = load_dev(self.dev)
+        encoder = _build_encoder(recipe, model, self.device)
+        objective = Objective(recipe.objective).to(encoder.device)
+        _check_and_complete(encoder, objective, recipe, model)
+        corpus = tokenise(
+            self.text, encoder.tokenizer, recipe.data.max_length, progress=_Counter(reporter, "tokenising")
+        )
+        inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed)
+        if len(inputs) < 2:
+            raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
+        batches = BatchPlan(len(inputs), recipe.training.batch_size, recipe.training.seed)
+        plan = Plan(
+            recipe=recipe,
+            model=model,
+            preset=preset,
+            dev=dev,
+            corpus=corpus.facts,
+            examples=len(inputs),
+            steps=recipe.training.steps(batches.steps_per_epoch),
+            steps_per_epoch=batches.steps_per_epoch,
+            batch_size=batches.batch_size,
+            hard=inputs.hard,
+            negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
+            precision=choose_precision(recipe.training.precision, encoder.device),
+            attention=str(encoder.backbone.config._attn_implementation),
+            device=str(encoder.device),
+            parameters=sum(p.numel() for p in encoder.parameters()),
+            pooling=str(encoder.pooling),
+        )
+        return Prepared(plan, encoder, objective, inputs)
+
+    def run(self, out: str | Path, *, resume: bool = False, reporter: Reporter | None = None) -> TrainResult:
+        """Trains; see `opencse.run.train`."""
+        tell = reporter or Silent()
+        folder = Path(out)
+        prepared = self.prepare(tell)
+        plan = prepared.plan
+        for line in plan.lines():
+            tell.say(line)
+        record = _begin_run(folder, plan, resume)
+        if record.get("result") is not None:
+            result = record["result"]
+            tell.say(f"this run had finished before: {result['verdict']}")
+            scores = {int(step): score for step, score in result["scores"].items()}
+            return TrainResult(folder, result["kept"], result["verdict"], scores)
+        trainer = Trainer(
+            encoder=prepared.encoder,
+            objective=prepared.objective,
+            inputs=prepared.inputs,
+            settings=plan.recipe.training,
+            precision=plan.precision,
+            dev=plan.dev,
+            folder=folder,
+            reporter=tell,
+            start_score=_start_score(plan, record, folder, tell),
+        )
+        started = time.perf_counter()
+        history = trainer.run(resume=resume)
+        record["seconds"] = round(time.perf_counter() - started, 1)
+        return _finish(trainer, history, plan, folder, record, tell)
+
+
+def load_dev(dev: str | Path | None) -> Dev | None:
+    """The pairs to select on: ``sample`` for the built-in ones, a file, or None."""
+    if dev is None or str(dev) == "none":
+        return None
+    if str(dev) == "sample":
+        return Dev("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
+    return Dev(str(dev), read_scored_pairs(Path(dev)))
+
+
+def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: Recipe, model: str) -> None:
+    """Refuses what could not work, and adds the masked-LM head if a term reads it."""
+    if recipe.data.max_length > encoder.max_length:
+        raise UserError(
+            f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
+            f"set it with --set data.max_length={encoder.max_length}"
+        )
+    if objective.view.needs_dropout and not any(dropout_rates(encoder.backbone.config).values()):
+        raise UserError(
+            f"{model}: this backbone has no dropout, so both views of a sentence would be equal; "
+            "set it with --set encoder.dropout=0.1"
+        )
+    if objective.needs.masked_rate is not None:
+        head = MaskedLMHead.load(locate(model), encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+        encoder.lm_head = head.to(encoder.device)
+
+
+class _Counter:
+    """Progress of a counted job, started at its first report (a job served from the cache shows no bar)."""
+
+    def __init__(self, tell: Reporter, what: str) -> None:
+        self.tell, self.what, self.begun = tell, what, False
+
+    def __call__(self, done: int, total: int) -> None:
+        if not self.begun:
+            self.tell.start(self.what, total)
+            self.begun = True
+        self.tell.advance(done)
+        if done == total:
+            self.tell.finish()
+
+
+def _build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
+    wanted = recipe.encoder
+    encoder = SentenceEncoder.load(model, pooling=wanted.pooling, dropout=wanted.dropout, device=device)
+    if wanted.head.kind == "mlp":
+        generator = torch.Generator().manual_seed(recipe.training.seed)
+        head = Dense.mlp_head(encoder.dimension, generator).to(encoder.device)
+        if wanted.head.keep:
+            encoder.dense.append(head)
+        else:
+            encoder.projection = head
+    return encoder
+
+
+def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
+    """run.json: new, or on resume the old one after a check that it describes the same run."""
+    path = folder / "run.json"
+    identity = {
+        "recipe": plan.recipe.model_dump(mode="json", exclude={"presets"}),
+        "model": plan.model,
+        "text": plan.corpus.fingerprint,
+        "precision": plan.precision.name,
+        "dev": plan.dev.name if plan.dev else None,
+    }
+    if path.is_file():
+        if not resume:
+            raise UserError(f"{folder}: holds a run already; go on with --resume, or choose another --out")
+        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        before, now = flatten(record["identity"]), flatten(identity)
+        for key in before.keys() | now.keys():
+            if before.get(key) != now.get(key):
+                raise UserError(
+                    f"{folder}: cannot resume with another {key} ({before.get(key)!r} then, {now.get(key)!r} now); "
+                    "start the new run in another --out"
+                )
+        return record
+    record = {
+        "schema_version": 1,
+        "opencse": __version__,
+        "started": datetime.now(UTC).replace(microsecond=0).isoformat(),
+        "identity": identity,
+        "source": plan.corpus.source,
+        "corpus": asdict(plan.corpus),
+        "steps": plan.steps,
+        "environment": Environment.here(plan.device).model_dump(mode="json"),
+    }
+    write_json(path, record)
+    return record
+
+
+def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> float | None:
+    """Dev score of the model as it was given (plain transformers folders: with the recipe's pooling)."""
+    if plan.dev is None:
+        return None
+    if "start_score" not in record:
+        start = _load_start(plan)
+        record["start_score"] = plan.dev.score(start)
+        write_json(folder / "run.json", record)
+    tell.say(f"start      {record['start_score']:.2f} on {plan.dev.name} (Spearman x 100)")
+    return float(record["start_score"])
+
+
+def _load_start(plan: Plan) -> SentenceEncoder:
+    pooling = None if has_own_pooling(plan.model) else plan.recipe.encoder.pooling
+    return SentenceEncoder.load(plan.model, pooling=pooling, device=plan.device)
+
+
+def _finish(
+    trainer: Trainer, history: History, plan: Plan, folder: Path, record: dict[str, Any], tell: Reporter
+) -> TrainResult:
+    encoder = trainer.encoder
+    scores = history.scores
+    if not scores:
+        kept, verdict = (
+            "last",
+            "no dev pairs: the last encoder is kept, and nothing tells whether it is better",
+        )
+    else:
+        kept, verdict = ("best" if history.best_step else "start"), history.verdict(trainer.steps)
+    card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
+    encoder.eval().save(folder / "last", card=card)
+    if kept == "best":
+        encoder.load_state_dict(trainer.best)
+    kept_encoder = _load_start(plan) if kept == "start" else encoder
+    kept_encoder.save(folder, card=card)
+    record["result"] = {"kept": kept, "verdict": verdict, "scores": scores, "steps": trainer.steps}
+    record["finished"] = datetime.now(UTC).replace(microsecond=0).isoformat()
+    write_json(folder / "run.json", record)
+    remove_checkpoint(trainer.checkpoint_folder)
+    tell.say(verdict)
+    return TrainResult(folder, kept, verdict, scores)

@@ -1,0 +1,1 @@
+"""Finding the texts nearest to a query."""

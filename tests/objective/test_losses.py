@@ -1,0 +1,347 @@
+"""The contrastive loss against SimCSE's formulas written as loops, closed forms, gradients and invariances."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from opencse.objective.losses import Columns, info_nce, pairwise_similarity, rowwise_similarity
+from opencse.objective.negatives.hard import Hard
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective, ObjectiveSettings
+from opencse.objective.representations import Representations
+from opencse.settings import validate
+
+N, D = 5, 4
+# Texts as numbers: anchor, positive, first and second hard negative of each example. Equal: anchors 0 and 3; positive 1
+# and anchor 2; hard negative of 4 and anchor 0 (so also anchor 3); hard negative of 1 and its own positive.
+DUPLICATES = [[1, 2, 101, 102], [3, 4, 103, 4], [4, 6, 105, 106], [1, 8, 107, 108], [9, 10, 1, 110]]
+DISTINCT = [[10 * i + k for k in range(4)] for i in range(N)]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One objective, and the data it is tried on."""
+
+    similarity: str = "cosine"
+    tau: float = 0.3
+    columns: str | None = "positives"
+    weight: float = 1.0
+    hard: int = 0
+    alpha: float = 1.0
+    smoothing: float = 0.0
+    duplicates: bool = False
+    mask: bool = True
+
+    def objective(self) -> Objective:
+        negatives: list[dict[str, Any]] = []
+        if self.columns is not None:
+            negatives.append({"kind": "in_batch", "columns": self.columns, "weight": self.weight})
+        if self.hard:
+            negatives.append({"kind": "hard", "alpha": self.alpha})
+        data = {
+            "negatives": negatives,
+            "similarity": self.similarity,
+            "temperature": self.tau,
+            "label_smoothing": self.smoothing,
+            "mask_duplicates": self.mask,
+        }
+        return Objective(validate(ObjectiveSettings, data, "test"))
+
+    @property
+    def keys(self) -> Tensor:
+        return torch.tensor(DUPLICATES if self.duplicates else DISTINCT)[:, : 2 + self.hard]
+
+
+def representations(case: Case, seed: int = 0, dtype: torch.dtype = torch.float64) -> Representations:
+    random = torch.Generator().manual_seed(seed)
+    anchor, positive = (torch.randn(N, D, generator=random, dtype=torch.float64).to(dtype) for _ in range(2))
+    hard = torch.randn(N, 2, D, generator=random, dtype=torch.float64).to(dtype)
+    return Representations(anchor, positive, hard[:, : case.hard], case.keys)
+
+
+def per_anchor(case: Case, reps: Representations) -> Tensor:
+    objective = case.objective()
+    positive = rowwise_similarity(reps.anchor, reps.positive, objective.scoring.similarity) / case.tau
+    columns = [source.columns(reps, objective.scoring) for source in objective.negatives]
+    return info_nce(positive, columns, label_smoothing=case.smoothing)
+
+
+def oracle(case: Case, reps: Representations) -> list[float]:
+    """SimCSE's eq. 1, 4, 5 and 8, one exponential after the other."""
+
+    def sim(u: list[float], v: list[float]) -> float:
+        product = sum(x * y for x, y in zip(u, v, strict=True))
+        if case.similarity == "cosine":
+            product /= math.sqrt(sum(x * x for x in u)) * math.sqrt(sum(y * y for y in v))
+        return product
+
+    a, b, c = reps.anchor.tolist(), reps.positive.tolist(), reps.hard.tolist()
+    keys = reps.keys.tolist()
+    losses = []
+    for i in range(len(a)):
+        own = {keys[i][0], keys[i][1]}
+        parts = [math.exp(sim(a[i], b[i]) / case.tau)]
+        for j in range(len(a)):
+            clash = case.mask and (keys[j][0] in own or keys[j][1] in own)
+            if case.columns is not None and j != i and not clash:
+                parts.append(case.weight * math.exp(sim(a[i], b[j]) / case.tau))
+                if case.columns == "positives_and_anchors":
+                    parts.append(case.weight * math.exp(sim(a[i], a[j]) / case.tau))
+            for h in range(case.hard):
+                if not (case.mask and keys[j][2 + h] in own):
+                    factor = case.alpha if i == j else 1.0
+                    parts.append(factor * math.exp(sim(a[i], c[j][h]) / case.tau))
+        shares = [part / sum(parts) for part in parts]
+        plain = -math.log(shares[0])
+        uniform = -sum(math.log(share) for share in shares) / len(shares)
+        losses.append((1 - case.smoothing) * plain + case.smoothing * uniform)
+    return losses
+
+
+GRID = [
+    Case(similarity, 0.3, columns, weight, hard, alpha, smoothing, duplicates, mask)
+    for similarity, columns, weight, (hard, alpha), smoothing, (duplicates, mask) in itertools.product(
+        ("cosine", "dot"),
+        ("positives", "positives_and_anchors"),
+        (1.0, 1.7),
+        ((0, 1.0), (1, 1.0), (1, 2.5), (2, 0.3)),
+        (0.0, 0.1),
+        ((False, True), (True, True), (True, False)),
+    )
+] + [Case(columns=None, hard=hard, alpha=2.0, duplicates=True) for hard in (1, 2)]
+
+
+@pytest.mark.parametrize("case", GRID, ids=str)
+def test_every_anchor_as_in_the_paper(case: Case) -> None:
+    reps = representations(case)
+    expected = oracle(case, reps)
+    assert per_anchor(case, reps).tolist() == pytest.approx(expected, rel=1e-12, abs=1e-13)
+    outcome = case.objective()(reps)
+    assert list(outcome.losses) == ["contrast"]
+    assert outcome.total.item() == pytest.approx(sum(expected) / N, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"similarity": "dot"},
+        {"tau": 0.2},
+        {"columns": "positives_and_anchors"},
+        {"columns": None},
+        {"weight": 1.7},
+        {"hard": 1},
+        {"alpha": 2.5},
+        {"smoothing": 0.1},
+        {"mask": False},
+    ],
+    ids=str,
+)
+def test_every_choice_of_the_grid_matters(change: dict[str, Any]) -> None:
+    plain = Case(hard=2, duplicates=True)
+    before, after = (oracle(case, representations(plain)) for case in (plain, replace(plain, **change)))
+    assert max(abs(x - y) for x, y in zip(before, after, strict=True)) > 1e-3
+
+
+def test_the_example_with_duplicates_has_every_kind_of_them() -> None:
+    case = Case(hard=2, duplicates=True)
+    pairs, hard = (
+        source.columns(representations(case), case.objective().scoring) for source in case.objective().negatives
+    )
+    assert pairs.duplicates is not None
+    assert hard.duplicates is not None
+    assert pairs.duplicates.nonzero().tolist() == [[0, 3], [1, 2], [2, 1], [3, 0]]
+    assert hard.duplicates.nonzero().tolist() == [[0, 4], [1, N + 1], [2, N + 1], [3, 4]]
+
+
+@pytest.mark.parametrize(("columns", "wanted"), [("positives", N - 1), ("positives_and_anchors", 2 * N - 2)])
+def test_in_batch_counts_its_columns(columns: str, wanted: int) -> None:
+    case = Case(columns=columns)
+    objective = case.objective()
+    (made,) = (source.columns(representations(case), objective.scoring) for source in objective.negatives)
+    assert (~made.left_out).sum(dim=1).tolist() == [wanted] * N
+    assert objective.negatives_per_anchor(N, 0) == wanted
+
+
+@pytest.mark.parametrize("hard", [1, 2])
+def test_hard_negatives_in_order_with_alpha_on_their_own_row(hard: int) -> None:
+    case = Case(columns=None, hard=hard, alpha=2.5)
+    reps, objective = representations(case), case.objective()
+    made = objective.negatives[0].columns(reps, objective.scoring)
+    assert made.logits.shape == (N, N * hard)
+    assert isinstance(made.log_weight, Tensor)
+    for i, j, h in itertools.product(range(N), range(N), range(hard)):
+        cosine = torch.cosine_similarity(reps.anchor[i], reps.hard[j, h], dim=0)
+        assert made.logits[i, h * N + j].item() == pytest.approx(cosine.item() / case.tau, rel=1e-12)
+        assert made.log_weight[i, h * N + j].item() == (math.log(2.5) if i == j else 0.0)
+    assert objective.negatives_per_anchor(N, hard) == N * hard
+    assert not made.left_out.any()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("n", [2, 7])
+def test_identical_vectors_give_the_log_of_the_number_of_columns(n: int, similarity: str, smoothing: float) -> None:
+    vectors = torch.ones(n, 3, dtype=torch.float64)
+    keys = torch.arange(3 * n).reshape(n, 3)
+    for columns, hard, count in (("positives", 0, n), ("positives_and_anchors", 0, 2 * n - 1), ("positives", 1, 2 * n)):
+        case = Case(similarity, 0.05, columns, hard=hard, smoothing=smoothing)
+        reps = Representations(vectors, vectors, vectors.unsqueeze(1)[:, :hard], keys)
+        assert per_anchor(case, reps).tolist() == pytest.approx([math.log(count)] * n, rel=1e-12)
+
+
+def test_identical_vectors_with_alpha() -> None:
+    vectors = torch.ones(N, 3, dtype=torch.float64)
+    reps = Representations(vectors, vectors, vectors.unsqueeze(1), torch.arange(3 * N).reshape(N, 3))
+    for alpha in (0.25, 3.0):
+        expected = math.log(N + (N - 1) + alpha)
+        assert per_anchor(Case(hard=1, alpha=alpha), reps).tolist() == pytest.approx([expected] * N, rel=1e-12)
+
+
+def test_label_smoothing_of_one_column_is_nothing() -> None:
+    nothing = Columns(torch.zeros(2, 1), excluded=torch.ones(2, 1, dtype=torch.bool))
+    assert info_nce(torch.tensor([3.0, -2.0]), [nothing], label_smoothing=0.5).tolist() == [0.0, 0.0]
+
+
+CHECKED = {
+    "plain": Case(),
+    "hard": Case(hard=2, alpha=2.0),
+    "duplicates": Case(hard=1, duplicates=True),
+    "dot": Case("dot", 1.0),
+    "label smoothing": Case(hard=1, smoothing=0.1, duplicates=True),
+    "anchors too": Case(columns="positives_and_anchors", weight=0.5),
+}
+
+
+@pytest.mark.parametrize("case", CHECKED.values(), ids=CHECKED)
+def test_gradient_of_the_objective(case: Case) -> None:
+    reps = representations(case)
+    leaves = [t.requires_grad_() for t in (reps.anchor, reps.positive, reps.hard) if t.numel()]
+
+    def total(anchor: Tensor, positive: Tensor, hard: Tensor = reps.hard) -> Tensor:
+        outcome = case.objective()(Representations(anchor, positive, hard, reps.keys))
+        assert outcome.total.dtype == torch.float64
+        return outcome.total
+
+    assert torch.autograd.gradcheck(total, leaves)
+    for gradient in torch.autograd.grad(total(*leaves), leaves):
+        assert torch.isfinite(gradient).all()
+        assert gradient.abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_rows_whose_negatives_are_all_masked(smoothing: float) -> None:
+    case = Case(smoothing=smoothing)
+    # Example 0 shares a text with 1 and with 2; these two share none with each other.
+    keys = torch.tensor([[1, 2], [1, 3], [2, 4]])
+    anchor, positive = (t[:3].requires_grad_() for t in (representations(case).anchor, representations(case).positive))
+    losses = per_anchor(case, Representations(anchor, positive, torch.zeros(3, 0, D), keys))
+    assert losses[0].item() == pytest.approx(0.0, abs=1e-15)
+    assert (losses[1:] > 1e-3).all()
+    for gradient in torch.autograd.grad(losses.sum(), (anchor, positive)):
+        assert torch.isfinite(gradient).all()
+        assert gradient.abs().max() > 1e-3
+    alone = Representations(anchor, positive, torch.zeros(3, 0, D), torch.ones(3, 2, dtype=torch.int64))
+    total = case.objective()(alone).total
+    assert total.item() == pytest.approx(0.0, abs=1e-15)
+    for gradient in torch.autograd.grad(total, (anchor, positive)):
+        assert gradient.abs().max() < 1e-12  # and so not NaN
+
+
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_half_precision_is_raised_to_float32(dtype: torch.dtype, similarity: str) -> None:
+    case = Case(similarity, hard=1, alpha=2.0, smoothing=0.1)
+    half = representations(case, dtype=dtype)
+    raised = Representations(half.anchor.float(), half.positive.float(), half.hard.float(), half.keys)
+    losses = per_anchor(case, half)
+    assert losses.dtype == torch.float32
+    assert torch.equal(losses, per_anchor(case, raised))
+    assert not torch.equal(losses, per_anchor(case, representations(case, dtype=torch.float32)))
+    assert case.objective()(half).total.dtype == torch.float32
+
+
+def test_autocast_does_not_lower_the_similarities() -> None:
+    case = Case(hard=1)
+    reps = representations(case, dtype=torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert (reps.anchor @ reps.positive.T).dtype == torch.bfloat16  # autocast is on
+        inside = per_anchor(case, reps)
+    assert torch.equal(inside, per_anchor(case, reps))
+
+
+@pytest.mark.parametrize("tau", [1e-3, 1e-6])
+def test_a_very_small_temperature_does_not_overflow(tau: float) -> None:
+    case = Case(tau=tau)
+    reps = representations(case, dtype=torch.float32)
+    assert not torch.isfinite(torch.exp(torch.tensor(1 / tau)))  # what a naive sum would meet
+    anchor = reps.anchor.requires_grad_()
+    losses = per_anchor(case, reps)
+    cosines = pairwise_similarity(reps.anchor.double(), reps.positive.double(), "cosine")
+    # In the limit: the distance from the positive to the best column, in units of the temperature.
+    assert losses.tolist() == pytest.approx(((cosines.amax(1) - cosines.diagonal()) / tau).tolist(), rel=1e-3, abs=1e-2)
+    assert losses.max() > 100
+    (gradient,) = torch.autograd.grad(losses.sum(), anchor)
+    assert torch.isfinite(gradient).all()
+
+
+SEEDS = st.integers(0, 10_000)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(
+    seed=SEEDS,
+    order=st.permutations(range(N)),
+    duplicates=st.booleans(),
+    columns=st.sampled_from(["positives", "positives_and_anchors"]),
+)
+def test_permuted_examples_permute_the_losses(seed: int, order: list[int], duplicates: bool, columns: str) -> None:
+    case = Case(columns=columns, hard=2, alpha=2.0, smoothing=0.1, duplicates=duplicates)
+    reps = representations(case, seed)
+    moved = Representations(reps.anchor[order], reps.positive[order], reps.hard[order], reps.keys[order])
+    before = per_anchor(case, reps)
+    assert torch.allclose(per_anchor(case, moved), before[order], rtol=1e-10, atol=0)
+    assert before.unique().numel() == N
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(seed=SEEDS, scales=st.lists(st.floats(0.5, 20.0), min_size=3 * N, max_size=3 * N))
+def test_cosine_is_scale_invariant_and_dot_is_not(seed: int, scales: list[float]) -> None:
+    a, b, c = torch.tensor(scales, dtype=torch.float64).reshape(3, N, 1)
+    cosine, dot = (Case(kind, hard=1) for kind in ("cosine", "dot"))
+    reps = representations(cosine, seed)
+    scaled = Representations(a * reps.anchor, b * reps.positive, c.unsqueeze(2) * reps.hard, reps.keys)
+    assert torch.allclose(per_anchor(cosine, scaled), per_anchor(cosine, reps), rtol=1e-9, atol=1e-12)
+    doubled = Representations(2 * reps.anchor, reps.positive, reps.hard, reps.keys)
+    assert not torch.allclose(per_anchor(dot, doubled), per_anchor(dot, reps), rtol=1e-3)
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(seed=SEEDS, logit=st.floats(-50, 50), log_weight=st.floats(-3, 3))
+def test_another_column_never_lowers_the_loss(seed: int, logit: float, log_weight: float) -> None:
+    random = torch.Generator().manual_seed(seed)
+    positive = 2 * torch.randn(N, generator=random, dtype=torch.float64)
+    columns = Columns(2 * torch.randn(N, 3, generator=random, dtype=torch.float64))
+    extra = Columns(torch.full((N, 1), logit, dtype=torch.float64), log_weight)
+    before, after = info_nce(positive, [columns]), info_nce(positive, [columns, extra])
+    assert (after >= before - 1e-14).all()
+    at_positive = Columns(positive.unsqueeze(1))
+    assert (info_nce(positive, [columns, at_positive]) > before + 1e-6).all()
+    everywhere = torch.ones(N, 1, dtype=torch.bool)
+    for without in (replace(extra, excluded=everywhere), replace(extra, duplicates=everywhere)):
+        assert torch.equal(info_nce(positive, [columns, without]), before)
+        smoothed = [info_nce(positive, c, label_smoothing=0.2) for c in ([columns], [columns, without])]
+        assert torch.equal(*smoothed)
+
+
+def test_the_sources_are_what_the_recipes_name() -> None:
+    kinds = [type(part) for part in Case(hard=1).objective().negatives]
+    assert kinds == [InBatch, Hard]

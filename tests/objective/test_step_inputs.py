@@ -1,0 +1,209 @@
+"""The rows of a step, made from its number alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.objective.inputs import InputBuilder
+from opencse.objective.objective import Objective, ObjectiveSettings
+from opencse.objective.representations import StepInputs
+from opencse.objective.views.dropout import Dropout
+from opencse.settings import validate
+from opencse.text.corpus import Corpus, text_key, tokenise
+from opencse.text.readers import Source
+from opencse.text.tokenizer import Ids, Tokenizer
+
+MLM = {"kind": "mlm", "rate": 0.3}
+HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
+EXAMPLES = np.array([3, 0, 5, 2], dtype=np.int64)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_folder: Path) -> Tokenizer:
+    return Tokenizer.load(tiny_folder)
+
+
+def read(tokenizer: Tokenizer, folder: Path, rows: list[tuple[str, ...]]) -> Corpus:
+    names = ("anchor", "positive", "negative")[: len(rows[0])] if len(rows[0]) > 1 else ("sentence",)
+    path = folder / "rows.tsv"
+    path.write_text("\n".join("\t".join(row) for row in [names, *rows]))
+    return tokenise(Source(str(path)), tokenizer, 16)
+
+
+@pytest.fixture
+def lines(tokenizer: Tokenizer, tmp_path: Path, sentences: list[str]) -> Corpus:
+    return read(tokenizer, tmp_path, [(s,) for s in sentences[:8]])
+
+
+@pytest.fixture
+def triples(tokenizer: Tokenizer, tmp_path: Path, sentences: list[str]) -> Corpus:
+    return read(tokenizer, tmp_path, list(zip(*(sentences[8 * k : 8 * k + 8] for k in range(3)), strict=True)))
+
+
+def builder(corpus: Corpus, tokenizer: Tokenizer, seed: int = 1, **objective: Any) -> InputBuilder:
+    return InputBuilder(corpus, tokenizer, Objective(validate(ObjectiveSettings, objective, "test")), seed)
+
+
+def texts(inputs: StepInputs, tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids of each row without padding; the mask must tell exactly these."""
+    ids, mask = inputs.tokens.input_ids, inputs.tokens.attention_mask
+    assert torch.equal(mask, (ids != tokenizer.pad_id).long())
+    return [row[m.bool()].tolist() for row, m in zip(ids, mask, strict=True)]
+
+
+def encoded(tokenizer: Tokenizer, chosen: Sequence[str]) -> list[list[int]]:
+    return [ids.tolist() for ids in tokenizer.encode(list(chosen), 16)]
+
+
+def equal(a: StepInputs, b: StepInputs) -> bool:
+    assert a.masked is not None
+    assert b.masked is not None
+    assert a.masked_labels is not None
+    assert b.masked_labels is not None
+    return (
+        torch.equal(a.tokens.input_ids, b.tokens.input_ids)
+        and torch.equal(a.keys, b.keys)
+        and torch.equal(a.masked.tokens.input_ids, b.masked.tokens.input_ids)
+        and torch.equal(a.masked.positions, b.masked.positions)
+        and torch.equal(a.masked_labels, b.masked_labels)
+    )
+
+
+def test_a_sentence_stands_in_both_views(lines: Corpus, tokenizer: Tokenizer, sentences: list[str]) -> None:
+    inputs = builder(lines, tokenizer)
+    assert (len(inputs), inputs.hard) == (8, 0)
+    made = inputs.build(EXAMPLES, 0)
+    chosen = [sentences[i] for i in EXAMPLES]
+    assert made.examples == 4
+    assert texts(made, tokenizer) == encoded(tokenizer, chosen + chosen)
+    assert made.keys.tolist() == [[text_key(s)] * 2 for s in chosen]
+    assert made.masked is None
+    assert made.masked_labels is None
+
+
+def test_triples_with_and_without_their_hard_negatives(
+    triples: Corpus, tokenizer: Tokenizer, sentences: list[str]
+) -> None:
+    columns = [[sentences[8 * k + i] for i in EXAMPLES] for k in range(3)]
+    for negatives, width in ((HARD, 3), ([{"kind": "in_batch"}], 2)):
+        inputs = builder(triples, tokenizer, view={"kind": "pair"}, negatives=negatives)
+        assert inputs.hard == width - 2
+        made = inputs.build(EXAMPLES, 0)
+        assert texts(made, tokenizer) == encoded(tokenizer, sum(columns[:width], []))
+        expected = [[text_key(column[i]) for column in columns[:width]] for i in range(4)]
+        assert made.keys.tolist() == expected
+
+
+def test_a_term_alone_reads_no_hard_negatives(triples: Corpus, tokenizer: Tokenizer) -> None:
+    inputs = builder(triples, tokenizer, view={"kind": "pair"}, negatives=[], terms=[MLM])
+    assert inputs.hard == 0
+    assert len(inputs.build(EXAMPLES, 0).tokens) == 8
+
+
+def test_the_same_step_gives_the_same_inputs_in_any_order(lines: Corpus, tokenizer: Tokenizer) -> None:
+    def fresh(seed: int = 1) -> InputBuilder:
+        return builder(lines, tokenizer, seed, terms=[MLM])
+
+    forwards = fresh()
+    made = {step: forwards.build(EXAMPLES, step) for step in (0, 1, 2)}
+    backwards = fresh()
+    np.random.seed(0)  # noqa: NPY002 - the global state must not matter
+    torch.manual_seed(0)
+    state = torch.get_rng_state()
+    for step in (2, 0, 1, 1):
+        assert equal(backwards.build(EXAMPLES, step), made[step])
+    assert torch.equal(torch.get_rng_state(), state)
+    assert not equal(made[0], made[1])
+    assert not equal(fresh(2).build(EXAMPLES, 0), made[0])
+
+
+def test_window_three_is_drawn_once_from_the_seed(lines: Corpus, tokenizer: Tokenizer) -> None:
+    view = {"kind": "next_sentence", "window": 3}
+    places = [builder(lines, tokenizer, seed, view=view).places for seed in (1, 1, 2, 3, 4)]
+    assert (places[0] == places[1]).all()
+    assert any((places[0] != other).any() for other in places[2:])
+
+
+class Shortened(Dropout):
+    """A view that changes the positives: all but one random token inside are dropped."""
+
+    def positives(self, tokens: Sequence[Ids], random: np.random.Generator) -> Sequence[Ids]:
+        return [ids[[0, int(random.integers(1, len(ids) - 1)), -1]] for ids in tokens]
+
+
+def test_a_view_changes_the_positives_only_and_by_step(lines: Corpus, tokenizer: Tokenizer) -> None:
+    inputs = builder(lines, tokenizer)
+    plain = inputs.build(EXAMPLES, 0)
+    inputs.view = Shortened(Dropout.Settings())
+    steps = [inputs.build(EXAMPLES, step) for step in (0, 0, 1)]
+    rows = [texts(made, tokenizer) for made in steps]
+    assert rows[0] == rows[1] != rows[2]
+    for made, row in zip(steps, rows, strict=True):
+        assert row[:4] == texts(plain, tokenizer)[:4]
+        assert [len(ids) for ids in row[4:]] == [3] * 4
+        assert torch.equal(made.keys, plain.keys)
+
+
+def test_masking_leaves_the_contrastive_input_alone(triples: Corpus, tokenizer: Tokenizer) -> None:
+    view = {"kind": "pair"}
+    plain = builder(triples, tokenizer, view=view, negatives=HARD).build(EXAMPLES, 5)
+    made = builder(triples, tokenizer, view=view, negatives=HARD, terms=[MLM]).build(EXAMPLES, 5)
+    assert torch.equal(made.tokens.input_ids, plain.tokens.input_ids)
+    assert torch.equal(made.tokens.attention_mask, plain.tokens.attention_mask)
+    assert made.masked is not None
+    assert made.masked_labels is not None
+    assert len(made.masked.tokens) == 8  # anchors and positives, no hard negatives
+    chosen = made.masked.positions
+    assert chosen.any()
+    assert torch.equal(made.tokens.input_ids[:8][chosen], made.masked_labels)
+    assert torch.equal(made.tokens.input_ids[:8][~chosen], made.masked.tokens.input_ids[~chosen])
+    assert not torch.equal(made.masked.tokens.input_ids, made.tokens.input_ids[:8])
+
+
+def test_both_views_of_a_sentence_are_masked_on_their_own(lines: Corpus, tokenizer: Tokenizer) -> None:
+    made = builder(lines, tokenizer, terms=[MLM]).build(EXAMPLES, 0)
+    assert made.masked is not None
+    assert not torch.equal(made.masked.positions[:4], made.masked.positions[4:])
+
+
+@pytest.mark.parametrize(
+    ("width", "view", "words"),
+    [
+        (1, "dropout", ["the dropout view finds none in rows of 1", "use the pair view with three columns"]),
+        (1, "next_sentence", ["the next_sentence view", "use the pair view with three columns"]),
+        (2, "pair", ["the pair view finds none in rows of 2", "name a third column"]),
+    ],
+)
+def test_missing_hard_negatives_are_told(
+    width: int, view: str, words: list[str], tokenizer: Tokenizer, tmp_path: Path, sentences: list[str]
+) -> None:
+    corpus = read(tokenizer, tmp_path, [tuple(sentences[width * i : width * i + width]) for i in range(4)])
+    with pytest.raises(UserError) as caught:
+        builder(corpus, tokenizer, view={"kind": view}, negatives=HARD)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert message.startswith(f"{tmp_path / 'rows.tsv'}: the objective reads a hard negative")
+    for word in [*words, "drop the hard negatives"]:
+        assert word in message
+
+
+def test_a_tokenizer_without_mask_is_refused_at_the_start(lines: Corpus, tiny_folder: Path) -> None:
+    tokenizer = Tokenizer.load(tiny_folder)
+    tokenizer.hf.mask_token = None
+    assert builder(lines, tokenizer).build(EXAMPLES, 0).masked is None
+    with pytest.raises(UserError, match="no mask token; drop the mlm term"):
+        builder(lines, tokenizer, terms=[MLM])
+
+
+def test_indices_may_repeat(lines: Corpus, tokenizer: Tokenizer) -> None:
+    twice: NDArray[np.int64] = np.array([6, 6], dtype=np.int64)
+    rows = texts(builder(lines, tokenizer).build(twice, 0), tokenizer)
+    assert rows[0] == rows[1] == rows[2] == rows[3]

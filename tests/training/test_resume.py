@@ -1,0 +1,139 @@
+"""A resumed run is the same run: bit for bit, wherever it was stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from opencse.job import TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+from opencse.training.trainer import Interrupted
+
+SETTINGS = (
+    "training.max_steps=120",
+    "training.batch_size=8",
+    "training.evaluate_every=20",
+    "training.checkpoint_every=7",
+    "training.log_every=1",
+    "training.learning_rate=1e-3",
+    "training.precision=float32",
+    "encoder.pooling=mean",
+    'objective.terms=[{kind="mlm"}]',
+)
+
+CHILD = """
+import os, signal, sys, threading, torch
+torch.set_num_threads(1)
+from opencse.job import TrainJob
+from opencse.text.readers import Source
+from opencse.training.trainer import Trainer
+text, model, out, delay, resume, *settings = sys.argv[1:]
+begin = Trainer.run
+def run(self, *, resume):
+    if float(delay) > 0:
+        threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
+    return begin(self, resume=resume)
+Trainer.run = run
+TrainJob(Source(text), recipe="simcse", model=model, settings=tuple(settings)).run(out, resume=resume == "yes")
+"""
+
+
+def in_child(model: Path, out: Path, *, delay: float, resume: bool) -> int:
+    arguments = [str(sample.TRAIN), str(model), str(out), str(delay), "yes" if resume else "no", *SETTINGS]
+    return subprocess.run([sys.executable, "-c", CHILD, *arguments], check=False, timeout=300).returncode
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    names = ("model.safetensors", "last/model.safetensors", "metrics.jsonl")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL on this system")
+def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(tiny_folder: Path, tmp_path: Path) -> None:
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    started = time.perf_counter()
+    assert in_child(tiny_folder, whole, delay=0, resume=False) == 0
+    seconds = time.perf_counter() - started
+    draw = random.Random(5)
+    killed = 0
+    reached = set()
+    while killed < 10:
+        delay = draw.uniform(0.02, min(0.5, seconds / 10))
+        code = in_child(tiny_folder, broken, delay=delay, resume=(broken / "run.json").exists())
+        assert code == -signal.SIGKILL, "the run ended before ten kills; give it more steps"
+        killed += 1
+        state = broken / "checkpoint" / "state.json"
+        reached.add(json.loads(state.read_text())["step"] if state.is_file() else 0)
+    assert len(reached) > 1, "no life got beyond a checkpoint, so nothing was resumed"
+    assert in_child(tiny_folder, broken, delay=0, resume=True) == 0
+    assert files(broken) == files(whole)
+    scores = [json.loads((f / "run.json").read_text())["result"]["scores"] for f in (whole, broken)]
+    assert scores[0] == scores[1]
+    assert not (broken / "checkpoint").exists()
+
+
+class StopAt(Silent):
+    """Sends this process SIGTERM at a step, as a scheduler would."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.sent = step, False
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == self.step and not self.sent:
+            self.sent = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stop", [1, 13, 40])
+def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
+    job.run(tmp_path / "whole")
+    before = signal.getsignal(signal.SIGTERM)
+    with pytest.raises(Interrupted, match=f"step {stop}"):
+        job.run(tmp_path / "stopped", reporter=StopAt(stop))
+    assert signal.getsignal(signal.SIGTERM) == before
+    state = json.loads((tmp_path / "stopped" / "checkpoint" / "state.json").read_text())
+    assert state["step"] == stop
+    job.run(tmp_path / "stopped", resume=True)
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_the_comparison_is_not_vacuous(tiny_folder: Path, tmp_path: Path) -> None:
+    """Training changes the weights, dropout is on, and another seed gives another run."""
+    ends = {}
+    for seed in (1, 2):
+        settings = (*SETTINGS, "training.max_steps=10", f"training.seed={seed}")
+        TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings).run(tmp_path / str(seed))
+        ends[seed] = load_file(tmp_path / str(seed) / "last" / "model.safetensors")
+    start = load_file(tiny_folder / "model.safetensors")
+    name = "encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(ends[1][name], ends[2][name])
+    assert not torch.equal(ends[1][name], start[f"bert.{name}"])
+
+
+def test_resume_refuses_another_run(tiny_folder: Path, tmp_path: Path) -> None:
+    from opencse.errors import UserError
+
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=20"))
+    with pytest.raises(Interrupted):
+        job.run(tmp_path / "run", reporter=StopAt(9))
+    other = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
+    with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(20 then, 30 now\)"):
+        other.run(tmp_path / "run", resume=True)
+    with pytest.raises(UserError, match="go on with --resume"):
+        job.run(tmp_path / "run")
+    result = job.run(tmp_path / "run", resume=True)
+    again = job.run(tmp_path / "run", resume=True)
+    assert again == result

@@ -1,0 +1,243 @@
+"""What the trainer does in a step, what it keeps, and what it says."""
+
+from __future__ import annotations
+
+import errno
+import json
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from opencse import SentenceEncoder, UserError, train
+from opencse.job import TrainJob
+from opencse.recipe import load_recipe
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training import checkpoint as checkpoints
+from opencse.training.metrics import MetricsLog
+from opencse.training.optimizer import build_optimizer, learning_rate
+from opencse.training.precision import choose_precision
+from opencse.training.reporter import Silent
+from opencse.training.selection import History
+from opencse.training.settings import TrainingSettings
+from opencse.training.trainer import Trainer
+
+QUICK = ("training.max_steps=6", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
+
+
+def trainer(folder: Path, model: Path, *settings: str) -> Trainer:
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None)
+    prepared = job.prepare(Silent())
+    folder.mkdir(parents=True, exist_ok=True)
+    return Trainer(
+        encoder=prepared.encoder,
+        objective=prepared.objective,
+        inputs=prepared.inputs,
+        settings=prepared.plan.recipe.training,
+        precision=prepared.plan.precision,
+        dev=None,
+        folder=folder,
+        reporter=Silent(),
+    )
+
+
+def test_learning_rate_is_linear_to_zero_after_warmup() -> None:
+    settings = TrainingSettings(learning_rate=1.0, warmup=0.2)
+    rates = [learning_rate(step, 10, settings) for step in range(10)]
+    assert rates == pytest.approx([0.5, 1.0, 1.0, 7 / 8, 6 / 8, 5 / 8, 4 / 8, 3 / 8, 2 / 8, 1 / 8])
+    constant = TrainingSettings(learning_rate=0.5, schedule="constant")
+    assert {learning_rate(step, 10, constant) for step in range(10)} == {0.5}
+
+
+def test_weight_decay_spares_biases_and_layer_norms() -> None:
+    layer = torch.nn.Sequential(torch.nn.Linear(3, 3), torch.nn.LayerNorm(3))
+    optimizer = build_optimizer(layer.parameters(), TrainingSettings(weight_decay=0.1))
+    decayed = {id(p) for g in optimizer.param_groups if g["weight_decay"] > 0 for p in g["params"]}
+    assert decayed == {id(layer[0].weight)}
+
+
+def test_one_step_is_clipped_adamw(tiny_folder: Path, tmp_path: Path) -> None:
+    """AdamW's first step moves each weight by the rate against the sign of its gradient; the clip norm is reported."""
+    engine = trainer(tmp_path / "a", tiny_folder, "training.learning_rate=1e-3", "encoder.dropout=0.0001")
+    before = {name: p.detach().clone() for name, p in engine.encoder.named_parameters()}
+    torch.manual_seed(0)
+    outcome = engine._step(0)
+    assert float(outcome.report["gradient_norm"]) > 0
+    moved = {name: (p.detach() - before[name]) for name, p in engine.encoder.named_parameters()}
+    largest = max(float(m.abs().max()) for m in moved.values())
+    assert largest == pytest.approx(1e-3, rel=1e-2)
+    assert any(float(m.abs().max()) > 0 for name, m in moved.items() if "query" in name)
+
+
+def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, tmp_path: Path) -> None:
+    engine = trainer(tmp_path / "a", tiny_folder)
+    torch.manual_seed(1)
+    first = float(engine._step(0).losses["contrast"])
+    assert float(engine._step(1).report["positive_similarity"]) < 0.9999
+    assert math.isfinite(first)
+
+
+def test_start_is_kept_when_nothing_beats_it(tiny_folder: Path, tmp_path: Path) -> None:
+    """A huge rate ruins the encoder: the folder then holds the start, unchanged, and says so."""
+    start = SentenceEncoder.load(tiny_folder, pooling="mean")
+    dev = tmp_path / "dev.tsv"
+    texts = [line for line in sample.TRAIN.read_text().splitlines() if line][:40]
+    rows = start.similarity(texts[:20], texts[20:])
+    gold = np.argsort(np.argsort(rows.diagonal())) / 4
+    dev.write_text("".join(f"{g:.2f}\t{a}\t{b}\n" for g, a, b in zip(gold, texts[:20], texts[20:], strict=True)))
+    settings = (*QUICK, "training.learning_rate=0.5", "encoder.pooling=mean", "encoder.head.kind=none")
+    result = train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=settings, dev=dev)
+    assert result.kept == "start"
+    assert result.scores[0] == pytest.approx(100.0)
+    assert "start is kept unchanged" in result.verdict
+    assert np.array_equal(SentenceEncoder.load(tmp_path / "out").encode(texts), start.encode(texts))
+    last = SentenceEncoder.load(tmp_path / "out" / "last").encode(texts)
+    assert not np.allclose(last, start.encode(texts))
+
+
+def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
+    from opencse.evaluation import evaluate_pairs, read_scored_pairs
+
+    settings = ("training.max_steps=12", "training.evaluate_every=4", "training.batch_size=32")
+    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings)
+    assert result.kept == "best"
+    best = max(result.scores.values())
+    assert best > result.scores[0]
+    encoder = SentenceEncoder.load(tmp_path / "out")
+    assert evaluate_pairs(encoder.encode, read_scored_pairs(sample.DEV)).spearman == pytest.approx(best, abs=1e-6)
+    steps = sorted(result.scores)
+    assert steps == [0, 4, 8, 12]
+
+
+def test_without_dev_the_last_is_kept_and_the_verdict_says_so(tiny_folder: Path, tmp_path: Path) -> None:
+    result = train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=QUICK, dev=None)
+    assert result.kept == "last"
+    assert "nothing tells" in result.verdict
+    assert result.scores == {}
+    texts = ["a cat", "the weather"]
+    kept, last = (SentenceEncoder.load(f).encode(texts) for f in (tmp_path / "out", tmp_path / "out" / "last"))
+    assert np.array_equal(kept, last)
+
+
+def test_history_prefers_the_earlier_of_equals() -> None:
+    history = History()
+    assert history.add(0, 50.0)
+    assert history.add(10, 60.0)
+    assert not history.add(20, 60.0)
+    assert history.best_step == 10
+    assert "best 60.00 at step 10" in history.verdict(20)
+
+
+def test_checkpoint_keeps_the_older_one_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "checkpoint"
+    first = checkpoints.Checkpoint({"encoder.w": torch.arange(3.0)}, {"step": 1})
+    checkpoints.save_checkpoint(folder, first)
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("safetensors.torch.save_file", full)
+    with pytest.raises(UserError, match=r"No space left on device.*--resume"):
+        checkpoints.save_checkpoint(folder, checkpoints.Checkpoint({"encoder.w": torch.zeros(3)}, {"step": 2}))
+    kept = checkpoints.load_checkpoint(folder)
+    assert kept is not None
+    assert kept.values == {"step": 1}
+    assert torch.equal(kept.of("encoder")["w"], torch.arange(3.0))
+
+
+def test_checkpoint_survives_a_kill_between_the_two_renames(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoint"
+    checkpoints.save_checkpoint(folder, checkpoints.Checkpoint({"encoder.w": torch.ones(1)}, {"step": 5}))
+    folder.rename(tmp_path / "checkpoint.old")
+    kept = checkpoints.load_checkpoint(folder)
+    assert kept is not None
+    assert kept.values["step"] == 5
+    checkpoints.save_checkpoint(folder, checkpoints.Checkpoint({"encoder.w": torch.ones(1)}, {"step": 6}))
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["checkpoint"]
+
+
+def test_optimizer_state_goes_through_the_checkpoint() -> None:
+    def fresh() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+        torch.manual_seed(3)
+        layer = torch.nn.Linear(4, 4)
+        return layer, build_optimizer(layer.parameters(), TrainingSettings(learning_rate=0.1))
+
+    def move(layer: torch.nn.Linear, optimizer: torch.optim.AdamW, times: int) -> None:
+        for _ in range(times):
+            layer(torch.ones(1, 4)).square().sum().backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    layer, optimizer = fresh()
+    move(layer, optimizer, 3)
+    other, restored = fresh()
+    other.load_state_dict(layer.state_dict())
+    tensors = checkpoints.prefixed("optimizer", checkpoints.optimizer_tensors(optimizer))
+    checkpoints.restore_optimizer(restored, checkpoints.Checkpoint(tensors, {}).of("optimizer"))
+    move(layer, optimizer, 2)
+    move(other, restored, 2)
+    assert torch.equal(layer.weight, other.weight)
+
+
+def test_metrics_are_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
+    log = MetricsLog(tmp_path / "metrics.jsonl")
+    for step in (1, 2, 3):
+        log.write({"step": step, "loss": 1.0 / step})
+    with log.path.open("a") as stream:
+        stream.write('{"step": 4, "lo')
+    log.rewind(2)
+    assert [record["step"] for record in log.read()] == [1, 2]
+
+
+def test_metrics_hold_what_the_issue_of_a_run_needs(tiny_folder: Path, tmp_path: Path) -> None:
+    train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=(*QUICK, "training.log_every=1"))
+    records = MetricsLog(tmp_path / "out" / "metrics.jsonl").read()
+    steps = [r for r in records if "loss" in r]
+    assert [r["step"] for r in steps] == [1, 2, 3, 4, 5, 6]
+    assert {"loss", "positive_similarity", "negative_similarity", "duplicates_masked", "learning_rate"} <= steps[0].keys()
+    record = json.loads((tmp_path / "out" / "run.json").read_text())
+    assert record["environment"]["torch"] == torch.__version__
+    assert record["identity"]["text"] == Source(str(sample.TRAIN)).fingerprint()
+
+
+def test_a_loss_that_is_not_a_number_stops_the_run(tiny_folder: Path, tmp_path: Path) -> None:
+    engine = trainer(tmp_path / "a", tiny_folder)
+    with torch.no_grad():
+        engine.encoder.backbone.get_input_embeddings().weight.fill_(float("nan"))
+    with pytest.raises(UserError, match=r"not a number at step 1.*learning_rate"):
+        engine.run(resume=False)
+
+
+def test_precision_is_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
+    assert choose_precision("auto", torch.device("cpu")).bf16
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+    chosen = choose_precision("auto", torch.device("cpu"))
+    assert (chosen.name, "no bf16" in chosen.reason) == ("float32", True)
+    assert choose_precision("bf16", torch.device("cpu")).bf16
+
+
+def test_bf16_follows_float32_closely(tiny_folder: Path, tmp_path: Path) -> None:
+    losses = {}
+    for precision in ("float32", "bf16"):
+        engine = trainer(tmp_path / precision, tiny_folder, f"training.precision={precision}")
+        torch.manual_seed(2)
+        losses[precision] = float(engine._step(0).losses["contrast"])
+        assert engine.encoder.backbone.get_input_embeddings().weight.dtype == torch.float32
+    assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.05)
+    assert losses["bf16"] != losses["float32"]
+
+
+def test_the_published_settings_are_in_the_recipes() -> None:
+    """Table A.1 of SimCSE."""
+    rates = {"bert-base": (64, 3e-5), "bert-large": (64, 1e-5), "roberta-base": (512, 1e-5), "roberta-large": (512, 3e-5)}
+    for preset, (batch, rate) in rates.items():
+        training = load_recipe("simcse", preset=preset).training
+        assert (training.batch_size, training.learning_rate, training.epochs) == (batch, rate, 1)
+    for preset, rate in {"bert-base": 5e-5, "bert-large": 1e-5, "roberta-base": 5e-5, "roberta-large": 1e-5}.items():
+        recipe = load_recipe("simcse-supervised", preset=preset)
+        assert (recipe.training.batch_size, recipe.training.learning_rate, recipe.training.epochs) == (512, rate, 3)
+        assert recipe.encoder.head.keep
