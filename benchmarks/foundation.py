@@ -78,6 +78,10 @@ def experiments(data: Path, work: Path) -> Iterator[Experiment]:
         "dropout", "unsupervised, dropout (SimCSE)", "simcse", Source(str(data / "wiki" / "wiki100k.txt")),
         (*mean, "training.epochs=1", "training.learning_rate=1e-5", "training.evaluate_every=50"),
     )  # fmt: skip
+    yield Experiment(
+        "paper", "the same, the paper's [CLS], MLP and rate", "simcse", Source(str(data / "wiki" / "wiki100k.txt")),
+        ("training.max_steps=400", "training.evaluate_every=50"),
+    )  # fmt: skip
 
 
 def seven_tasks(model: Path, data: Path, out: Path) -> StsResult:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -25,16 +27,17 @@ def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A transformers folder: BERT of 3 layers x 32 with random weights, dropout 0.1, masked-LM head and WordPiece tokenizer."""
-    from tokenizers import BertWordPieceTokenizer
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizerFast
+    """A transformers folder: BERT, 3 layers x 32, random weights, dropout 0.1, masked-LM head, WordPiece tokenizer."""
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
 
     folder = tmp_path_factory.mktemp("tiny-bert")
-    pieces = BertWordPieceTokenizer(lowercase=True)
-    pieces.train([str(sample.TRAIN)], vocab_size=800, show_progress=False)
-    pieces.save(str(folder / "pieces.json"))
-    tokenizer = BertTokenizerFast(tokenizer_file=str(folder / "pieces.json"), model_max_length=64)
-    (folder / "pieces.json").unlink()
+    text = sample.TRAIN.read_text().lower()
+    letters = sorted({c for c in text if not c.isspace()})
+    words = Counter(re.findall(r"[a-z]{2,}", text))
+    common = sorted(words, key=lambda word: (-words[word], word))[:700]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *common]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    tokenizer = BertTokenizer.from_pretrained(folder, model_max_length=64)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     config = BertConfig(

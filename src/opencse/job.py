@@ -67,6 +67,7 @@ class Plan:
     steps_per_epoch: int
     batch_size: int
     hard: int
+    reads_hard: bool
     negatives_per_anchor: int
     precision: Precision
     attention: str
@@ -82,18 +83,17 @@ class Plan:
             self.recipe.objective.mask_duplicates
         ) else "equal texts of a batch ARE negatives (objective.mask_duplicates = false)"  # fmt: skip
         documents = f", {facts.documents:,} documents" if facts.documents else ""
-        preset = (
-            f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
-        )
+        preset = f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
         return [
             f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {share} ({masked})",
-            f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} and may be cut",
+            f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of batch {self.batch_size} over {self.examples:,} examples "
             f"({self.steps / self.steps_per_epoch:.2f} epochs)",
             f"negatives  {self.negatives_per_anchor:,} per anchor"
-            + (f", {self.hard} hard negative(s) an example" if self.hard else ""),
+            + (f", {self.hard} hard an example" if self.hard else "")
+            + ("; the data has no hard negatives" if self.reads_hard and not self.hard else ""),
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
             f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
             "selection  "
@@ -157,6 +157,7 @@ class TrainJob:
             steps_per_epoch=batches.steps_per_epoch,
             batch_size=batches.batch_size,
             hard=inputs.hard,
+            reads_hard=objective.needs.hard,
             negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
             precision=choose_precision(recipe.training.precision, encoder.device),
             attention=str(encoder.backbone.config._attn_implementation),
@@ -213,7 +214,7 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
             f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
             f"set it with --set data.max_length={encoder.max_length}"
         )
-    if objective.view.needs_dropout and not any(dropout_rates(encoder.backbone.config).values()):
+    if objective.negatives and objective.view.needs_dropout and not any(dropout_rates(encoder.backbone.config).values()):
         raise UserError(
             f"{model}: this backbone has no dropout, so both views of a sentence would be equal; "
             "set it with --set encoder.dropout=0.1"

@@ -130,9 +130,7 @@ def load_recipe(recipe: str, *, preset: str | None = None, overrides: Iterable[s
     if preset is not None:
         if preset not in validated.presets:
             known = ", ".join(validated.presets) or "none"
-            raise UserError(
-                f"{recipe}: no preset {preset!r}{nearest(preset, validated.presets)}; there are: {known}"
-            )
+            raise UserError(f"{recipe}: no preset {preset!r}{nearest(preset, validated.presets)}; there are: {known}")
         for key, value in validated.presets[preset].settings.items():
             _set(data, key, value)
     where = recipe
@@ -148,9 +146,7 @@ def parse_override(override: str) -> tuple[str, Any]:
     """``key.path=value`` -> the key and the value, read as TOML; a bare word is a string."""
     key, sign, text = override.partition("=")
     if not sign or not key.strip():
-        raise UserError(
-            f"--set {override}: key.path=value is expected, for instance training.learning_rate=1e-4"
-        )
+        raise UserError(f"--set {override}: key.path=value is expected, for instance training.learning_rate=1e-4")
     try:
         return key.strip(), tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

@@ -45,7 +45,7 @@ def train(
 
     Raises:
         UserError: for bad input, in one line.
-        Interrupted: on Ctrl-C, after a checkpoint was written.
+        InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
     source = text if isinstance(text, Source) else Source(str(text))
     job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device)

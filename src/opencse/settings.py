@@ -48,7 +48,8 @@ def _first_line(cls: type[Settings], error: ValidationError) -> str:
         known = f"; valid: {', '.join(sorted(siblings))}" if siblings else ""
         return f"unknown key {'.'.join(path)!r}{nearest(path[-1], siblings)}{known}"
     got = "" if isinstance(first["input"], dict | list) else f", got {first['input']!r}"
-    return f"{'.'.join(path)}: {first['msg'][0].lower()}{first['msg'][1:]}{got}"
+    place = f"{'.'.join(path)}: " if path else ""
+    return f"{place}{first['msg'][0].lower()}{first['msg'][1:]}{got}"
 
 
 def _keys_at(cls: type[BaseModel], path: list[str]) -> set[str]:

@@ -157,9 +157,7 @@ def test_vectors_that_are_not_finite_are_told(bad: float) -> None:
     u = np.ones((4, 3), dtype=np.float32)
     v = u.copy()
     v[2, 1] = bad
-    with pytest.raises(
-        UserError, match=r"1 of 4 sentence vectors hold NaN or infinite values \(first: row 2"
-    ):
+    with pytest.raises(UserError, match=r"1 of 4 sentence vectors hold NaN or infinite values \(first: row 2"):
         cosine_of_rows(u, v)
 
 

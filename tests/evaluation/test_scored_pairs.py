@@ -46,9 +46,7 @@ def test_jsonl_has_named_columns(tmp_path: Path) -> None:
     assert (pairs.scores.tolist(), pairs.first, pairs.second) == ([3.0, 1.5], ["a", "c"], ["b", "é"])
 
 
-@pytest.mark.parametrize(
-    ("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
-)
+@pytest.mark.parametrize(("suffix", "pack"), [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)])
 def test_compressed_files(tmp_path: Path, suffix: str, pack: object) -> None:
     assert callable(pack)
     path = tmp_path / f"MSRpar.tsv{suffix}"

@@ -92,9 +92,7 @@ def test_all_mean_and_wmean_by_hand(folder: Path) -> None:
             assert got.wmean == pytest.approx(weighted, abs=1e-6)
             for subset, value, n in zip(task.subsets, each, sizes, strict=True):
                 part = score.subsets[subset]
-                assert (part.spearman if name == "spearman" else part.pearson) == pytest.approx(
-                    value, abs=1e-6
-                )
+                assert (part.spearman if name == "spearman" else part.pearson) == pytest.approx(value, abs=1e-6)
                 assert part.n == n
         values.append(score.spearman.all)
         if len(sizes) > 1:

@@ -19,8 +19,7 @@ def encode(texts: Sequence[str]) -> NDArray[np.float64]:
 
 def rows(n: int) -> list[dict[str, object]]:
     return [
-        {"split": "x", "sentence1": f"A {'a' * i}", "sentence2": "b" * (i + 1), "score": float(i % 5)}
-        for i in range(n)
+        {"split": "x", "sentence1": f"A {'a' * i}", "sentence2": "b" * (i + 1), "score": float(i % 5)} for i in range(n)
     ]
 
 

@@ -53,15 +53,11 @@ def test_real_data_scores_equal_an_independent_computation() -> None:
             np.average(each, weights=[part.shape[1] for part in parts]), abs=1e-6
         )
         assert score.spearman.all > 20
-    assert result.sts.average == pytest.approx(
-        np.mean([score.spearman.all for score in result.sts.tasks.values()])
-    )
+    assert result.sts.average == pytest.approx(np.mean([score.spearman.all for score in result.sts.tasks.values()]))
 
 
 def test_raw_folder_is_recognised() -> None:
     raw, prepared = load_sts(DATA / "raw"), load_sts(DATA)
     assert raw.text == "raw"
     assert all(pairs.complete for pairs in raw.tasks.values())
-    assert [pairs.sha256() for pairs in raw.tasks.values()] != [
-        pairs.sha256() for pairs in prepared.tasks.values()
-    ]
+    assert [pairs.sha256() for pairs in raw.tasks.values()] != [pairs.sha256() for pairs in prepared.tasks.values()]

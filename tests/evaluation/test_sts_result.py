@@ -27,8 +27,7 @@ def task_score(key: str, value: float) -> TaskScore:
     task = TASKS[key]
     values = Aggregates(all=value, mean=value + 1, wmean=value + 2)
     subsets = {
-        name: Score(spearman=value + k / 10, pearson=value - k / 10, n=k + 2)
-        for k, name in enumerate(task.subsets)
+        name: Score(spearman=value + k / 10, pearson=value - k / 10, n=k + 2) for k, name in enumerate(task.subsets)
     }
     pearson = Aggregates(all=value - 1, mean=value - 2, wmean=value - 3)
     return TaskScore(spearman=values, pearson=pearson, subsets=subsets, n=task.pairs, complete=True)

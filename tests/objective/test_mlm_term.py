@@ -158,7 +158,7 @@ def test_the_term_says_what_it_reads() -> None:
 
 
 def inputs_of(encoder: SentenceEncoder, texts: list[str], rate: float = 0.3) -> StepInputs:
-    tokens = padded(encoder.tokenizer, texts)
+    tokens = encoder.tokenizer.pad(encoder.tokenize(texts))
     masked, labels = draw(tokens, encoder.tokenizer, rate)
     n = len(texts) // 2
     assert len(labels) > n
@@ -170,7 +170,8 @@ def test_logits_are_those_of_transformers(encoder: SentenceEncoder, tiny_folder:
 
     inputs = inputs_of(encoder, sentences[:12])
     assert inputs.masked is not None
-    reference = BertForMaskedLM.from_pretrained(tiny_folder).eval()
+    reference = BertForMaskedLM.from_pretrained(tiny_folder)  # in eval mode
+    assert not reference.training
     with torch.no_grad():
         reps = represent(encoder, inputs, Needs(sentences=True, masked_rate=0.3))
         every = reference(
@@ -179,7 +180,8 @@ def test_logits_are_those_of_transformers(encoder: SentenceEncoder, tiny_folder:
     assert reps.masked_logits is not None
     assert reps.masked_labels is inputs.masked_labels
     expected = every[inputs.masked.positions]
-    assert expected.shape == reps.masked_logits.shape == (len(inputs.masked_labels or ()), len(encoder.tokenizer.hf))
+    assert expected.shape == reps.masked_logits.shape
+    assert expected.shape[1] == encoder.tokenizer.vocabulary_size
     assert torch.allclose(reps.masked_logits, expected, atol=1e-5)
     assert torch.pdist(expected).min() > 1e-3  # rows in another order would be seen
     # The contrastive vectors are those of the unmasked texts.
@@ -191,14 +193,14 @@ def test_gradient_reaches_the_word_embeddings(encoder: SentenceEncoder, sentence
     inputs = inputs_of(encoder, sentences[:8])
     assert inputs.masked is not None
     reps = represent(encoder, inputs, Needs(masked_rate=0.3))
-    build_term(MaskedLM.Settings()).loss(reps).backward()
+    torch.autograd.backward(build_term(MaskedLM.Settings()).loss(reps))
     table = encoder.backbone.get_input_embeddings().weight
     assert isinstance(table, Tensor)
     assert table.grad is not None
     assert torch.isfinite(table.grad).all()
     rows = table.grad.abs().amax(dim=1)
-    read = inputs.masked.tokens.input_ids.unique()
-    assert (rows[read[read != encoder.tokenizer.pad_id]] > 0).all()
-    unread = torch.ones(len(rows), dtype=torch.bool)
-    unread[read] = False
-    assert (rows[unread] > 0).float().mean() > 0.9  # through the decoder, which shares the table
+    read = torch.zeros(len(rows), dtype=torch.bool)
+    read[inputs.masked.tokens.input_ids] = True
+    assert 50 < read.sum() < 400
+    assert (rows[read] > 0).float().mean() > 0.95  # all but the padding
+    assert (rows[~read] > 0).float().mean() > 0.9  # through the decoder, which shares the table

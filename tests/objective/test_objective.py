@@ -99,7 +99,10 @@ def test_the_report_against_loops(hard: int, columns: str, mask: bool, similarit
                     masked += 1
                 else:
                     negative.append(value)
-    report = objective(reps).report
+    leaf = Representations(a.clone().requires_grad_(), b, c, reps.keys)
+    outcome: Outcome = objective(leaf)
+    assert outcome.total.requires_grad
+    report = outcome.report
     assert set(report) == {"positive_similarity", "negative_similarity", "duplicates_masked"}
     assert report["positive_similarity"].item() == pytest.approx(sum(sim(a[i], b[i]) for i in range(4)) / 4)
     assert report["negative_similarity"].item() == pytest.approx(sum(negative) / len(negative), rel=1e-5)
@@ -142,10 +145,10 @@ def test_stateless_parts_have_no_state() -> None:
 
 def test_needs_are_those_of_all_parts() -> None:
     assert build().needs == Needs(sentences=True)
-    assert not build().reads_hard_negatives
+    assert not build().needs.hard
     objective = build(negatives=[{"kind": "in_batch"}, {"kind": "hard"}], terms=[{"kind": "mlm", "rate": 0.3}])
     assert objective.needs == Needs(sentences=True, hard=True, masked_rate=0.3)
-    assert objective.reads_hard_negatives
+    assert objective.needs.hard
     assert objective.negatives_per_anchor(64, 2) == 63 + 128
 
 
@@ -173,6 +176,6 @@ def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Pat
     assert list(outcome.losses) == ["mlm"]
     assert outcome.report == {}
     assert outcome.total.item() > 1.0
-    outcome.total.backward()
+    torch.autograd.backward(outcome.total)
     assert all(p.grad is not None for p in encoder.backbone.parameters())
     objective.after_step(reps.detached())

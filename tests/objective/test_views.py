@@ -148,12 +148,12 @@ def test_dropout_masks_are_independent_between_views_and_rows(tiny_folder: Path)
     distances = torch.pdist(every)  # one sentence sixteen times: all that differs is the mask
     assert distances.min() > 1e-2
     # No pair shares its mask with another: were a mask shared by a row's views or by rows, distances would repeat.
-    assert distances.unique().numel() == 16 * 15 // 2
+    assert len(set(distances.tolist())) == 16 * 15 // 2
     assert not torch.isclose(reps.anchor, reps.positive, atol=1e-6).all(dim=1).any()
 
 
 def test_without_dropout_the_views_are_equal_bit_for_bit(tiny_folder: Path, sentences: list[str]) -> None:
     reps = two_views(tiny_folder, sentences[:8], 0.0)
     assert torch.equal(reps.anchor, reps.positive)
-    assert torch.pdist(reps.anchor).min() > 1e-2  # the sentences are not
+    assert torch.pdist(reps.anchor).min() > 1e-3  # the sentences are not
     assert not torch.equal(*(two_views(tiny_folder, sentences[:8], 0.1).__dict__[k] for k in ("anchor", "positive")))

@@ -19,7 +19,7 @@ from opencse.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
-from opencse.training.trainer import Interrupted
+from opencse.training.trainer import InterruptedRunError
 
 SETTINGS = (
     "training.max_steps=120",
@@ -101,7 +101,7 @@ def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, tmp_path: Path, st
     job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
     job.run(tmp_path / "whole")
     before = signal.getsignal(signal.SIGTERM)
-    with pytest.raises(Interrupted, match=f"step {stop}"):
+    with pytest.raises(InterruptedRunError, match=f"step {stop}"):
         job.run(tmp_path / "stopped", reporter=StopAt(stop))
     assert signal.getsignal(signal.SIGTERM) == before
     state = json.loads((tmp_path / "stopped" / "checkpoint" / "state.json").read_text())
@@ -127,7 +127,7 @@ def test_resume_refuses_another_run(tiny_folder: Path, tmp_path: Path) -> None:
     from opencse.errors import UserError
 
     job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=20"))
-    with pytest.raises(Interrupted):
+    with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "run", reporter=StopAt(9))
     other = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
     with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(20 then, 30 now\)"):

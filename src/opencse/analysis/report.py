@@ -30,7 +30,9 @@ class Section:
 def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     """An HTML table of plain texts (escaped here)."""
     head = "".join(f"<th>{html.escape(cell)}</th>" for cell in header)
-    body = "".join("<tr>" + "".join(f'<td class="n">{html.escape(cell)}</td>' for cell in row) + "</tr>" for row in rows)
+    body = "".join(
+        "<tr>" + "".join(f'<td class="n">{html.escape(cell)}</td>' for cell in row) + "</tr>" for row in rows
+    )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>"
 
 

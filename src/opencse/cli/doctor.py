@@ -28,9 +28,7 @@ def doctor() -> None:
     cache = cache_root()
     size = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file()) if cache.is_dir() else 0
     parent = next(p for p in (cache, *cache.parents) if p.is_dir())
-    typer.echo(
-        f"token cache    {cache} ({size / 1e6:,.1f} MB; {shutil.disk_usage(parent).free / 1e9:,.1f} GB free)"
-    )
+    typer.echo(f"token cache    {cache} ({size / 1e6:,.1f} MB; {shutil.disk_usage(parent).free / 1e9:,.1f} GB free)")
     started = time.perf_counter()
     encoder = SentenceEncoder.load()
     loaded = time.perf_counter() - started
@@ -39,5 +37,6 @@ def doctor() -> None:
     vectors = encoder.encode(texts)
     rate = len(texts) / (time.perf_counter() - started)
     typer.echo(
-        f"opencse-mini   loads in {loaded:.2f} s, encodes {rate:,.0f} short texts/s in float32, {vectors.shape[1]} dimensions"
+        f"opencse-mini   loads in {loaded:.2f} s, encodes {rate:,.0f} short texts/s in float32, "
+        f"{vectors.shape[1]} dimensions"
     )

@@ -19,18 +19,14 @@ class Precision(StrEnum):
 def encode(
     model: Annotated[str, typer.Argument(help="Encoder: a folder, a Hub id, or opencse-mini.")],
     text: Annotated[str, typer.Argument(help="Text file, one text a line or with --column.")],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="File for the vectors: .npy, (texts, dimension) float32.")
-    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File for the vectors: .npy, (texts, dimension) float32.")],
     column: Annotated[str | None, typer.Option(help="Column to read, by name or position.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Cut the vectors to unit length.")] = False,
     precision: Annotated[
         Precision, typer.Option(help="bf16 is faster where the processor has it.")
     ] = Precision.FLOAT32,
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
 ) -> None:
     """Turn texts into vectors."""
     import time
@@ -53,7 +49,7 @@ def encode(
         vectors = encoder.encode(
             texts,
             normalize=normalize,
-            precision=precision.value,  # type: ignore[arg-type]
+            precision=precision.value,
             progress=lambda done, _: reporter.advance(done),
         )
     finally:

@@ -29,9 +29,7 @@ def evaluate(
         list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini.", metavar="MODEL...")
     ],
     data: Annotated[str, typer.Option(help="Folder with sts12 ... sts16, stsb, sickr; or 'hub'.")],
-    pooling: Annotated[
-        str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")
-    ] = None,
+    pooling: Annotated[str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the tasks, comma-separated.")] = None,
     aggregation: Annotated[
         Aggregation, typer.Option(help="What the table shows; the JSON holds all.")
@@ -39,9 +37,7 @@ def evaluate(
     correlation: Annotated[Correlation, typer.Option(help="What the table shows.")] = Correlation.SPEARMAN,
     subsets: Annotated[bool, typer.Option("--subsets", help="One row a subset.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole result here.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
 ) -> None:
     """Score encoders on the seven STS tasks (Spearman x 100)."""
     from rich.console import Console
@@ -61,6 +57,4 @@ def evaluate(
     }
     if json_file is not None:
         results[models[0]].write_json(json_file)
-    Console().print(
-        sts_table(results, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets)
-    )
+    Console().print(sts_table(results, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets))

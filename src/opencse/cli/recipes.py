@@ -20,16 +20,17 @@ def overview(context: typer.Context) -> None:
     from opencse.recipe import load_recipe, recipe_names
 
     table = Table(title="Recipes", title_justify="left")
-    for column in ("name", "what", "made of", "published (BERT-base)", "presets"):
+    table.add_column("name", no_wrap=True)
+    for column in ("what", "made of", "published for BERT-base"):
         table.add_column(column, overflow="fold")
     for name in recipe_names():
         recipe = load_recipe(name)
-        parts = [recipe.objective.view.kind, *(s.kind for s in recipe.objective.negatives)]
+        parts: list[str] = [recipe.objective.view.kind, *(s.kind for s in recipe.objective.negatives)]
         parts += [s.kind for s in recipe.objective.terms]
         base = recipe.presets.get("bert-base")
         published = ", ".join(f"{key} {value:.2f}" for key, value in (base.expected if base else {}).items()
                               if key in ("sts.average", "dev.stsb"))  # fmt: skip
-        table.add_row(name, recipe.title, " + ".join(parts), published, ", ".join(recipe.presets))
+        table.add_row(name, recipe.title, " + ".join(parts), published)
     Console().print(table)
 
 

@@ -11,9 +11,7 @@ import typer
 def train(
     text: Annotated[
         str,
-        typer.Argument(
-            help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."
-        ),
+        typer.Argument(help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."),
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained encoder.")],
     recipe: Annotated[
@@ -21,18 +19,14 @@ def train(
     ] = "simcse",
     model: Annotated[
         str,
-        typer.Option(
-            "--model", "-m", help="Where to start: the built-in encoder, a folder, a Hub id, or a preset."
-        ),
+        typer.Option("--model", "-m", help="Where to start: the built-in encoder, a folder, a Hub id, or a preset."),
     ] = "opencse-mini",
     preset: Annotated[
         str | None, typer.Option(help="Settings of the recipe for a backbone, if --model names none.")
     ] = None,
     columns: Annotated[
         str | None,
-        typer.Option(
-            help="Columns to read, by name or (without header) by position: anchor[,positive[,negative]]."
-        ),
+        typer.Option(help="Columns to read, by name or (without header) by position: anchor[,positive[,negative]]."),
     ] = None,
     skip_lines: Annotated[
         Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line.")
@@ -40,18 +34,14 @@ def train(
     split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
     dev: Annotated[
         str,
-        typer.Option(
-            help="Graded pairs to select the best encoder on: a file, 'sample' (built in) or 'none'."
-        ),
+        typer.Option(help="Graded pairs to select the best encoder on: a file, 'sample' (built in) or 'none'."),
     ] = "sample",
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", help="Any setting: key.path=value, for instance training.epochs=2."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")
-    ] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")] = False,
 ) -> None:
@@ -65,7 +55,7 @@ def train(
     from opencse.cli.console import ConsoleReporter
     from opencse.job import TrainJob
     from opencse.text.readers import Source, read_line_numbers
-    from opencse.training.trainer import Interrupted
+    from opencse.training.trainer import InterruptedRunError
 
     reporter = ConsoleReporter()
     source = Source(
@@ -75,16 +65,14 @@ def train(
         skip_lines=read_line_numbers(skip_lines) if skip_lines else frozenset(),
     )
     settings = list(set_ or []) + ([f"training.seed={seed}"] if seed is not None else [])
-    job = TrainJob(
-        source, recipe=recipe, model=model, preset=preset, settings=tuple(settings), dev=dev, device=device
-    )
+    job = TrainJob(source, recipe=recipe, model=model, preset=preset, settings=tuple(settings), dev=dev, device=device)
     if dry_run:
         for line in job.prepare(reporter).plan.lines():
             typer.echo(line)
         return
     try:
         result = job.run(out, resume=resume, reporter=reporter)
-    except Interrupted as stopped:
+    except InterruptedRunError as stopped:
         sys.stderr.write(f"opencse: {stopped}\n")
         raise typer.Exit(INTERRUPTED) from None
     typer.echo(str(result.folder))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from opencse.encoder.quiet import quiet_transformers
+from opencse.encoder.quiet import quiet_transformers, reason
 from opencse.errors import UserError
 
 if TYPE_CHECKING:
@@ -30,48 +30,62 @@ def load_backbone(folder: Path, *, dropout: float | None = None) -> PreTrainedMo
 
     Args:
         folder: transformers' folder.
-        dropout: rate of every dropout of the network; None keeps the configuration's.
+        dropout: rate of every dropout of the network, 0 <= rate < 1; None keeps the configuration's.
 
     Raises:
-        UserError: if the folder holds no model, or lacks weights that would then be random.
+        UserError: if the folder holds no encoder, or lacks weights that would then be random.
     """
     from transformers import AutoConfig, AutoModel
 
     try:
         with quiet_transformers():
-            config = AutoConfig.from_pretrained(folder)
-            if dropout is not None:
-                _set_dropout(config, dropout, folder)
-            model, report = AutoModel.from_pretrained(
-                folder, config=config, dtype=torch.float32, output_loading_info=True
-            )
-    except (OSError, ValueError) as error:
+            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
+    except Exception as error:
+        raise UserError(f"{folder}: no transformers model can be loaded from it ({reason(error)})") from error
+    if config.is_encoder_decoder:
         raise UserError(
-            f"{folder}: no transformers model can be loaded from it ({str(error).splitlines()[0]})"
-        ) from None
+            f"{folder}: a {config.model_type} model has an encoder and a decoder; only encoders are supported"
+        )
+    if dropout is not None:
+        _set_dropout(config, dropout, folder)
+    try:
+        with quiet_transformers():
+            # Weights of another shape are reported rather than raised, so that they can be named below.
+            model, report = AutoModel.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                trust_remote_code=False,
+            )
+    except Exception as error:
+        raise UserError(f"{folder}: no transformers model can be loaded from it ({reason(error)})") from error
     _require_all_weights(model, report, folder)
     return drop_pooler(model)
 
 
 def _require_all_weights(model: PreTrainedModel, report: dict[str, Any], folder: Path) -> None:
-    missing = sorted(key for key in report["missing_keys"] if not key.startswith("pooler."))
-    wrong = sorted(str(key) for key in report["mismatched_keys"])
-    if missing or wrong:
+    wrong = [key if isinstance(key, str) else key[0] for key in (*report["missing_keys"], *report["mismatched_keys"])]
+    wrong = sorted(key for key in wrong if not key.startswith("pooler."))
+    if wrong:
         raise UserError(
-            f"{folder}: {len(missing) + len(wrong)} weights of {type(model).__name__} are missing or of another shape "
-            f"(first: {(missing + wrong)[0]}); they would be random, so the model is not loaded"
+            f"{folder}: {len(wrong)} weights of {type(model).__name__} are missing or of another shape "
+            f"(first: {wrong[0]}); they would be random, so the model is not loaded"
         )
 
 
 def drop_pooler(model: PreTrainedModel) -> PreTrainedModel:
-    """Without the pooler layer: sentence vectors are pooled here, and many checkpoints carry none (it would be random)."""
+    """Without the pooler layer: sentence vectors are pooled here, and many checkpoints carry none (a random one)."""
     if isinstance(getattr(model, "pooler", None), nn.Module):
-        model.pooler = None
+        model.register_module("pooler", None)
     return model
 
 
 def _set_dropout(config: PretrainedConfig, rate: float, where: Path) -> None:
-    present = [key for key in _DROPOUT_KEYS if isinstance(vars(config).get(key), float | int)]
+    if not 0 <= rate < 1:
+        raise UserError(f"dropout is a rate from 0 to below 1, not {rate}")
+    present = dropout_rates(config)
     if not present:
         raise UserError(f"{where}: a {config.model_type} configuration has no dropout rate that could be set")
     for key in present:
@@ -90,7 +104,7 @@ def position_limit(model: PreTrainedModel, tokenizer_limit: int) -> int:
     A position table with a padding index (RoBERTa's) starts counting after it: 514 rows hold 512 positions.
     """
     limits = [tokenizer_limit]
-    stated = vars(model.config).get("max_position_embeddings")
+    stated = getattr(model.config, "max_position_embeddings", None)
     if isinstance(stated, int) and stated > 0:
         limits.append(stated)
     for name, module in model.named_modules():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self
@@ -14,8 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from opencse.encoder.head import Dense
+from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.quiet import reason
 from opencse.errors import UserError
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
@@ -64,6 +66,7 @@ class SentenceEncoder(nn.Module):
         normalize: whether vectors are cut to unit length.
         max_length: longest text in ids, special tokens counted; longer ones are cut.
         prompt: put before every text (models from elsewhere).
+        lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
     """
 
     def __init__(
@@ -80,7 +83,7 @@ class SentenceEncoder(nn.Module):
     ) -> None:
         super().__init__()
         self.backbone = backbone
-        self.tokenizer = tokenizer
+        self.tokenizer = lower_casing(tokenizer) if lower_case else tokenizer
         self.pooling = pooling
         self.max_length = max_length
         self.dense = nn.Sequential(*dense)
@@ -110,12 +113,13 @@ class SentenceEncoder(nn.Module):
             device: where to put it; by default a GPU if there is one.
 
         Raises:
-            UserError: where nothing loadable is found, or weights are missing.
+            UserError: where nothing loadable is found, weights are missing, or there is no such device.
         """
         from opencse.encoder.folder import read_folder
 
+        target = default_device() if device is None else _usable(device)
         encoder = read_folder(cls, model, pooling=pooling, max_length=max_length, dropout=dropout)
-        return encoder.to(torch.device(device) if device is not None else default_device()).eval()
+        return encoder.to(target).eval()
 
     def save(self, folder: str | Path, *, card: str = "", dtype: torch.dtype = torch.float32) -> None:
         """Writes sentence-transformers' folder layout, of stock modules only; training-only parts stay out.
@@ -128,7 +132,7 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: if the folder cannot be written or the disk is full.
         """
-        from opencse.encoder.folder import write_folder
+        from opencse.encoder.saving import write_folder
 
         write_folder(self, Path(folder), card=card, dtype=dtype)
 
@@ -145,9 +149,8 @@ class SentenceEncoder(nn.Module):
     @property
     def dimension(self) -> int:
         """Length of a sentence vector."""
-        for module in reversed(self.dense):
-            return int(module.linear.out_features)
-        return int(self.backbone.config.hidden_size)
+        sizes = [layer.linear.out_features for layer in self.dense if isinstance(layer, Dense)]
+        return sizes[-1] if sizes else int(self.backbone.config.hidden_size)
 
     def forward(
         self, tokens: Tokens | None, *, layers: Iterable[int] = (), masked: MaskedTokens | None = None
@@ -169,8 +172,8 @@ class SentenceEncoder(nn.Module):
         return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
 
     def embed(self, tokens: Tokens) -> Tensor:
-        """The inference forward: (rows, dimension) vectors as saved models give them, in float32."""
-        vectors = self.dense(self._pool(self._states(tokens), tokens))
+        """The inference forward: (rows, dimension) vectors as saved models give them."""
+        vectors: Tensor = self.dense(self._pool(self._states(tokens), tokens))
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
     def _states(self, tokens: Tokens, *, need_all: bool = False) -> Sequence[Tensor]:
@@ -193,13 +196,12 @@ class SentenceEncoder(nn.Module):
         if self.lm_head is None:
             raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
         hidden = self._states(masked.tokens)[-1]
-        return self.lm_head(hidden[masked.positions])
+        logits: Tensor = self.lm_head(hidden[masked.positions])
+        return logits
 
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:
         """Ids of each text as `encode` uses them: prompt put before, cut to ``max_length``."""
         prepared = [self.prompt + text for text in texts] if self.prompt else texts
-        if self.lower_case:
-            prepared = [text.lower() for text in prepared]
         return self.tokenizer.encode(prepared, self.max_length)
 
     @torch.inference_mode()
@@ -216,6 +218,7 @@ class SentenceEncoder(nn.Module):
 
         Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
         ``token_budget`` ids, so that hardly any padding is computed; the result does not depend on the batches.
+        A text without a single token (an empty one, where the tokenizer adds no special tokens) has the zero vector.
 
         Args:
             texts: one text or many.
@@ -223,52 +226,61 @@ class SentenceEncoder(nn.Module):
             precision: ``float32``, or ``bf16`` (autocast: faster where the processor has it, cosine to the
                 float32 vector about 0.9999).
             token_budget: ids in a batch, padding counted; by default one that suits the device.
-            progress: called with (texts done, texts in all).
+            progress: called after every batch with (texts done, texts in all).
 
         Returns:
             (n, dimension) float32; (dimension,) for a single text.
+
+        Raises:
+            UserError: if a text is not a string, or for an unknown precision or a budget below 1.
         """
-        if isinstance(texts, str):
-            return self.encode(
-                [texts],
-                normalize=normalize,
-                precision=precision,
-                token_budget=token_budget,
-                progress=progress,
-            )[0]
-        training = self.training
-        self.eval()
-        budget = token_budget or _TOKEN_BUDGET.get(self.device.type, 2_048)
-        vectors = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        rows = [texts] if isinstance(texts, str) else list(texts)
+        _require_strings(rows)
+        if precision not in ("float32", "bf16"):
+            raise UserError(f"unknown precision {precision!r}; known: float32, bf16")
+        if token_budget is not None and token_budget < 1:
+            raise UserError(f"token_budget is at least 1, not {token_budget}")
+        budget = _TOKEN_BUDGET.get(self.device.type, 2_048) if token_budget is None else token_budget
+        vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
         cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
-        try:
-            with cast:
-                for start in range(0, len(texts), _WINDOW):
-                    rows = self.tokenize(texts[start : start + _WINDOW])
-                    for indices in token_batches([len(row) for row in rows], budget):
-                        tokens = self.tokenizer.pad([rows[i] for i in indices]).to(self.device)
-                        vectors[start + indices] = self.embed(tokens).float().cpu().numpy()
+        done = 0
+        with _evaluating(self), cast:
+            for start in range(0, len(rows), _WINDOW):
+                ids = self.tokenize(rows[start : start + _WINDOW])
+                for indices in token_batches([len(row) for row in ids], budget):
+                    filled = indices[[len(ids[i]) > 0 for i in indices]]
+                    if len(filled):
+                        tokens = self.tokenizer.pad([ids[i] for i in filled]).to(self.device)
+                        vectors[start + filled] = self.embed(tokens).float().cpu().numpy()
+                    done += len(indices)
                     if progress is not None:
-                        progress(min(len(texts), start + _WINDOW), len(texts))
-        finally:
-            self.train(training)
+                        progress(done, len(rows))
         if normalize:
-            vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-12)
-        return vectors
+            vectors = _unit(vectors)
+        return vectors[0] if isinstance(texts, str) else vectors
 
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
     ) -> Vectors:
-        """Cosine similarity of every a with every b: (n, m) float32. Texts are encoded; arrays are taken as vectors."""
-        return _unit(self._vectors(a)) @ _unit(self._vectors(b)).T
+        """Cosine similarity of every a with every b: (n, m) float32.
+
+        Texts are encoded; arrays are taken as vectors, (n, d) or (d,) for a single one.
+
+        Raises:
+            UserError: for arrays of another shape, or vectors of different lengths.
+        """
+        left, right = self._vectors(a), self._vectors(b)
+        if left.shape[1] != right.shape[1]:
+            raise UserError(f"vectors of {left.shape[1]} and of {right.shape[1]} numbers cannot be compared")
+        product: Vectors = _unit(left) @ _unit(right).T
+        return product
 
     def _vectors(self, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
-        if isinstance(given, np.ndarray):
-            vectors: NDArray[np.floating] = np.atleast_2d(given)
-            if vectors.ndim != 2:
-                raise UserError(f"vectors are a (n, d) array, not one of shape {given.shape}")
-            return vectors
-        return self.encode([given] if isinstance(given, str) else given)
+        if not isinstance(given, np.ndarray):
+            return self.encode([given] if isinstance(given, str) else given)
+        if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":
+            raise UserError(f"vectors are a (n, d) array of numbers, not {given.dtype} of shape {given.shape}")
+        return np.atleast_2d(given)
 
 
 def token_batches(lengths: Sequence[int], budget: int) -> list[NDArray[np.int64]]:
@@ -285,8 +297,35 @@ def token_batches(lengths: Sequence[int], budget: int) -> list[NDArray[np.int64]
 
 
 def _unit(vectors: NDArray[np.floating]) -> Vectors:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)
+    wide = vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.asarray(wide / np.maximum(norms, 1e-12), dtype=np.float32)
+
+
+def _require_strings(texts: Sequence[object]) -> None:
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise UserError(f"text {number} of {len(texts)} is of type {type(text).__name__}, not a string")
+
+
+@contextmanager
+def _evaluating(module: nn.Module) -> Iterator[None]:
+    """Evaluation mode within the block; every module is put back into the mode it was in."""
+    modes = [(part, part.training) for part in module.modules()]
+    module.eval()
+    try:
+        yield
+    finally:
+        for part, training in modes:
+            part.training = training
+
+
+def _usable(device: str | torch.device) -> torch.device:
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise UserError(f"device {device}: cannot be used here ({reason(error)})") from None
+    return torch.device(device)
 
 
 def default_device() -> torch.device:

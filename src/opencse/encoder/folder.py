@@ -1,42 +1,51 @@
-"""The folder of an encoder: sentence-transformers' layout, read and written; transformers' folders, read."""
+"""The folder of an encoder, read: sentence-transformers' layout and plain transformers folders."""
 
 from __future__ import annotations
 
-import json
-import os
-import shutil
-import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
 from opencse.encoder.backbone import load_backbone, position_limit
-from opencse.encoder.head import ACTIVATIONS, Dense
+from opencse.encoder.head import Dense
+from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, read_json
 from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
-from opencse.encoder.quiet import quiet_transformers
+from opencse.encoder.quiet import reason
 from opencse.errors import UserError, nearest
 from opencse.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
     from opencse.encoder.encoder import SentenceEncoder
 
 E = TypeVar("E", bound="SentenceEncoder")
 
-# Names in sentence-transformers' pooling configuration, old (one flag a mode) and new (pooling_mode).
-_MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "max": Pooling.MAX, "lasttoken": Pooling.LAST_TOKEN}
-_OLD_FLAGS = {
-    "pooling_mode_cls_token": "cls",
-    "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": "mean",
-    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
-    "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": "lasttoken",
-}
-_ACTIVATION_CLASSES = {name: f"torch.nn.modules.{_m}" for name, _m in {
-    "tanh": "activation.Tanh", "identity": "linear.Identity", "relu": "activation.ReLU", "gelu": "activation.GELU",
-}.items()}  # fmt: skip
+_MODULES = ("Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize")
+# The Transformer module's configuration; the later names are those of releases before 1.0.
+_SENTENCE_CONFIGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+)
+_NO_LIMIT = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class _Modules:
+    """What modules.json lists."""
+
+    transformer: Path
+    pooling: Path
+    weighted_layers: Path | None
+    dense: tuple[Path, ...]
+    normalize: Path | None
 
 
 def parse_pooling(name: str) -> Pooling:
@@ -45,9 +54,7 @@ def parse_pooling(name: str) -> Pooling:
         return Pooling(name)
     except ValueError:
         known = [p.value for p in Pooling]
-        raise UserError(
-            f"unknown pooling {name!r}{nearest(name, known)}; known: {', '.join(known)}"
-        ) from None
+        raise UserError(f"unknown pooling {name!r}{nearest(name, known)}; known: {', '.join(known)}") from None
 
 
 def read_folder(
@@ -59,25 +66,28 @@ def read_folder(
     dropout: float | None,
 ) -> E:
     """See `SentenceEncoder.load`."""
+    chosen = None if pooling is None else parse_pooling(pooling)
     folder = locate(model)
     modules = _modules(folder)
-    transformer = folder / modules["Transformer"][0] if modules else folder
+    transformer = modules.transformer if modules else folder
     tokenizer = Tokenizer.load(transformer)
+    sentence = _sentence_config(transformer)
     backbone = load_backbone(transformer, dropout=dropout)
-    sentence = _json(transformer / "sentence_bert_config.json")
-    limit = position_limit(backbone, int(tokenizer.hf.model_max_length))
-    length = max_length or sentence.get("max_seq_length") or limit
-    if length > limit:
-        raise UserError(f"{model}: max_length {length} is beyond the position table ({limit})")
-    own = _pooling(folder, modules, int(backbone.config.num_hidden_layers)) if modules else Pooling.MEAN
+    prompt = _default_prompt(folder)
+    dense = [_read_dense(path) for path in modules.dense] if modules else []
+    _require_chain(folder, int(backbone.config.hidden_size), dense)
+    if chosen is None:
+        chosen = _read_pooling(modules, backbone, prompt) if modules else Pooling.MEAN
+    if modules and modules.normalize:
+        _require_sentence_names(modules.normalize)
     return cls(
         backbone,
         tokenizer,
-        pooling=own if pooling is None else parse_pooling(pooling),
-        max_length=int(length),
-        dense=[_read_dense(folder / path) for path in modules.get("Dense", [])],
-        normalize="Normalize" in modules,
-        prompt=_default_prompt(folder),
+        pooling=chosen,
+        max_length=_length(model, max_length, sentence.get("max_seq_length"), tokenizer, backbone),
+        dense=dense,
+        normalize=modules is not None and modules.normalize is not None,
+        prompt=prompt,
         lower_case=bool(sentence.get("do_lower_case", False)),
     )
 
@@ -87,155 +97,166 @@ def has_own_pooling(model: str | Path) -> bool:
     return (locate(model) / "modules.json").is_file()
 
 
-def _json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
-    try:
-        return json.loads(path.read_text()) if path.is_file() else {}
-    except json.JSONDecodeError as error:
-        raise UserError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
+def transformer_folder(folder: Path) -> Path:
+    """Where in ``folder`` the transformers files are: the Transformer module's folder, or ``folder`` itself."""
+    modules = _modules(folder)
+    return modules.transformer if modules else folder
 
 
-def _modules(folder: Path) -> dict[str, list[str]]:
-    """Module class name -> paths, in the order of modules.json; empty for a plain transformers folder."""
-    known = ("Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize")
-    modules: dict[str, list[str]] = {}
-    for entry in _json(folder / "modules.json") or []:
-        name = str(entry["type"]).rsplit(".", 1)[-1]
-        if name not in known:
-            raise UserError(
-                f"{folder}: module {entry['type']} is not supported here; supported: {', '.join(known)}"
-            )
-        if list(modules) and known.index(name) < max(known.index(n) for n in modules):
-            raise UserError(
-                f"{folder}: modules in an order that is not supported here ({name} after {list(modules)[-1]})"
-            )
-        modules.setdefault(name, []).append(str(entry["path"]))
-    if modules and ("Transformer" not in modules or "Pooling" not in modules):
+def _modules(folder: Path) -> _Modules | None:
+    """The modules that modules.json lists; None for a plain transformers folder."""
+    listing = folder / "modules.json"
+    if not listing.is_file():
+        return None
+    entries = read_json(listing)
+    paths: dict[str, list[Path]] = {name: [] for name in _MODULES}
+    last = ""
+    for entry in entries if isinstance(entries, list) else [entries]:
+        if not isinstance(entry, dict) or not {"type", "path"} <= entry.keys():
+            raise UserError(f"{listing}: a list of objects with type and path was expected")
+        package, _, name = str(entry["type"]).rpartition(".")
+        if name not in _MODULES or package.split(".")[0] != "sentence_transformers":
+            supported = ", ".join(_MODULES)
+            raise UserError(f"{folder}: module {entry['type']} is not supported here; supported: {supported}")
+        before = last and _MODULES.index(name) < _MODULES.index(last)
+        again = paths[name] and name != "Dense"
+        if before or again:
+            raise UserError(f"{folder}: modules in an order that is not supported here ({name} after {last})")
+        paths[name].append(folder / str(entry["path"]))
+        last = name
+    if not paths["Transformer"] or not paths["Pooling"]:
         raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
-    return modules
+    transformer = paths["Transformer"][0]
+    if not transformer.is_dir():
+        raise UserError(f"{folder}: modules.json names a folder that is not there ({transformer.name})")
+    return _Modules(
+        transformer=transformer,
+        pooling=paths["Pooling"][0],
+        weighted_layers=next(iter(paths["WeightedLayerPooling"]), None),
+        dense=tuple(paths["Dense"]),
+        normalize=next(iter(paths["Normalize"]), None),
+    )
 
 
-def _pooling(folder: Path, modules: dict[str, list[str]], depth: int) -> Pooling:
-    config = _json(folder / modules["Pooling"][0] / "config.json")
-    mode = config.get("pooling_mode") or [name for flag, name in _OLD_FLAGS.items() if config.get(flag)]
+def _sentence_config(transformer: Path) -> dict[str, Any]:
+    """Configuration of the Transformer module, after a check that it takes text to token vectors and does no more."""
+    config = next((c for c in (read_config(transformer / name) for name in _SENTENCE_CONFIGS) if c), {})
+    plain = {"method": "forward", "method_output_name": "last_hidden_state"}
+    expected = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
+    for key, value in expected.items():
+        if config.get(key, value) != value:
+            raise UserError(f"{transformer}: {key} = {config[key]} is not supported here, only {value}")
+    modalities = config.get("modality_config", {"text": plain})
+    if modalities.get("text") != plain or "message" in modalities or config.get("processing_kwargs"):
+        raise UserError(f"{transformer}: only text as it is (no chat template, no processing_kwargs) is supported here")
+    return config
+
+
+def _length(
+    model: str | Path, asked: int | None, own: int | None, tokenizer: Tokenizer, backbone: PreTrainedModel
+) -> int:
+    """The longest input in ids: as asked for, else the folder's own, else what tokenizer and positions allow."""
+    table = position_limit(backbone, _NO_LIMIT)
+    if asked is None:
+        return min(table, int(own or tokenizer.hf.model_max_length))
+    special = tokenizer.hf.num_special_tokens_to_add()
+    if asked <= special:
+        raise UserError(f"max_length {asked} leaves no room for text beside the {special} special tokens")
+    if asked > table:
+        raise UserError(f"{model}: max_length {asked} is beyond the position table ({table})")
+    return asked
+
+
+def _read_pooling(modules: _Modules, backbone: PreTrainedModel, prompt: str) -> Pooling:
+    where = modules.pooling
+    config = read_config(where / "config.json")
+    mode = config.get("pooling_mode") or [name for flag, name in POOLING_FLAGS.items() if config.get(flag)]
     modes = [mode] if isinstance(mode, str) else list(mode)
-    if len(modes) != 1 or modes[0] not in _MODES:
-        raise UserError(
-            f"{folder}: pooling {' + '.join(modes) or 'none'} is not supported here; use --pooling"
-        )
-    pooling = _MODES[modes[0]]
-    if "WeightedLayerPooling" not in modules:
+    if len(modes) != 1 or modes[0] not in POOLING_MODES:
+        named = " + ".join(modes) or "none"
+        raise UserError(f"{where}: pooling {named} is not supported here; choose one with --pooling")
+    if prompt and not config.get("include_prompt", True):
+        raise UserError(f"{where}: pooling that leaves out the prompt is not supported here; choose one with --pooling")
+    pooling = POOLING_MODES[modes[0]]
+    # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
+    if modules.weighted_layers is None or not backbone.config.output_hidden_states:
         return pooling
-    from safetensors.torch import load_file
+    return _weighted(modules.weighted_layers, pooling, int(backbone.config.num_hidden_layers))
 
-    layers = folder / modules["WeightedLayerPooling"][0]
-    start = int(_json(layers / "config.json")["layer_start"])
-    weights = load_file(layers / "model.safetensors")["layer_weights"]
-    chosen = tuple(start + i for i, w in enumerate(weights.tolist()) if w)
+
+def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
+    start = int(read_config(path / "config.json").get("layer_start", 4))
+    weights = [float(w) for w in _read_weights(path).get("layer_weights", torch.zeros(0))]
+    chosen = {start + i for i, weight in enumerate(weights) if weight}
+    even = len(set(weights) - {0.0}) == 1
     for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
-        if (
-            pooling is Pooling.MEAN
-            and chosen == candidate.layers(depth)
-            and len(set(weights.tolist()) - {0.0}) == 1
-        ):
+        if pooling is Pooling.MEAN and even and chosen == set(candidate.layers(depth)):
             return candidate
-    raise UserError(f"{folder}: this weighting of layers is not supported here; use --pooling")
+    raise UserError(f"{path}: this weighting of layers is not supported here; choose a pooling with --pooling")
 
 
 def _read_dense(path: Path) -> Dense:
-    from safetensors.torch import load_file
-
-    config = _json(path / "config.json")
-    names = {cls.__name__: name for name, cls in ACTIVATIONS.items()}
-    activation = str(config.get("activation_function", "torch.nn.modules.activation.Tanh")).rsplit(".", 1)[-1]
+    config = read_config(path / "config.json")
+    _require_sentence_names(path)
+    names = {activation: name for name, activation in ACTIVATION_PATHS.items()}
+    activation = str(config.get("activation_function", ACTIVATION_PATHS["tanh"]))
     if activation not in names or config.get("use_residual"):
-        raise UserError(f"{path}: a Dense module with {activation} or a residual is not supported here")
-    if not (path / "model.safetensors").is_file():
-        raise UserError(f"{path}: model.safetensors is missing")
-    dense = Dense(
-        config["in_features"], config["out_features"], names[activation], bias=config.get("bias", True)
-    )
-    dense.load_state_dict({k: v.float() for k, v in load_file(path / "model.safetensors").items()})
+        extra = " and a residual" if config.get("use_residual") else ""
+        raise UserError(f"{path}: a Dense module with {activation}{extra} is not supported here")
+    try:
+        dense = Dense(
+            int(config["in_features"]),
+            int(config["out_features"]),
+            names[activation],
+            bias=bool(config.get("bias", True)),
+        )
+        dense.load_state_dict({k: v.float() for k, v in _read_weights(path).items()})
+    except KeyError as error:
+        raise UserError(f"{path}: config.json lacks {error.args[0]}") from None
+    except RuntimeError as error:
+        raise UserError(f"{path}: the weights do not fit config.json ({_last_line(error)})") from None
     return dense
 
 
-def _default_prompt(folder: Path) -> str:
-    config = _json(folder / "config_sentence_transformers.json")
-    name = config.get("default_prompt_name")
-    return "" if name is None else str(config["prompts"][name])
+def _last_line(error: RuntimeError) -> str:
+    return str(error).strip().splitlines()[-1].strip()
 
 
-def write_folder(encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype) -> None:
-    """See `SentenceEncoder.save`. Written beside the target first and moved in, ``modules.json`` last."""
+def _read_weights(path: Path) -> dict[str, torch.Tensor]:
     from safetensors import SafetensorError
+    from safetensors.torch import load_file
 
+    file = path / "model.safetensors"
+    if not file.is_file():
+        raise UserError(f"{path}: model.safetensors is missing")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
-            _write(encoder, Path(name), card, dtype)
-            _move_in(Path(name), folder)
+        return dict(load_file(file))
     except (OSError, SafetensorError) as error:
-        raise UserError(f"{folder}: the model cannot be written ({error})") from None
+        raise UserError(f"{file}: cannot be read ({reason(error)})") from None
 
 
-def _move_in(written: Path, folder: Path) -> None:
-    for entry in sorted(written.iterdir(), key=lambda e: e.name == "modules.json"):
-        target = folder / entry.name
-        if target.is_dir():
-            shutil.rmtree(target)
-        os.replace(entry, target)
+def _require_sentence_names(path: Path) -> None:
+    """A Dense or Normalize module works on the sentence vector, not on token vectors."""
+    config = read_config(path / "config.json")
+    for key in ("module_input_name", "module_output_name"):
+        if (config.get(key) or "sentence_embedding") != "sentence_embedding":
+            raise UserError(f"{path}: {key} = {config[key]} is not supported here, only sentence_embedding")
 
 
-def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype) -> None:
-    from safetensors.torch import save_file
-
-    layers = encoder.pooling.layers(encoder.depth)
-    hidden = int(encoder.backbone.config.hidden_size)
-    with quiet_transformers():
-        state = {k: v.detach().to(dtype).contiguous().cpu() for k, v in encoder.backbone.state_dict().items()}
-        encoder.backbone.save_pretrained(folder, state_dict=state)
-        encoder.tokenizer.hf.save_pretrained(folder)
-    # Half-precision weights still compute in float32 wherever the folder is opened.
-    config = _json(folder / "config.json") | {"dtype": "float32"}
-    modules = [("Transformer", "")]
-    if len(layers) > 1:
-        config["output_hidden_states"] = True
-        modules.append(("WeightedLayerPooling", "1_WeightedLayerPooling"))
-        start = 1 if encoder.pooling is Pooling.FIRST_LAST_1 else 0
-        weights = torch.tensor([1.0 if layer in layers else 0.0 for layer in range(start, encoder.depth + 1)])
-        _put(folder / modules[-1][1] / "config.json",
-             {"word_embedding_dimension": hidden, "layer_start": start, "num_hidden_layers": encoder.depth})  # fmt: skip
-        save_file({"layer_weights": weights}, folder / modules[-1][1] / "model.safetensors")
-    _put(folder / "config.json", config)
-    _put(folder / "sentence_bert_config.json",
-         {"max_seq_length": encoder.max_length, "do_lower_case": encoder.lower_case})  # fmt: skip
-    modules.append(("Pooling", f"{len(modules)}_Pooling"))
-    base = Pooling.MEAN if len(layers) > 1 else encoder.pooling
-    flags = {flag: _MODES.get(name) is base for flag, name in _OLD_FLAGS.items()}
-    _put(folder / modules[-1][1] / "config.json", {"word_embedding_dimension": hidden} | flags)
-    for dense in encoder.dense:
-        modules.append(("Dense", f"{len(modules)}_Dense"))
-        linear = dense.linear
-        _put(folder / modules[-1][1] / "config.json",
-             {"in_features": linear.in_features, "out_features": linear.out_features, "bias": linear.bias is not None,
-              "activation_function": _ACTIVATION_CLASSES[dense.activation_name]})  # fmt: skip
-        save_file({k: v.detach().to(dtype).contiguous().cpu() for k, v in dense.state_dict().items()},
-                  folder / modules[-1][1] / "model.safetensors")  # fmt: skip
-    if encoder.normalize:
-        modules.append(("Normalize", f"{len(modules)}_Normalize"))
-        (folder / modules[-1][1]).mkdir()
-    prompts = (
-        {"default_prompt_name": "default", "prompts": {"default": encoder.prompt}} if encoder.prompt else {}
-    )
-    _put(folder / "config_sentence_transformers.json",
-         {"__version__": {}, "prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"} | prompts)  # fmt: skip
-    (folder / "README.md").write_text(card or "Sentence encoder written by OpenCSE.\n", encoding="utf-8")
-    listing = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
-        for i, (name, path) in enumerate(modules)
-    ]
-    _put(folder / "modules.json", listing)
+def _require_chain(folder: Path, size: int, dense: list[Dense]) -> None:
+    for layer in dense:
+        if layer.linear.in_features != size:
+            raise UserError(f"{folder}: a Dense module takes {layer.linear.in_features} features but is given {size}")
+        size = layer.linear.out_features
 
 
-def _put(path: Path, value: object) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")
+def _default_prompt(folder: Path) -> str:
+    path = folder / "config_sentence_transformers.json"
+    config = read_config(path)
+    if config.get("truncate_dim"):
+        raise UserError(f"{path}: truncate_dim is not supported here; take it out and cut the vectors yourself")
+    name = config.get("default_prompt_name")
+    prompts = config.get("prompts") or {}
+    if name is not None and name not in prompts:
+        raise UserError(f"{path}: the default prompt {name!r} is not among the prompts")
+    return "" if name is None else str(prompts[name] or "")

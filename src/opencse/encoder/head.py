@@ -34,9 +34,7 @@ class HeadSettings(Settings):
 class Dense(nn.Module):
     """Linear layer and activation: (rows, in) -> (rows, out). sentence-transformers' ``Dense`` module on disk."""
 
-    def __init__(
-        self, in_features: int, out_features: int, activation: str = "tanh", *, bias: bool = True
-    ) -> None:
+    def __init__(self, in_features: int, out_features: int, activation: str = "tanh", *, bias: bool = True) -> None:
         super().__init__()
         self.linear = nn.Linear(in_features, out_features, bias=bias)
         self.activation_name = activation

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from opencse.encoder.quiet import reason
 from opencse.errors import UserError
 
 BUILTIN = "opencse-mini"
@@ -43,15 +44,13 @@ def _download(hub_id: str) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        folder = Path(
-            snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["onnx/*", "openvino/*"])
-        )
+        safetensors = snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["onnx/*", "openvino/*"])
+        folder = Path(safetensors)
         if not any(folder.glob("**/*.safetensors")):
             folder = Path(snapshot_download(hub_id, allow_patterns=[*_PATTERNS, "*.bin"]))
     except Exception as error:
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(
-            f"{hub_id}: neither a folder here nor a model that could be fetched from the Hub ({reason}); "
+            f"{hub_id}: neither a folder here nor a model that could be fetched from the Hub ({reason(error)}); "
             f"the built-in encoder is {BUILTIN}"
         ) from None
     return folder

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from opencse.encoder.quiet import quiet_transformers
+from opencse.encoder.folder import transformer_folder
+from opencse.encoder.quiet import quiet_transformers, reason
 from opencse.errors import UserError
 
 
@@ -18,7 +19,7 @@ class _Given(nn.Module):
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:  # noqa: ANN401 - transformers' call
         from transformers.modeling_outputs import BaseModelOutput
 
-        return BaseModelOutput(last_hidden_state=inputs_embeds)  # type: ignore[arg-type]
+        return BaseModelOutput(last_hidden_state=inputs_embeds)
 
 
 class MaskedLMHead(nn.Module):
@@ -41,15 +42,29 @@ class MaskedLMHead(nn.Module):
     def load(cls, folder: Path, word_embeddings: nn.Embedding) -> MaskedLMHead:
         """The head stored with the backbone in ``folder``.
 
+        Args:
+            folder: a model's folder, of either layout.
+            word_embeddings: the backbone's, shared where the configuration ties them.
+
         Raises:
             UserError: if the folder has none (it would be random).
         """
         from transformers import AutoModelForMaskedLM
 
-        with quiet_transformers():
-            model, report = AutoModelForMaskedLM.from_pretrained(
-                folder, dtype=torch.float32, output_loading_info=True
-            )
+        try:
+            with quiet_transformers():
+                model, report = AutoModelForMaskedLM.from_pretrained(
+                    transformer_folder(folder),
+                    dtype=torch.float32,
+                    output_loading_info=True,
+                    trust_remote_code=False,
+                )
+        except UserError:
+            raise
+        except Exception as error:
+            raise UserError(
+                f"{folder}: no masked-language-model head can be loaded from it ({reason(error)}); drop the mlm term"
+            ) from error
         if report["missing_keys"]:
             raise UserError(
                 f"{folder}: the model has no masked-language-model head (missing {min(report['missing_keys'])}); "

@@ -46,8 +46,8 @@ class Pooling(StrEnum):
         Returns:
             (rows, hidden), float32 where the states are of lower precision.
         """
-        hidden = states[0] if len(states) == 1 else torch.stack(tuple(states)).mean(dim=0)
-        hidden = hidden.float() if hidden.dtype in (torch.bfloat16, torch.float16) else hidden
+        wide = [s.float() if s.dtype in (torch.bfloat16, torch.float16) else s for s in states]
+        hidden = wide[0] if len(wide) == 1 else torch.stack(wide).mean(dim=0)
         if self is Pooling.CLS:
             return hidden[:, 0]
         if self is Pooling.LAST_TOKEN:
@@ -56,4 +56,4 @@ class Pooling(StrEnum):
         weights = mask.unsqueeze(-1).to(hidden.dtype)
         if self is Pooling.MAX:
             return hidden.masked_fill(weights == 0, float("-inf")).amax(dim=1)
-        return (hidden * weights).sum(dim=1) / weights.sum(dim=1)
+        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)

@@ -32,9 +32,7 @@ def cosine_of_rows(first: NDArray[np.floating], second: NDArray[np.floating]) ->
         ValueError: if the shapes differ or are not (n, d).
     """
     if first.ndim != 2 or first.shape != second.shape:
-        raise ValueError(
-            f"two (n, d) matrices of one shape are expected, got {first.shape} and {second.shape}"
-        )
+        raise ValueError(f"two (n, d) matrices of one shape are expected, got {first.shape} and {second.shape}")
     u, v = _scaled(first), _scaled(second)
     squares = (u * u).sum(axis=1) * (v * v).sum(axis=1)
     dots = (u * v).sum(axis=1)
@@ -109,9 +107,7 @@ def pearson(predicted: Floats, gold: Floats) -> float:
 
 def _constant(predicted: Floats, gold: Floats) -> bool:
     if predicted.ndim != 1 or predicted.shape != gold.shape or len(gold) < 2:
-        raise ValueError(
-            f"two (n,) arrays of one length >= 2 are expected, got {predicted.shape} and {gold.shape}"
-        )
+        raise ValueError(f"two (n,) arrays of one length >= 2 are expected, got {predicted.shape} and {gold.shape}")
     if not (np.isfinite(predicted).all() and np.isfinite(gold).all()):
         raise ValueError("a correlation of NaN or infinite values is undefined")
     return bool((predicted == predicted[0]).all() or (gold == gold[0]).all())

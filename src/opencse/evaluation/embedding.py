@@ -33,10 +33,7 @@ class Embedded:
         one, two = self.rows(first), self.rows(second)
         blocks = range(0, len(one), BLOCK)
         return np.concatenate(
-            [
-                cosine_of_rows(self.vectors[one[b : b + BLOCK]], self.vectors[two[b : b + BLOCK]])
-                for b in blocks
-            ]
+            [cosine_of_rows(self.vectors[one[b : b + BLOCK]], self.vectors[two[b : b + BLOCK]]) for b in blocks]
         )
 
 
@@ -58,9 +55,7 @@ def embed(encode: Encode, texts: list[str]) -> Embedded:
             f"encode returned an array of shape {vectors.shape} for {len(texts)} texts; (n, d) is expected"
         )
     if not np.issubdtype(vectors.dtype, np.floating):
-        raise ValueError(
-            f"encode returned values of type {vectors.dtype}; floating-point numbers are expected"
-        )
+        raise ValueError(f"encode returned values of type {vectors.dtype}; floating-point numbers are expected")
     bad = rows_not_finite(vectors)
     if bad.any():
         raise UserError(

@@ -135,9 +135,7 @@ def _score(value: object, where: str) -> float:
     except (ValueError, OverflowError):
         raise UserError(f"{where}: the score {str(value)[:40]!r} is not a number") from None
     if not math.isfinite(number):
-        raise UserError(
-            f"{where}: the score is {number}; a finite number is expected, fill it or drop the line"
-        )
+        raise UserError(f"{where}: the score is {number}; a finite number is expected, fill it or drop the line")
     return number
 
 
@@ -148,9 +146,7 @@ def _sentence(value: object, column: str, where: str) -> str:
     if not text:
         raise UserError(f"{where}: {column} is empty; fill it or drop the line")
     if any("\ud800" <= character <= "\udfff" for character in text):
-        raise UserError(
-            f"{where}: {column} holds half of a surrogate pair, which is not text; mend its \\u escapes"
-        )
+        raise UserError(f"{where}: {column} holds half of a surrogate pair, which is not text; mend its \\u escapes")
     return text
 
 
@@ -195,9 +191,7 @@ def _read_csv(path: Path) -> Iterator[Record]:
             else:
                 yield where, [row[place] for place in places]
     except csv.Error as error:
-        raise UserError(
-            f"{path}, line {rows.line_num}: not valid csv ({error}); check its double quotes"
-        ) from None
+        raise UserError(f"{path}, line {rows.line_num}: not valid csv ({error}); check its double quotes") from None
 
 
 def _read_jsonl(path: Path) -> Iterator[Record]:

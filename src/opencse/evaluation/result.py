@@ -230,8 +230,7 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
         temporary.replace(target)
     except OSError as error:
         raise UserError(
-            f"{path}: cannot be written ({error.strerror}); give a path in a folder you may write to, "
-            "with space left"
+            f"{path}: cannot be written ({error.strerror}); give a path in a folder you may write to, with space left"
         ) from None
     finally:
         _remove(temporary)

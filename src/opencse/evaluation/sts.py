@@ -76,9 +76,7 @@ def evaluate_sts(
         side for pairs in data.tasks.values() for part in pairs.parts for side in (part.first, part.second)
     )
     total = sum(pairs.n for pairs in data.tasks.values())
-    tell(
-        f"STS: {len(data.tasks)} tasks, {total:,} pairs, {len(texts):,} distinct sentences, text {data.text}"
-    )
+    tell(f"STS: {len(data.tasks)} tasks, {total:,} pairs, {len(texts):,} distinct sentences, text {data.text}")
     embedded = embed(encode, texts)
     tell(f"STS: encoded in {time.perf_counter() - started:.1f} s")
     scores: dict[str, TaskScore] = {}

@@ -187,9 +187,7 @@ def _missing(folder: Path, task: StsTask, file: Path) -> str:
         )
     there = sorted(entry.name for entry in place.iterdir())
     expected = ", ".join(f"{subset}.tsv" for subset in task.subsets)
-    return (
-        f"{file}: missing; found in {place}: {', '.join(there) or 'nothing'}; {task.title} needs {expected}"
-    )
+    return f"{file}: missing; found in {place}: {', '.join(there) or 'nothing'}; {task.title} needs {expected}"
 
 
 def _text_form(loaded: dict[str, TaskPairs]) -> Text:
@@ -197,11 +195,7 @@ def _text_form(loaded: dict[str, TaskPairs]) -> Text:
     if not telling:
         return "unknown"
     sentences = (
-        text
-        for pairs in telling
-        for part in pairs.parts
-        for side in (part.first, part.second)
-        for text in side
+        text for pairs in telling for part in pairs.parts for side in (part.first, part.second) for text in side
     )
     return "raw" if any(character.isupper() for text in sentences for character in text) else "prepared"
 

@@ -59,9 +59,7 @@ def _by_model(results: Mapping[str, StsResult], aggregation: Aggregation, correl
         for key in TASKS:
             score = result.sts.tasks.get(key)
             cells.append(
-                ABSENT
-                if score is None
-                else _number(score.by(correlation, aggregation), complete=score.complete)
+                ABSENT if score is None else _number(score.by(correlation, aggregation), complete=score.complete)
             )
         table.add_row(Text(label), *cells, _number(result.sts.mean_over_tasks(correlation, aggregation)))
     return table
@@ -87,15 +85,11 @@ def _by_subset(results: Mapping[str, StsResult], correlation: Correlation) -> Ta
             cells = [
                 ABSENT
                 if score is None or part is None
-                else _number(
-                    part.pearson if correlation == "pearson" else part.spearman, complete=score.complete
-                )
+                else _number(part.pearson if correlation == "pearson" else part.spearman, complete=score.complete)
                 for score, part in zip(scores, parts, strict=True)
             ]
             last = position == len(task.subsets) - 1
-            table.add_row(
-                task.title, name, "/".join(f"{n:,}" for n in sizes) or ABSENT, *cells, end_section=last
-            )
+            table.add_row(task.title, name, "/".join(f"{n:,}" for n in sizes) or ABSENT, *cells, end_section=last)
     return table
 
 

@@ -36,12 +36,10 @@ class InputBuilder:
         self.places = objective.view.examples(corpus, np.random.default_rng([seed, _EXAMPLES_STREAM]))
         if not self.needs.hard:
             self.places = self.places[:, :2]
-        elif self.places.shape[1] < 3:
-            mend = "name a third column" if corpus.width == 2 else "use the pair view with three columns"
+        if objective.negatives and not objective.negatives_per_anchor(2, self.hard):
             raise UserError(
-                f"{corpus.facts.source}: the objective reads a hard negative, but the "
-                f"{objective.settings.view.kind} view finds none in rows of {corpus.width}; {mend}, "
-                "or drop the hard negatives from the recipe"
+                f"{corpus.facts.source}: the objective has no negatives but the data's hard ones, and rows of "
+                f"{corpus.width} hold none; name a third column, or add the in_batch negatives"
             )
 
     def __len__(self) -> int:

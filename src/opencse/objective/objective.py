@@ -92,11 +92,6 @@ class Objective(nn.Module):
             needs = needs | part.needs
         return needs
 
-    @property
-    def reads_hard_negatives(self) -> bool:
-        """Whether a third column of the data is read."""
-        return self.needs.hard
-
     def forward(self, reps: Representations) -> Outcome:
         """Losses (already weighted) and the report of one step.
 

@@ -118,7 +118,8 @@ def represent(encoder: SentenceEncoder, inputs: StepInputs, needs: Needs) -> Rep
     ``encoder`` is called as a module, so that a wrapper around it (for distributed training) sees the call.
     Where ``needs`` asks for no sentence vectors, none are made, and anchor, positive and hard have width 0.
     """
-    encoded = encoder(inputs.tokens if needs.reads_sentences else None, layers=sorted(needs.layers), masked=inputs.masked)
+    tokens = inputs.tokens if needs.reads_sentences else None
+    encoded = encoder(tokens, layers=sorted(needs.layers), masked=inputs.masked)
     n = inputs.examples
     vectors = encoded.sentence
     if vectors is None:

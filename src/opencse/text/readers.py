@@ -179,7 +179,7 @@ def _read_dataset(source: Source) -> Iterator[Record]:
     dataset = _load_dataset(source)
     names = choose_columns(source.columns, dataset.column_names, source.location)
     number = 0
-    for batch in dataset.select_columns(list(dict.fromkeys(names))).iter(batch_size=1_000):
+    for batch in dataset.select_columns(list(names)).iter(batch_size=1_000):
         for values in zip(*(batch[name] for name in names), strict=True):
             number += 1
             yield Record(number, 0, names, values)

@@ -88,9 +88,7 @@ def remove_checkpoint(folder: Path) -> None:
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     """The optimizer's state as flat names: ``<parameter number>.<entry>``."""
     state = optimizer.state_dict()["state"]
-    return {
-        f"{number}.{entry}": value for number, entries in state.items() for entry, value in entries.items()
-    }
+    return {f"{number}.{entry}": value for number, entries in state.items() for entry, value in entries.items()}
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:

@@ -21,9 +21,7 @@ class MetricsLog:
             with self.path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(record) + "\n")
         except OSError as error:
-            raise UserError(
-                f"{self.path}: cannot be written ({error}); make room and go on with --resume"
-            ) from None
+            raise UserError(f"{self.path}: cannot be written ({error}); make room and go on with --resume") from None
 
     def rewind(self, step: int) -> None:
         """Drops what was written after ``step``, and a last line that was cut off."""

@@ -40,7 +40,5 @@ def choose_precision(asked: Literal["auto", "float32", "bf16"], device: torch.de
         return Precision(major >= 8, f"auto: CUDA compute capability {major}.{minor}")
     if device.type == "cpu":
         found = [name for name in ("avx512_bf16", "amx_bf16") if torch.cpu.get_capabilities().get(name)]
-        return Precision(
-            bool(found), f"auto: this CPU has {found[0]}" if found else "auto: this CPU has no bf16 unit"
-        )
+        return Precision(bool(found), f"auto: this CPU has {found[0]}" if found else "auto: this CPU has no bf16 unit")
     return Precision(False, f"auto: float32 on {device.type}")

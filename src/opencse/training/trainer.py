@@ -38,7 +38,7 @@ from opencse.training.selection import Dev, History
 from opencse.training.settings import TrainingSettings
 
 
-class Interrupted(Exception):
+class InterruptedRunError(Exception):
     """The run was asked to stop; its checkpoint is written."""
 
 
@@ -81,9 +81,7 @@ class Trainer:
         self.accelerator = Accelerator(cpu=self.encoder.device.type == "cpu")
         if self.accelerator.num_processes > 1:
             raise UserError("training in several processes is not supported yet; start a single process")
-        self.optimizer = build_optimizer(
-            [*self.encoder.parameters(), *self.objective.parameters()], self.settings
-        )
+        self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
 
     @property
     def checkpoint_folder(self) -> Path:
@@ -94,7 +92,7 @@ class Trainer:
         """All steps, from the checkpoint if ``resume``; the best encoder's weights end up in ``best``.
 
         Raises:
-            Interrupted: on Ctrl-C or SIGTERM, after a checkpoint.
+            InterruptedRunError: on Ctrl-C or SIGTERM, after a checkpoint.
         """
         step = self._restore() if resume else 0
         if step == 0:
@@ -108,9 +106,7 @@ class Trainer:
                     self._after(step, outcome)
                     if stop.is_set() and step < self.steps:
                         self._save(step)
-                        raise Interrupted(
-                            f"stopped after step {step:,} of {self.steps:,}; go on with --resume"
-                        )
+                        raise InterruptedRunError(f"stopped after step {step:,} of {self.steps:,}; go on with --resume")
         finally:
             self.reporter.finish()
         return self.history
@@ -180,9 +176,7 @@ class Trainer:
             **prefixed("best", self.best),
             **prefixed("random", random_states()),
         }
-        save_checkpoint(
-            self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)})
-        )
+        save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)}))
 
     def _restore(self) -> int:
         checkpoint = load_checkpoint(self.checkpoint_folder)

@@ -1,0 +1,59 @@
+"""Names and tables of sentence-transformers' folder layout that reading and writing share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from opencse.encoder.pooling import Pooling
+from opencse.errors import UserError
+
+# `pooling_mode` in the pooling configuration (sentence-transformers 6).
+POOLING_MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "max": Pooling.MAX, "lasttoken": Pooling.LAST_TOKEN}
+# The same as one flag a mode (before 6); every release reads these, so they are what is written.
+POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+# `activation_function` of a Dense module, by our name.
+ACTIVATION_PATHS = {
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "identity": "torch.nn.modules.linear.Identity",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "gelu": "torch.nn.modules.activation.GELU",
+}
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
+    """The value in a JSON file.
+
+    Raises:
+        UserError: naming the file and the line.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read ({error})") from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: a JSON object was expected, not a {type(value).__name__}")
+    return value
+
+
+def write_json(path: Path, value: object) -> None:
+    """``value`` as indented JSON; the folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

@@ -1,0 +1,146 @@
+"""The folder of an encoder, written: sentence-transformers' layout, of stock modules only."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from opencse.encoder.head import Dense
+from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, write_json
+from opencse.encoder.pooling import Pooling
+from opencse.encoder.quiet import quiet_transformers, reason
+from opencse.errors import UserError
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+
+def write_folder(encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype) -> None:
+    """See `SentenceEncoder.save`. Written beside the target first and moved in, ``modules.json`` last."""
+    from safetensors import SafetensorError
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
+            _write(encoder, Path(name), card, dtype)
+            _move_in(Path(name), folder)
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{folder}: the model cannot be written ({reason(error)})") from error
+
+
+def _move_in(written: Path, folder: Path) -> None:
+    for entry in sorted(written.iterdir(), key=lambda e: e.name == "modules.json"):
+        target = folder / entry.name
+        if target.is_dir():
+            shutil.rmtree(target)
+        entry.replace(target)
+
+
+def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype) -> None:
+    modules = [("Transformer", "")]
+
+    def place(module: str) -> Path:
+        modules.append((module, f"{len(modules)}_{module}"))
+        path = folder / modules[-1][1]
+        path.mkdir()
+        return path
+
+    _write_transformer(encoder, folder, dtype)
+    if len(encoder.pooling.layers(encoder.depth)) > 1:
+        _write_layer_weights(encoder, place("WeightedLayerPooling"))
+    _write_pooling(encoder, place("Pooling"))
+    for layer in encoder.dense:
+        assert isinstance(layer, Dense)
+        _write_dense(layer, place("Dense"), dtype)
+    if encoder.normalize:
+        place("Normalize")
+    _write_prompt(encoder, folder)
+    (folder / "README.md").write_text(card or "Sentence encoder written by OpenCSE.\n", encoding="utf-8")
+    listing = [
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{module}"}
+        for i, (module, path) in enumerate(modules)
+    ]
+    write_json(folder / "modules.json", listing)
+    for file in folder.rglob("*.safetensors"):  # safetensors makes files that only their owner can read
+        shutil.copymode(folder / "modules.json", file)
+
+
+def _write_transformer(encoder: SentenceEncoder, folder: Path, dtype: torch.dtype) -> None:
+    state = {name: _stored(tensor, dtype) for name, tensor in encoder.backbone.state_dict().items()}
+    with quiet_transformers():
+        encoder.backbone.save_pretrained(folder, state_dict=state)
+        _write_tokenizer(encoder, folder)
+    # Half-precision weights still compute in float32 wherever the folder is opened.
+    config = read_config(folder / "config.json") | {"dtype": "float32"}
+    config.pop("output_hidden_states", None)
+    if len(encoder.pooling.layers(encoder.depth)) > 1:
+        config["output_hidden_states"] = True
+    write_json(folder / "config.json", config)
+    sentence = {"max_seq_length": encoder.max_length, "do_lower_case": encoder.lower_case}
+    write_json(folder / "sentence_bert_config.json", sentence)
+
+
+def _write_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
+    try:
+        encoder.tokenizer.hf.save_pretrained(folder)
+    except Exception as error:
+        if type(error) is Exception:  # what the tokenizers library raises when the disk is full
+            raise OSError(reason(error)) from error
+        raise
+
+
+def _write_layer_weights(encoder: SentenceEncoder, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    layers = encoder.pooling.layers(encoder.depth)
+    start = 1 if encoder.pooling is Pooling.FIRST_LAST_1 else 0
+    weights = [1.0 if layer in layers else 0.0 for layer in range(start, encoder.depth + 1)]
+    config = {
+        "word_embedding_dimension": int(encoder.backbone.config.hidden_size),
+        "layer_start": start,
+        "num_hidden_layers": encoder.depth,
+    }
+    write_json(path / "config.json", config)
+    save_file({"layer_weights": torch.tensor(weights)}, path / "model.safetensors")
+
+
+def _write_pooling(encoder: SentenceEncoder, path: Path) -> None:
+    several = len(encoder.pooling.layers(encoder.depth)) > 1
+    mode = Pooling.MEAN if several else encoder.pooling
+    flags = {flag: POOLING_MODES.get(name) is mode for flag, name in POOLING_FLAGS.items()}
+    size = {"word_embedding_dimension": int(encoder.backbone.config.hidden_size)}
+    write_json(path / "config.json", size | flags)
+
+
+def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
+    from safetensors.torch import save_file
+
+    config = {
+        "in_features": layer.linear.in_features,
+        "out_features": layer.linear.out_features,
+        "bias": layer.linear.bias is not None,
+        "activation_function": ACTIVATION_PATHS[layer.activation_name],
+    }
+    write_json(path / "config.json", config)
+    state = {name: _stored(tensor, dtype) for name, tensor in layer.state_dict().items()}
+    save_file(state, path / "model.safetensors")
+
+
+def _write_prompt(encoder: SentenceEncoder, folder: Path) -> None:
+    config = {
+        "__version__": {},
+        "prompts": {"default": encoder.prompt} if encoder.prompt else {},
+        "default_prompt_name": "default" if encoder.prompt else None,
+        "similarity_fn_name": "cosine",
+    }
+    write_json(folder / "config_sentence_transformers.json", config)
+
+
+def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    tensor = tensor.detach()
+    return (tensor.to(dtype) if tensor.is_floating_point() else tensor).contiguous().cpu()

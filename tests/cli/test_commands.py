@@ -1,0 +1,267 @@
+"""The command line as a person meets it: results on stdout, one-line errors with exit code 2."""
+
+from __future__ import annotations
+
+import errno
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opencse.cli import main
+from opencse.text import sample
+
+Run = Callable[..., tuple[int, str, str]]
+QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
+
+
+@pytest.fixture
+def opencse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """Runs a command in this process: exit code, stdout, stderr."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["opencse", *map(str, arguments)])
+        code = 0
+        try:
+            main()
+        except SystemExit as end:
+            code = int(end.code or 0)
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+def refused(result: tuple[int, str, str], *parts: str) -> None:
+    code, _, err = result
+    assert code == 2, err
+    lines = [line for line in err.splitlines() if line.startswith("opencse:")]
+    assert len(lines) == 1, err
+    assert err.strip().endswith(lines[0]), "something was printed after the error"
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in lines[0]
+
+
+def test_help_and_import_are_quick() -> None:
+    code = "import sys, opencse.cli.app; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'scipy')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    started = time.perf_counter()
+    shown = subprocess.run(
+        [sys.executable, "-c", "from opencse.cli import main; main()", "--help"],
+        check=True, capture_output=True, text=True, env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
+    )  # fmt: skip
+    assert time.perf_counter() - started < 5
+    for command in ("train", "evaluate", "encode", "similarity", "recipes", "demo", "doctor"):
+        assert command in shown.stdout
+
+
+def test_train_evaluate_encode_and_compare(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code, stdout, stderr = opencse("train", sample.TRAIN, "--out", out, "--model", tiny_folder, *QUICK)
+    assert code == 0, stderr
+    assert stdout.strip() == str(out)
+    assert "negatives  7 per anchor" in stderr
+    assert "start" in stderr
+    assert (out / "modules.json").is_file()
+    assert (out / "last" / "modules.json").is_file()
+
+    vectors = tmp_path / "v.npy"
+    code, stdout, _ = opencse("encode", out, sample.TRAIN, "--out", vectors, "--normalize")
+    assert code == 0
+    array = np.load(vectors)
+    assert array.shape == (3421, 32)
+    assert np.allclose(np.linalg.norm(array, axis=1), 1, atol=1e-5)
+
+    code, stdout, _ = opencse("similarity", out, "A cat sleeps.", "A cat sleeps.", "Rain is falling on the roof.")
+    assert code == 0
+    assert stdout.splitlines()[0] == "1.0000  A cat sleeps."
+
+
+def test_dry_run_prints_the_plan_and_writes_nothing(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
+    code, stdout, _ = opencse("train", sample.TRAIN, "-o", tmp_path / "out", "-m", tiny_folder, *QUICK, "--dry-run")
+    assert code == 0
+    for word in ("text", "tokens", "negatives  7 per anchor", "steps      3 of batch 8", "compute", "selection"):
+        assert word in stdout
+    assert not (tmp_path / "out").exists()
+
+
+def test_train_on_columns_and_skip_lines(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
+    rows = [f"question number {i}\tanswer number {i}\twrong answer {i}" for i in range(20)]
+    (tmp_path / "t.tsv").write_text("\n".join(rows))
+    (tmp_path / "skip.txt").write_text("1\n3\n")
+    code, stdout, err = opencse(
+        "train", tmp_path / "t.tsv", "-o", tmp_path / "out", "-r", "simcse-supervised", "-m", tiny_folder,
+        "--columns", "1,2,3", "--skip-lines", tmp_path / "skip.txt", *QUICK, "--dry-run",
+    )  # fmt: skip
+    assert code == 0, err
+    assert "18 rows of 3" in stdout
+    assert "negatives  15 per anchor, 1 hard" in stdout
+
+
+def test_pairs_train_without_hard_negatives(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("anchor,positive\n" + "\n".join(f"what is {i},it is {i}" for i in range(20)))
+    code, stdout, err = opencse(
+        "train",
+        tmp_path / "t.csv",
+        "-o",
+        tmp_path / "out",
+        "-r",
+        "simcse-supervised",
+        "-m",
+        tiny_folder,
+        *QUICK,
+        "--dry-run",
+    )
+    assert code == 0, err
+    assert "the data has no hard negatives" in stdout
+
+
+@pytest.fixture
+def sts_folder(tmp_path: Path) -> Path:
+    """All seven tasks, a few pairs each."""
+    from opencse.evaluation import TASKS
+
+    rows = [line for line in sample.DEV.read_text().splitlines() if line]
+    for task in TASKS.values():
+        (tmp_path / "sts" / task.key).mkdir(parents=True)
+        for number, subset in enumerate(task.subsets):
+            part = rows[number * 12 : number * 12 + 12]
+            (tmp_path / "sts" / task.key / f"{subset}.tsv").write_text("\n".join(part) + "\n")
+    return tmp_path / "sts"
+
+
+def test_evaluate_writes_a_self_describing_result(opencse: Run, sts_folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    code, stdout, err = opencse("evaluate", "opencse-mini", "--data", sts_folder, "--pooling", "mean", "--json", path)
+    assert code == 0, err
+    assert "Avg." in stdout
+    result = json.loads(path.read_text())
+    assert set(result["sts"]["sts12"]["spearman"]) == {"all", "mean", "wmean"}
+    tasks = ["sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr"]
+    values = [result["sts"][task]["spearman"]["all"] for task in tasks]
+    assert result["sts"]["average"] == pytest.approx(sum(values) / 7)
+    assert (result["schema_version"], result["model"], result["pooling"]) == (1, "opencse-mini", "mean")
+
+
+def test_recipes_are_listed_and_shown(opencse: Run) -> None:
+    code, stdout, _ = opencse("recipes")
+    assert code == 0
+    for name in ("simcse", "simcse-supervised", "next-sentence"):
+        assert name in stdout
+    assert "76.25" in stdout
+    code, stdout, _ = opencse("recipes", "show", "simcse")
+    assert 'kind = "dropout"' in stdout
+    code, stdout, _ = opencse("recipes", "show", "simcse", "--preset", "roberta-base")
+    assert "training.batch_size = 512" in stdout
+
+
+def test_doctor_tells_versions(opencse: Run) -> None:
+    code, stdout, err = opencse("doctor")
+    assert code == 0, err
+    assert "torch" in stdout
+    assert "opencse-mini" in stdout
+
+
+class TestBadInput:
+    """Each one line, exit code 2, nothing lost."""
+
+    def train(self, opencse: Run, tmp_path: Path, text: object, *more: object) -> tuple[int, str, str]:
+        return opencse("train", text, "--out", tmp_path / "out", *more)
+
+    def test_missing_file(self, opencse: Run, tmp_path: Path) -> None:
+        refused(self.train(opencse, tmp_path, tmp_path / "none.txt"), "none.txt", "no such file")
+
+    def test_empty_file(self, opencse: Run, tmp_path: Path) -> None:
+        (tmp_path / "t.txt").touch()
+        refused(self.train(opencse, tmp_path, tmp_path / "t.txt"), "empty")
+
+    def test_wrong_column(self, opencse: Run, tmp_path: Path) -> None:
+        (tmp_path / "t.csv").write_text("sentense,other\nhello,there\nsome,more\n")
+        result = self.train(opencse, tmp_path, tmp_path / "t.csv", "--columns", "sentence")
+        refused(result, "no column 'sentence'", "sentense")
+
+    def test_binary_file(self, opencse: Run, tmp_path: Path) -> None:
+        (tmp_path / "t.txt").write_bytes(b"fine\n\x00\x01\x02")
+        refused(self.train(opencse, tmp_path, tmp_path / "t.txt"), "line 2")
+
+    def test_a_line_of_a_megabyte(self, opencse: Run, tmp_path: Path) -> None:
+        (tmp_path / "t.txt").write_text("fine\n" + "word " * 210_000 + "\nfine too\n")
+        refused(self.train(opencse, tmp_path, tmp_path / "t.txt"), "line 2", "characters")
+
+    def test_a_score_that_is_no_number(self, opencse: Run, tmp_path: Path) -> None:
+        (tmp_path / "dev.tsv").write_text("1.0\ta b\tc d\nnan\te f\tg h\n")
+        result = self.train(opencse, tmp_path, sample.TRAIN, "--dev", tmp_path / "dev.tsv")
+        refused(result, "dev.tsv", "line 2")
+
+    def test_unknown_recipe_key(self, opencse: Run, tmp_path: Path) -> None:
+        result = self.train(opencse, tmp_path, sample.TRAIN, "--set", "training.learning_rat=1e-4")
+        refused(result, "training.learning_rat", "did you mean 'learning_rate'?")
+
+    def test_unknown_recipe(self, opencse: Run, tmp_path: Path) -> None:
+        refused(self.train(opencse, tmp_path, sample.TRAIN, "--recipe", "simsce"), "did you mean 'simcse'?")
+
+    def test_wrong_value(self, opencse: Run, tmp_path: Path) -> None:
+        result = self.train(opencse, tmp_path, sample.TRAIN, "--set", "objective.temperature=-1")
+        refused(result, "objective.temperature", "greater than 0")
+
+    def test_model_folder_without_tokenizer(self, opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
+        import shutil
+
+        folder = tmp_path / "model"
+        shutil.copytree(tiny_folder, folder)
+        (folder / "tokenizer.json").unlink()
+        refused(self.train(opencse, tmp_path, sample.TRAIN, "--model", folder), "no tokenizer")
+
+    def test_full_disk(self, opencse: Run, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The run stops with one line; what was saved before goes on with --resume once there is room."""
+        import safetensors.torch
+
+        whole = safetensors.torch.save_file
+        calls = []
+
+        def full_at_third(tensors: object, path: Path, *more: object) -> None:
+            calls.append(path)
+            if len(calls) == 3:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            whole(tensors, path, *more)
+
+        monkeypatch.setattr(safetensors.torch, "save_file", full_at_third)
+        arguments = ["-m", tiny_folder, "--set", "training.max_steps=8", "--set", "training.checkpoint_every=2"]
+        refused(self.train(opencse, tmp_path, sample.TRAIN, *arguments), "No space left on device", "--resume")
+        state = json.loads((tmp_path / "out" / "checkpoint" / "state.json").read_text())
+        assert state["step"] == 4
+        code, _, err = self.train(opencse, tmp_path, sample.TRAIN, *arguments, "--resume")
+        assert code == 0, err
+        assert "resumed at step 4" in err
+
+    def test_unwritable_out(self, opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
+        (tmp_path / "out").write_text("a file")
+        refused(self.train(opencse, tmp_path, sample.TRAIN, "-m", tiny_folder), "out")
+
+    def test_usage_errors_exit_with_2(self, opencse: Run) -> None:
+        assert opencse("train")[0] == 2
+        assert opencse("nonsense")[0] == 2
+        assert opencse("train", "x", "--out")[0] == 2
+
+    def test_evaluate_names_the_missing_task(self, opencse: Run, tmp_path: Path) -> None:
+        refused(opencse("evaluate", "opencse-mini", "--data", tmp_path), "sts12")
+
+    def test_unknown_pooling(self, opencse: Run, sts_folder: Path) -> None:
+        refused(opencse("evaluate", "opencse-mini", "--data", sts_folder, "--pooling", "men"), "did you mean 'mean'?")
+
+    def test_encode_needs_npy(self, opencse: Run, tmp_path: Path) -> None:
+        refused(opencse("encode", "opencse-mini", sample.TRAIN, "--out", tmp_path / "v.txt"), ".npy")
+
+
+def test_a_score_file_may_be_any_name(opencse: Run, tiny_folder: Path, tmp_path: Path) -> None:
+    dev = tmp_path / "my.tsv"
+    dev.write_text(sample.DEV.read_text())
+    code, _, err = opencse("train", sample.TRAIN, "-o", tmp_path / "o", "-m", tiny_folder, "--dev", dev, *QUICK)
+    assert code == 0, err
+    assert str(dev) in err

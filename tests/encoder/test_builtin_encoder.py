@@ -1,0 +1,65 @@
+"""The built-in encoder: there without arguments and without network, small, and opened by sentence-transformers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+from sentence_transformers import SentenceTransformer
+
+import opencse
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.locate import BUILTIN, builtin_folder, locate
+
+PACKAGE = Path(opencse.__file__).parent
+
+
+def test_loads_by_default_and_by_name() -> None:
+    started = time.perf_counter()
+    encoder = SentenceEncoder.load(device="cpu")
+    assert time.perf_counter() - started < 10
+    assert encoder.dimension == 256
+    assert encoder.max_length == 128
+    assert not encoder.training
+    assert locate(BUILTIN) == builtin_folder()
+    assert np.array_equal(SentenceEncoder.load(BUILTIN, device="cpu").encode("A dog."), encoder.encode("A dog."))
+
+
+def test_loads_where_no_connection_can_be_made(tmp_path: Path) -> None:
+    program = (
+        "import socket\n"
+        "def refuse(*a, **k): raise AssertionError('a connection was tried')\n"
+        "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
+        "import opencse\n"
+        "print(opencse.SentenceEncoder.load(device='cpu').encode(['A dog.', 'A cat.']).shape)\n"
+    )
+    environment = {"PYTHONPATH": str(PACKAGE.parent), "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "(2, 256)\n"
+
+
+def test_sentence_transformers_opens_it_with_the_same_vectors(sentences: list[str]) -> None:
+    texts = [*sentences[:40], "", "dog " * 300]
+    ours = SentenceEncoder.load(device="cpu").encode(texts)
+    theirs = SentenceTransformer(str(builtin_folder()), device="cpu").encode(texts, show_progress_bar=False)
+    assert np.abs(ours - ours[0]).max() > 0.1
+    assert np.abs(ours - theirs).max() < 1e-5
+
+
+def test_means_something() -> None:
+    near, far = SentenceEncoder.load(device="cpu").similarity(
+        "A man is playing a guitar.", ["Someone plays the guitar.", "The stock market fell on Monday."]
+    )[0]
+    assert near > far + 0.1
+
+
+def test_package_is_below_sixteen_megabytes() -> None:
+    sizes = [p.stat().st_size for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    assert len(sizes) > 40
+    assert sum(sizes) < 16 * 2**20

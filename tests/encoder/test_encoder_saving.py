@@ -1,0 +1,199 @@
+"""Saving: whole or not at all, beside whatever else is in the folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder import layout, saving
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.head import Dense
+from opencse.encoder.pooling import Pooling
+from opencse.errors import UserError
+
+TEXTS = ["A dog.", "A cat sits there.", ""]
+
+
+@pytest.fixture
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(tiny_folder, device="cpu")
+
+
+def another(encoder: SentenceEncoder) -> SentenceEncoder:
+    """The same encoder with other weights, another pooling and a dense layer."""
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(0.05)
+    encoder.pooling = Pooling.TOP2
+    encoder.dense.append(Dense(32, 4))
+    return encoder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_in_rust(*_: object, **__: object) -> None:
+    raise Exception("No space left on device (os error 28)")
+
+
+def weights_fail(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    patch.setattr(type(encoder.backbone), "save_pretrained", full)
+
+
+def tokenizer_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    patch.setattr(type(encoder.tokenizer.hf), "save_pretrained", full_in_rust)
+
+
+def dense_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    patch.setattr(saving, "_write_dense", full)
+
+
+def last_file_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    write = layout.write_json
+
+    def fail(path: Path, value: object) -> None:
+        full() if path.name == "modules.json" else write(path, value)
+
+    patch.setattr(saving, "write_json", fail)
+
+
+@pytest.mark.parametrize("fail", [weights_fail, tokenizer_fails, dense_fails, last_file_fails])
+def test_a_full_disk_leaves_the_saved_model_unchanged(
+    fail: Callable[[pytest.MonkeyPatch, SentenceEncoder], None],
+    encoder: SentenceEncoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder.save(tmp_path)
+    before, vectors = contents(tmp_path), encoder.encode(TEXTS)
+    other = another(encoder)
+    with monkeypatch.context() as patch:
+        fail(patch, other)
+        with pytest.raises(UserError, match=r"cannot be written.*No space left on device") as caught:
+            other.save(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert contents(tmp_path) == before
+    assert not list(tmp_path.glob(".writing-*"))
+    assert np.array_equal(SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS), vectors)
+    other.save(tmp_path)
+    assert contents(tmp_path) != before, "without the failure it would have been changed"
+
+
+@pytest.mark.parametrize("limit", [1_000, 60_000])
+def test_a_real_write_error_is_told(encoder: SentenceEncoder, tmp_path: Path, limit: int) -> None:
+    encoder.save(tmp_path)
+    before = contents(tmp_path)
+    assert max(len(content) for content in before.values()) > limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        with pytest.raises(UserError, match=r"cannot be written.*File too large") as caught:
+            another(encoder).save(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "\n" not in str(caught.value)
+    assert contents(tmp_path) == before
+    assert not list(tmp_path.glob(".writing-*"))
+
+
+def test_a_defect_of_the_program_is_no_user_error(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*_: object, **__: object) -> None:
+        raise TypeError("defect")
+
+    monkeypatch.setattr(type(encoder.tokenizer.hf), "save_pretrained", defect)
+    with pytest.raises(TypeError, match="defect"):
+        encoder.save(tmp_path)
+
+
+def test_modules_json_is_moved_in_last(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved: list[str] = []
+    replace = Path.replace
+
+    def watched(self: Path, target: str | os.PathLike[str]) -> Path:
+        if Path(target).parent == tmp_path:
+            moved.append(Path(target).name)
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", watched)
+    encoder.save(tmp_path)
+    assert {"model.safetensors", "config.json", "tokenizer.json", "1_Pooling"} < set(moved)
+    assert moved[-1] == "modules.json"
+    assert moved.count("modules.json") == 1
+    assert sorted(moved) == sorted(path.name for path in tmp_path.iterdir())
+
+
+def test_other_files_stay_and_own_files_are_replaced(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "note.txt").write_text("kept")
+    (tmp_path / "README.md").write_text("old")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "old.txt").write_text("of another model")
+    encoder.save(tmp_path, card="# Card\n")
+    assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
+    assert (tmp_path / "last" / "note.txt").read_text() == "kept"
+    assert (tmp_path / "README.md").read_text() == "# Card\n"
+    assert [path.name for path in (tmp_path / "1_Pooling").iterdir()] == ["config.json"]
+    assert SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS).shape == (3, 32)
+
+
+def test_saving_over_the_folder_it_was_loaded_from(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path)
+    loaded = SentenceEncoder.load(tmp_path, device="cpu")
+    changed = another(loaded)
+    vectors = changed.encode(TEXTS)
+    changed.save(tmp_path)
+    assert np.array_equal(changed.encode(TEXTS), vectors)
+    assert np.array_equal(SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS), vectors)
+    SentenceEncoder.load(tmp_path, pooling="cls", device="cpu").save(tmp_path)
+    assert SentenceEncoder.load(tmp_path, device="cpu").pooling is Pooling.CLS
+
+
+def test_every_file_has_the_permissions_of_an_ordinary_one(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        another(encoder).save(tmp_path)
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len([path for path in files if path.suffix == ".safetensors"]) == 3
+    assert {oct(path.stat().st_mode & 0o777) for path in files} == {"0o644"}
+
+
+def test_saving_keeps_the_encoder_as_it_is(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.train()
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    encoder.save(tmp_path, dtype=torch.bfloat16)
+    assert encoder.training
+    assert before.keys() == encoder.state_dict().keys()
+    for name, tensor in encoder.state_dict().items():
+        assert tensor.dtype == torch.float32
+        assert torch.equal(tensor, before[name])
+
+
+def test_folder_is_made_and_a_file_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b" / "modules.json").is_file()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file: the model cannot be written"):
+        encoder.save(tmp_path / "file")

@@ -1,0 +1,141 @@
+"""The masked-LM head applied to chosen positions gives what transformers' whole model gives there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.locate import builtin_folder
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.errors import UserError
+
+
+def with_head(folder: Path) -> SentenceEncoder:
+    encoder = SentenceEncoder.load(folder, device="cpu")
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    encoder.lm_head = MaskedLMHead.load(folder, words).eval()
+    return encoder
+
+
+def small(architecture: str, vocabulary: int) -> Any:  # a transformers configuration
+    from transformers import AlbertConfig, DistilBertConfig, ElectraConfig, ModernBertConfig
+
+    common: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    rest: dict[str, Any] = {"intermediate_size": 48, "max_position_embeddings": 64}
+    if architecture == "distilbert":
+        return DistilBertConfig(
+            vocab_size=vocabulary, dim=32, n_layers=2, n_heads=2, hidden_dim=48, max_position_embeddings=64
+        )
+    if architecture == "electra":
+        return ElectraConfig(**common, **rest, embedding_size=16)
+    if architecture == "albert":
+        return AlbertConfig(**common, **rest, embedding_size=16)
+    return ModernBertConfig(
+        **common, **rest, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3
+    )
+
+
+def check_against_transformers(folder: Path) -> SentenceEncoder:
+    from transformers import AutoModelForMaskedLM
+
+    encoder = with_head(folder)
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A [MASK] runs.", "The cat sits on the [MASK] of the house."]))
+    positions = tokens.attention_mask.bool()
+    positions[0, 0] = False
+    assert 0 < int(positions.sum()) < positions.numel()
+    whole = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        ours = encoder(None, masked=MaskedTokens(tokens, positions)).masked_logits
+        theirs = whole(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).logits[positions]
+    assert float(theirs.std()) > 1e-3
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    return encoder
+
+
+def test_bert(tiny_folder: Path) -> None:
+    check_against_transformers(tiny_folder)
+
+
+def test_the_built_in_encoder_has_its_head() -> None:
+    check_against_transformers(builtin_folder())
+
+
+@pytest.mark.parametrize("architecture", ["distilbert", "electra", "albert", "modernbert"])
+def test_other_architectures(architecture: str, tiny_folder: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    for file in tiny_folder.glob("tokenizer*"):
+        shutil.copy(file, tmp_path)
+    torch.manual_seed(1)
+    vocabulary = SentenceEncoder.load(tiny_folder, device="cpu").tokenizer.vocabulary_size
+    model = AutoModelForMaskedLM.from_config(small(architecture, vocabulary))  # type: ignore[no-untyped-call]
+    model.save_pretrained(tmp_path)
+    check_against_transformers(tmp_path)
+
+
+def test_decoder_shares_the_word_embeddings_and_trains_them(tiny_folder: Path) -> None:
+    encoder = with_head(tiny_folder)
+    words = encoder.backbone.get_input_embeddings()
+    assert encoder.lm_head is not None
+    assert encoder.lm_head.lm.get_output_embeddings().weight is words.weight
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog runs."]))
+    logits = encoder(None, masked=MaskedTokens(tokens, tokens.attention_mask.bool())).masked_logits
+    torch.autograd.backward(nn.functional.cross_entropy(logits, tokens.input_ids[0]))
+    unseen = sorted(set(range(encoder.tokenizer.vocabulary_size)) - set(tokens.input_ids[0].tolist()))
+    gradient = words.weight.grad
+    assert isinstance(gradient, torch.Tensor)
+    assert float(gradient[unseen].abs().sum()) > 0, (
+        "a word that is in no input has a gradient through the decoder alone"
+    )
+
+
+def test_no_masked_position_gives_no_logits(tiny_folder: Path) -> None:
+    encoder = with_head(tiny_folder)
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog runs."]))
+    nowhere = torch.zeros_like(tokens.input_ids, dtype=torch.bool)
+    logits = encoder(None, masked=MaskedTokens(tokens, nowhere)).masked_logits
+    assert logits.shape == (0, encoder.tokenizer.vocabulary_size)
+
+
+def test_head_of_a_transformer_in_a_subfolder(tiny_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "0_Transformer")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    listing = [
+        {"idx": i, "name": str(i), "path": f"{i}_{name}", "type": f"sentence_transformers.models.{name}"}
+        for i, name in enumerate(("Transformer", "Pooling"))
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(listing))
+    assert with_head(tmp_path).lm_head is not None
+
+
+def test_a_folder_without_head_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    encoder.save(tmp_path)
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    with pytest.raises(UserError, match=r"no masked-language-model head \(missing cls\.predictions") as caught:
+        MaskedLMHead.load(tmp_path, words)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_architecture_without_masked_lm_is_refused(tmp_path: Path) -> None:
+    from transformers import CLIPTextConfig
+
+    CLIPTextConfig().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="no masked-language-model head can be loaded from it") as caught:
+        MaskedLMHead.load(tmp_path, nn.Embedding(3, 2))
+    assert "\n" not in str(caught.value)

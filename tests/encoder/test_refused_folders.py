@@ -1,0 +1,146 @@
+"""What cannot be loaded is refused in one line that names what is wrong."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+
+TEXTS = ["A dog.", "It rains."]
+
+
+def refused(folder: Path | str) -> str:
+    with pytest.raises(UserError) as caught:
+        SentenceEncoder.load(folder, device="cpu")
+    message = str(caught.value)
+    assert message.strip()
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture(scope="module")
+def bert(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A BertModel with its pooler, and a tokenizer."""
+    from transformers import BertConfig, BertModel
+
+    folder = tmp_path_factory.mktemp("bert")
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(tiny_folder / name, folder)
+    sizes: dict[str, Any] = {"hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 16}
+    BertModel(BertConfig(vocab_size=800, num_hidden_layers=2, **sizes)).save_pretrained(folder)
+    return folder
+
+
+@pytest.fixture
+def copy(bert: Path, tmp_path: Path) -> Path:
+    folder = shutil.copytree(bert, tmp_path / "copy")
+    assert SentenceEncoder.load(folder, device="cpu").encode(TEXTS).shape == (2, 16)
+    return folder
+
+
+def change_weights(folder: Path, **changes: torch.Tensor | None) -> None:
+    """Replaces weights of ``folder`` (dots written as two underscores), or takes them out."""
+    from safetensors.torch import load_file, save_file
+
+    weights = load_file(folder / "model.safetensors")
+    for key, value in changes.items():
+        name = key.replace("__", ".")
+        assert name in weights
+        del weights[name]
+        if value is not None:
+            weights[name] = value
+    save_file(weights, folder / "model.safetensors", metadata={"format": "pt"})
+
+
+def test_a_missing_weight_is_named(copy: Path) -> None:
+    change_weights(copy, encoder__layer__1__output__dense__weight=None)
+    message = refused(copy)
+    assert "1 weights of BertModel are missing" in message
+    assert "encoder.layer.1.output.dense.weight" in message
+
+
+def test_a_weight_of_another_shape_is_named(copy: Path) -> None:
+    change_weights(copy, encoder__layer__0__output__dense__weight=torch.zeros(3, 3))
+    assert "encoder.layer.0.output.dense.weight" in refused(copy)
+
+
+def test_a_pooler_that_does_not_fit_is_no_matter(copy: Path) -> None:
+    expected = SentenceEncoder.load(copy, device="cpu").encode(TEXTS)
+    change_weights(copy, pooler__dense__weight=torch.zeros(3, 3))
+    assert np.array_equal(SentenceEncoder.load(copy, device="cpu").encode(TEXTS), expected)
+
+
+def test_a_truncated_weights_file(copy: Path) -> None:
+    weights = copy / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:5000])
+    assert "no transformers model can be loaded" in refused(copy)
+
+
+def test_no_weights_file(copy: Path) -> None:
+    (copy / "model.safetensors").unlink()
+    assert "no transformers model can be loaded" in refused(copy)
+
+
+@pytest.mark.parametrize(
+    "config", ["{", "{}", '{"model_type": "unheard-of"}', '{"model_type": "bert", "hidden_size": "x"}']
+)
+def test_a_broken_configuration(copy: Path, config: str) -> None:
+    (copy / "config.json").write_text(config)
+    assert str(copy) in refused(copy)
+
+
+def test_code_in_the_folder_is_not_run(copy: Path) -> None:
+    config = '{"model_type": "mine", "auto_map": {"AutoConfig": "mine.Config", "AutoModel": "mine.Model"}}'
+    (copy / "config.json").write_text(config)
+    (copy / "mine.py").write_text("raise SystemExit('was run')")
+    refused(copy)
+
+
+def test_no_tokenizer(copy: Path) -> None:
+    for file in copy.glob("tokenizer*"):
+        file.unlink()
+    assert "has no tokenizer" in refused(copy)
+
+
+def test_an_encoder_decoder_model(tiny_folder: Path, tmp_path: Path) -> None:
+    from transformers import T5Config
+
+    shutil.copy(tiny_folder / "tokenizer.json", tmp_path)
+    shutil.copy(tiny_folder / "tokenizer_config.json", tmp_path)
+    T5Config(d_model=8, num_layers=1).save_pretrained(tmp_path)
+    assert "only encoders are supported" in refused(tmp_path)
+
+
+def test_missing_folder_file_and_empty_folder(tmp_path: Path) -> None:
+    assert "no such folder" in refused(tmp_path / "not" / "here")
+    file = tmp_path / "model.bin"
+    file.write_text("")
+    assert "is a file; give the folder" in refused(file)
+    (tmp_path / "empty").mkdir()
+    assert "holds no model" in refused(tmp_path / "empty")
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "run.json").write_text("{}")
+    assert "--resume" in refused(tmp_path / "run")
+
+
+@pytest.mark.parametrize("name", ["nobody/no-such-model", "no-such-model", "not a hub id"])
+def test_a_hub_id_offline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    message = refused(name)
+    assert message.startswith(f"{name}: neither a folder here nor a model that could be fetched from the Hub (")
+    assert "opencse-mini" in message
+
+
+def test_an_unknown_pooling_is_refused_before_anything_is_loaded() -> None:
+    with pytest.raises(UserError, match=r"unknown pooling 'meen' \(did you mean 'mean'\?\); known: cls, mean"):
+        SentenceEncoder.load("nobody/no-such-model", pooling="meen", device="cpu")

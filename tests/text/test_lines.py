@@ -1,0 +1,110 @@
+import bz2
+import gzip
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opencse.errors import UserError
+from opencse.text.lines import MAX_LINE_CHARACTERS, read_lines, reason, suffix_of
+
+Pack = Callable[[bytes], bytes]
+PACKERS: list[tuple[str, Pack]] = [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
+
+
+def told(path: Path) -> str:
+    """What reading ``path`` complains of: one line that begins with its name."""
+    with pytest.raises(UserError) as caught:
+        list(read_lines(path))
+    message = str(caught.value)
+    assert message.startswith(str(path))
+    assert "\n" not in message
+    return message.removeprefix(str(path))
+
+
+def test_lines_are_numbered_and_freed_of_mark_and_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes("\ufeffé one\r\n\r\ntwo\u2028x\x85y\n three ".encode())
+    assert list(read_lines(path)) == [(1, "é one"), (2, ""), (3, "two\u2028x\x85y"), (4, " three ")]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), PACKERS)
+def test_compressed_files_read_as_plain_ones(tmp_path: Path, suffix: str, pack: Pack) -> None:
+    path = tmp_path / f"a.txt{suffix.upper()}"
+    path.write_bytes(pack("\ufeffone\r\nzwei ü\n".encode()))
+    assert list(read_lines(path)) == [(1, "one"), (2, "zwei ü")]
+
+
+@pytest.mark.parametrize(("suffix", "pack"), PACKERS)
+def test_damaged_archives(tmp_path: Path, suffix: str, pack: Pack) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    path.write_bytes(b"plain text, not packed\n")
+    assert told(path).startswith(f", after line 0: damaged or not a {suffix} file (")
+    packed = pack("".join(f"sentence {n}\n" for n in range(50_000)).encode())
+    path.write_bytes(packed[: len(packed) // 2])
+    assert told(path).endswith("; fetch it or pack it again")
+    middle = len(packed) // 2
+    path.write_bytes(packed[:middle] + bytes(64) + packed[middle + 64 :])
+    assert "damaged or not a" in told(path)
+
+
+def test_damage_that_zlib_itself_reports(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    packed = gzip.compress(b"one\ntwo\n")
+    path.write_bytes(packed[:10] + b"\xff\xff\xff\xff" + packed[14:])
+    assert "damaged or not a .gz file (Error -3 while decompressing data" in told(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"one\nbin\0ary\n", ", line 2: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"),
+        (b"\0" * 2_000_000, ", line 1: holds a NUL byte"),
+        ("one\n".encode("utf-16"), ", line 1: holds a NUL byte"),
+        (b"one\ncaf\xe9\n", ", line 2: not UTF-8 text (byte 0xe9 at column 4); convert the file to UTF-8"),
+        (b"\xef\xbb\xbfcaf\xe9 au lait\n", ", line 1: not UTF-8 text (byte 0xe9 at column 4)"),
+        (b"one\n" + b"x" * 1_000_000, ", line 2: more than 100,000 characters in one line; put one sentence on each"),
+        (("é" * (MAX_LINE_CHARACTERS + 1)).encode(), ", line 1: more than 100,000 characters"),
+        (b"", ": the file is empty; one sentence a line is expected"),
+    ],
+)
+def test_what_is_not_lines_of_text(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(content)
+    assert told(path).startswith(message)
+
+
+def test_the_longest_line_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    line = "\U0001f600" * MAX_LINE_CHARACTERS
+    path.write_bytes(f"\ufeff{line}\r\nnext\n".encode())
+    assert list(read_lines(path)) == [(1, line), (2, "next")]
+
+
+def test_missing_file_folder_and_unreadable_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert told(tmp_path / "absent.txt") == ": no such file; check its name and folder"
+    assert told(tmp_path) == ": is a folder; give a file"
+    path = tmp_path / "a.txt"
+    path.write_text("one\n")
+    assert told(path / "b.txt") == ": no such file; check its name and folder"
+    assert told(tmp_path / ("x" * 300)).startswith(": cannot be read (")
+
+    def refuse(path: Path, mode: str) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", refuse)
+    assert told(path) == ", after line 0: cannot be read ([Errno 13] Permission denied)"
+
+
+@pytest.mark.parametrize(
+    ("name", "suffix"),
+    [("a.csv", ".csv"), ("A.CSV.GZ", ".csv"), ("a.b.txt.xz", ".txt"), ("a.gz", ""), ("a", ""), ("a.md", ".md")],
+)
+def test_suffix_tells_the_format_under_the_packing(name: str, suffix: str) -> None:
+    assert suffix_of(Path(name)) == suffix
+
+
+def test_reason_is_one_line() -> None:
+    assert reason(ValueError("\n first \nsecond")) == "first"
+    assert reason(ValueError()) == "ValueError"

@@ -1,0 +1,212 @@
+import bz2
+import gzip
+import json
+import lzma
+import os
+import shutil
+from pathlib import Path
+
+import datasets
+import pyarrow
+import pyarrow.parquet
+import pytest
+
+from opencse.text.readers import Source, Texts, read_line_numbers
+
+
+def read(path: Path, content: str | bytes, columns: str | None = None, skip: tuple[int, ...] = ()) -> Texts:
+    """The texts of a file with ``content``; columns as on the command line."""
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return Source(str(path), tuple(columns.split(",")) if columns else None, skip_lines=frozenset(skip)).read()
+
+
+def write_parquet(path: Path, columns: dict[str, list[object]]) -> Path:
+    pyarrow.parquet.write_table(pyarrow.table(columns), path)
+    return path
+
+
+@pytest.fixture
+def dataset_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`datasets` keeps its copies in the test's own folder."""
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "datasets-cache")
+
+
+def write_dataset(folder: Path, rows: list[dict[str, object]]) -> Path:
+    folder.mkdir()
+    (folder / "train.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return folder
+
+
+def test_txt_has_a_sentence_a_line_and_blank_lines_between_documents(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    texts = read(path, "\ufeff\r\none, 1\r\n two\t \r\n\r\n \r\nthree\r\nfour\r\n\r\nfive\r\n\r\n")
+    assert texts.rows == [("one, 1",), ("two",), ("three",), ("four",), ("five",)]
+    assert texts.documents == [0, 0, 1, 1, 2]
+    assert (texts.width, texts.source) == (1, str(path))
+
+
+def test_txt_without_blank_lines_between_has_no_documents(tmp_path: Path) -> None:
+    assert read(tmp_path / "a.txt", "\n\none\ntwo\n\n").documents is None
+
+
+def test_compressed_text(tmp_path: Path) -> None:
+    content = "one\n\ntwo ü\n".encode()
+    for suffix, pack in ((".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)):
+        texts = read(tmp_path / f"a.txt{suffix}", pack(content))
+        assert (texts.rows, texts.documents) == ([("one",), ("two ü",)], [0, 1])
+    table = gzip.compress(b"anchor,positive\na,b\n")
+    assert read(tmp_path / "a.csv.gz", table).rows == [("a", "b")]
+
+
+def test_csv_has_a_header_quotes_and_line_breaks_inside_them(tmp_path: Path) -> None:
+    content = '\ufeff\r\nid, anchor ,positive\r\n1,"a, ""b""","c\r\nd"\r\n\r\n,,\r\n2,e "f" g, h \r\n'
+    texts = read(tmp_path / "a.csv", content)
+    assert texts.rows == [('a, "b"', "c\nd"), ('e "f" g', "h")]
+    assert texts.documents is None
+
+
+def test_csv_by_position_has_no_header(tmp_path: Path) -> None:
+    content = "x,one,uno\ny,two,due\n"
+    assert read(tmp_path / "a.csv", content, "3,2").rows == [("uno", "one"), ("due", "two")]
+    assert read(tmp_path / "a.csv", content, "2").rows == [("one",), ("two",)]
+
+
+def test_tsv_knows_no_quotes(tmp_path: Path) -> None:
+    content = 'positive\tanchor\r\n"b\t"a, x"\r\n\r\nd"\tc\r\n'
+    assert read(tmp_path / "a.tsv", content).rows == [('"a, x"', '"b'), ("c", 'd"')]
+    assert read(tmp_path / "a.tsv", content, "1").rows == [("positive",), ('"b',), ('d"',)]
+
+
+def test_jsonl_has_named_columns_in_any_order(tmp_path: Path) -> None:
+    content = '{"positive": "b", "anchor": "a", "n": 1}\n\n{"anchor": "c \\u00e9\\nx", "positive": "d"}'
+    assert read(tmp_path / "a.jsonl", content).rows == [("a", "b"), ("c é\nx", "d")]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "a.parquet", {"n": [1, 2], "text": ["one ", "two"], "other": ["x", "y"]})
+    assert Source(str(path)).read().rows == [("one",), ("two",)]
+    assert Source(str(path), ("other", "text")).read().rows == [("x", "one"), ("y", "two")]
+    assert Source(str(path), ("text", "text")).read().rows == [("one", "one"), ("two", "two")]
+    assert Source(str(path), skip_lines=frozenset({1})).read().rows == [("two",)]
+
+
+@pytest.mark.usefixtures("dataset_cache")
+def test_data_set_of_a_folder(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"anchor": f"a{n} ", "positive": f"p{n}", "n": n} for n in range(2_500)]
+    folder = write_dataset(tmp_path / "pairs", rows)
+    source = Source(str(folder), skip_lines=frozenset({2}))
+    texts = source.read()
+    assert len(texts.rows) == 2_499
+    assert texts.rows[:2] == [("a0", "p0"), ("a2", "p2")]
+    assert texts.rows[-1] == ("a2499", "p2499")
+    assert (texts.documents, texts.source) == (None, f"{folder} [train]")
+    assert not source.is_file
+    part = Source(str(folder), ("positive",), split="train[:3]").read()
+    assert part.rows == [("p0",), ("p1",), ("p2",)]
+    twice = Source(str(folder), ("positive", "positive"), split="train[:1]").read()
+    assert twice.rows == [("p0", "p0")]
+
+
+@pytest.mark.parametrize(
+    ("header", "chosen"),
+    [
+        ("text,sentence", 1),
+        ("label,text", 1),
+        ("sentence,anchor,positive", 2),
+        ("anchor,text,negative", 1),
+        ("anchor,positive,negative,text", 3),
+    ],
+)
+def test_default_columns_are_the_fullest_set_there(tmp_path: Path, header: str, chosen: int) -> None:
+    names = header.split(",")
+    texts = read(tmp_path / "a.csv", f"{header}\n{','.join(name[:3] for name in names)}\n")
+    wanted = {1: ("sen",) if "sentence" in names else ("tex",), 2: ("anc", "pos"), 3: ("anc", "pos", "neg")}
+    assert texts.rows == [wanted[chosen]]
+    assert texts.width == chosen
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "rows"),
+    [
+        ("a.txt", "one\n\ntwo\nthree\n", [("one",), ("three",)]),
+        ("a.csv", 'text\n"two\nlines"\nfour\n"five\n5"\n', [("two\nlines",), ("five\n5",)]),
+        ("a.tsv", "text\none\nthree\nfour\n", [("one",), ("four",)]),
+        ("a.jsonl", '{"text": "a"}\n{"text": "b"}\n{"text": ""}\n{"text": "d"}\n', [("a",), ("b",), ("d",)]),
+    ],
+)
+def test_skipped_lines_are_lines_of_the_file(
+    tmp_path: Path, name: str, content: str, rows: list[tuple[str, ...]]
+) -> None:
+    skip = {"a.txt": 3, "a.csv": 4, "a.tsv": 3, "a.jsonl": 3}[name]
+    assert read(tmp_path / name, content, skip=(skip,)).rows == rows
+
+
+def test_skipping_keeps_documents_apart(tmp_path: Path) -> None:
+    texts = read(tmp_path / "a.txt", "one\n\ntwo\n\nthree\nfour\n", skip=(3, 5))
+    assert (texts.rows, texts.documents) == ([("one",), ("four",)], [0, 2])
+
+
+def test_line_numbers_file(tmp_path: Path) -> None:
+    path = tmp_path / "skip.txt"
+    path.write_text("3\n\n 12 \n3\n")
+    assert read_line_numbers(path) == {3, 12}
+
+
+@pytest.mark.parametrize(
+    ("location", "is_file"),
+    [
+        ("a.txt", True),
+        ("data/absent.csv.gz", True),
+        ("./data/wiki", True),
+        ("/data/wiki", True),
+        ("a/b/c", True),
+        ("absent", True),
+        ("owner/name", False),
+    ],
+)
+def test_what_is_a_file_and_what_a_hub_id(location: str, is_file: bool) -> None:
+    assert Source(location).is_file is is_file
+
+
+def test_a_folder_is_a_data_set_and_a_file_with_any_name_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "owner").mkdir()
+    (tmp_path / "owner" / "name").write_text("x")
+    assert Source("owner/name").is_file
+    assert not Source("owner").is_file
+
+
+def test_fingerprint_is_of_content_and_reading(tmp_path: Path) -> None:
+    def fingerprint(name: str, content: str = "text\none\ntwo\n", **how: object) -> str:
+        path = tmp_path / name
+        path.write_text(content)
+        return Source(str(path), **how).fingerprint()  # type: ignore[arg-type]
+
+    assert fingerprint("a.csv") == fingerprint("b.csv")
+    assert fingerprint("a.csv", skip_lines=frozenset({2, 9})) == fingerprint("a.csv", skip_lines=frozenset({9, 2}))
+    different = [
+        fingerprint("a.csv"),
+        fingerprint("a.csv", "text\none\ntwO\n"),
+        fingerprint("a.csv", columns=("text",)),
+        fingerprint("a.csv", columns=("1",)),
+        fingerprint("a.csv", skip_lines=frozenset({2})),
+        fingerprint("a.tsv"),
+        fingerprint("a.txt"),
+    ]
+    assert len(set(different)) == len(different)
+
+
+@pytest.mark.usefixtures("dataset_cache")
+def test_fingerprint_of_a_data_set_is_of_its_rows(tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [{"text": "one", "n": 1}, {"text": "two", "n": 2}]
+    folder = write_dataset(tmp_path / "one", rows)
+    first = Source(str(folder)).fingerprint()
+    copy = Path(shutil.copytree(folder, tmp_path / "copy"))
+    os.utime(copy / "train.jsonl", (1, 1))
+    assert Source(str(copy)).fingerprint() == first
+    other = write_dataset(tmp_path / "other", [rows[0], {"text": "twO", "n": 2}])
+    assert Source(str(other)).fingerprint() != first
+    assert Source(str(folder), skip_lines=frozenset({1})).fingerprint() != first
+    assert Source(str(folder), split="train[:1]").fingerprint() != first
