@@ -150,10 +150,10 @@ def test_normalize_gives_unit_rows(encoder: SentenceEncoder, shuffled: list[str]
 
 def test_longer_texts_are_cut(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, max_length=8, device="cpu")
-    ids = encoder.tokenize(["dog " * 500, "dog " * 6, "dog"])
-    assert [len(row) for row in ids] == [8, 8, 4]
+    ids = encoder.tokenize(["a " * 500, "a " * 6, "a"])
+    assert [len(row) for row in ids] == [8, 8, 3]
     assert ids[0][-1] == encoder.tokenizer.hf.sep_token_id
-    vectors = encoder.encode(["dog " * 500, "dog " * 6, "dog"])
+    vectors = encoder.encode(["a " * 500, "a " * 6, "a"])
     assert np.array_equal(vectors[0], vectors[1])
     assert largest_difference(vectors[0], vectors[2]) > 1e-3
 
@@ -229,10 +229,10 @@ def test_a_text_without_tokens_has_the_zero_vector(tiny_folder: Path, tmp_path: 
     folder = shutil.copytree(tiny_folder, tmp_path / "bare")
     with_tokenizer(folder, post_processor=None)
     encoder = SentenceEncoder.load(folder, device="cpu")
-    assert [len(ids) for ids in encoder.tokenize(["", "dog", ""])] == [0, 2, 0]
-    vectors = encoder.encode(["", "dog", ""])
+    assert [len(ids) for ids in encoder.tokenize(["", "a", ""])] == [0, 1, 0]
+    vectors = encoder.encode(["", "a", ""])
     assert not vectors[[0, 2]].any()
-    assert np.array_equal(vectors[1], encoder.encode("dog"))
+    assert np.array_equal(vectors[1], encoder.encode("a"))
     assert vectors[1].any()
     assert not encoder.encode("").any()
     assert not encoder.encode([""], normalize=True).any()

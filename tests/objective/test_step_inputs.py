@@ -180,11 +180,11 @@ def test_data_without_hard_negatives_gives_that_source_no_columns(
 ) -> None:
     """A pair file trains under a recipe for triples; only an objective left without any negative is refused."""
     corpus = read(tokenizer, tmp_path, [tuple(sentences[width * i : width * i + width]) for i in range(4)])
-    both = builder(corpus, tokenizer, view={"kind": view}, negatives=[{"kind": "in_batch"}, *HARD])
+    both = builder(corpus, tokenizer, view={"kind": view}, negatives=[{"kind": "in_batch"}, {"kind": "hard"}])
     assert both.hard == 0
     assert both.build(np.arange(3), 0).keys.shape == (3, 2)
     with pytest.raises(UserError, match=f"rows of {width} hold none; name a third column") as caught:
-        builder(corpus, tokenizer, view={"kind": view}, negatives=HARD)
+        builder(corpus, tokenizer, view={"kind": view}, negatives=[{"kind": "hard"}])
     assert "\n" not in str(caught.value)
 
 

@@ -82,21 +82,26 @@ def _open(path: Path) -> BufferedIOBase:
 
 
 def _decode(raw: bytes, path: Path, number: int) -> str:
-    where = f"{path}, line {number}"
     if b"\0" in raw:
-        raise UserError(f"{where}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8")
-    too_long = UserError(
-        f"{where}: more than {MAX_LINE_CHARACTERS:,} characters in one line; put one sentence on each line"
-    )
+        raise UserError(
+            f"{path}, line {number}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"
+        )
     if len(raw) == _MAX_LINE_BYTES:
-        raise too_long
+        raise _too_long(path, number)
     try:
         line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
         raise UserError(
-            f"{where}: not UTF-8 text (byte 0x{error.object[error.start]:02x} at column {error.start + 1}); "
-            "convert the file to UTF-8, for instance with iconv"
+            f"{path}, line {number}: not UTF-8 text (byte 0x{error.object[error.start]:02x} at column "
+            f"{error.start + 1}); convert the file to UTF-8, for instance with iconv"
         ) from None
     if len(line) > MAX_LINE_CHARACTERS:
-        raise too_long
+        raise _too_long(path, number)
     return line
+
+
+def _too_long(path: Path, number: int) -> UserError:
+    return UserError(
+        f"{path}, line {number}: more than {MAX_LINE_CHARACTERS:,} characters in one line; "
+        "put one sentence on each line"
+    )

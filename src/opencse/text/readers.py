@@ -141,16 +141,14 @@ def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
     """The texts of a record, white space around them dropped."""
     texts: list[str] = []
     for name, value in zip(record.names, record.values, strict=True):
-        where = f"{location}, {unit} {record.number}: column {name!r}"
-        if value is None:
-            raise UserError(f"{where} is empty; fill it or drop the {unit}")
-        if not isinstance(value, str):
+        text = value.strip() if isinstance(value, str) else ""
+        if not text or not _is_unicode(text):
+            where = f"{location}, {unit} {record.number}: column {name!r}"
+            if text:
+                raise UserError(f"{where} holds half of a surrogate pair, which is not text; mend its \\u escapes")
+            if value is None or isinstance(value, str):
+                raise UserError(f"{where} is empty; fill it or drop the {unit}")
             raise UserError(f"{where} holds {type(value).__name__}, not text; mend it or name another column")
-        text = value.strip()
-        if not text:
-            raise UserError(f"{where} is empty; fill it or drop the {unit}")
-        if not _is_unicode(text):
-            raise UserError(f"{where} holds half of a surrogate pair, which is not text; mend its \\u escapes")
         texts.append(text)
     return tuple(texts)
 

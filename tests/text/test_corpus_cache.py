@@ -1,0 +1,215 @@
+import errno
+import json
+import re
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from transformers import ByT5Tokenizer
+
+from opencse.errors import UserError
+from opencse.text.corpus import Corpus, cache_root, tokenise
+from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokenizer
+
+TEXT = "The bread rises.\nA cat sleeps.\n\nA cat sleeps.\n\n" + "word " * 30 + "\nThe end.\n"
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_folder: Path) -> Tokenizer:
+    return Tokenizer.load(tiny_folder)
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    path = tmp_path / "a.txt"
+    path.write_text(TEXT)
+    return Source(str(path))
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Path:
+    return tmp_path / "cache"
+
+
+def folders(cache: Path) -> list[Path]:
+    return sorted((cache / "corpora").iterdir())
+
+
+def same(a: Corpus, b: Corpus) -> bool:
+    pairs = [(a.ids, b.ids), (a.offsets, b.offsets), (a.keys, b.keys), (a.documents, b.documents)]
+    return a.facts == b.facts and all(np.array_equal(x, y) for x, y in pairs)
+
+
+@pytest.fixture
+def no_reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Whoever reads a source fails."""
+
+    def refuse(source: Source) -> None:
+        raise AssertionError(f"{source.location} was read again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Source, "read", refuse)
+        yield
+
+
+@pytest.mark.usefixtures("no_reading")
+def test_the_first_time_the_source_is_read(tmp_path: Path, tokenizer: Tokenizer, cache: Path) -> None:
+    path = tmp_path / "b.txt"
+    path.write_text(TEXT)
+    with pytest.raises(AssertionError, match="read again"):
+        tokenise(Source(str(path)), tokenizer, 12, cache=cache)
+
+
+def test_the_cache_serves_equal_content_under_its_own_name(
+    source: Source, tokenizer: Tokenizer, tiny_folder: Path, cache: Path, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    first = tokenise(source, tokenizer, 12, cache=cache)
+    tokenizer.encode(["some other use of the tokenizer"], 5)
+    copy = tmp_path / "copy.txt"
+    copy.write_text(TEXT)
+    request.getfixturevalue("no_reading")
+    calls: list[tuple[int, int]] = []
+    again = tokenise(
+        source, Tokenizer.load(tiny_folder), 12, cache=cache, progress=lambda done, total: calls.append((done, total))
+    )
+    assert same(again, first)
+    assert calls == []
+    assert tokenise(Source(str(copy)), tokenizer, 12, cache=cache).facts.source == str(copy)
+    assert len(folders(cache)) == 1
+
+
+def test_another_length_tokenizer_or_text_is_another_corpus(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
+    tokenise(source, tokenizer, 12, cache=cache)
+    assert tokenise(source, tokenizer, 13, cache=cache).facts.max_length == 13
+    other = Tokenizer(ByT5Tokenizer())
+    assert (
+        tokenise(source, other, 12, cache=cache).text_ids(0, 0).tolist()
+        == other.encode(["The bread rises."], 12)[0].tolist()
+    )
+    assert len(tokenise(Source(source.location, skip_lines=frozenset({1})), tokenizer, 12, cache=cache)) == 4
+    assert len(folders(cache)) == 4
+
+
+def test_an_interrupted_write_leaves_nothing(
+    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save = np.save
+    saved: list[Path] = []
+
+    def interrupted(path: Path, array: np.ndarray) -> None:
+        if len(saved) == 2:
+            raise KeyboardInterrupt
+        saved.append(path)
+        save(path, array)
+
+    monkeypatch.setattr(np, "save", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        tokenise(source, tokenizer, 12, cache=cache)
+    assert len(saved) == 2
+    assert folders(cache) == []
+    monkeypatch.undo()
+    assert len(tokenise(source, tokenizer, 12, cache=cache)) == 5
+
+
+def told(source: Source, tokenizer: Tokenizer, cache: Path) -> str:
+    with pytest.raises(UserError) as caught:
+        tokenise(source, tokenizer, 12, cache=cache)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_full_disk(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(path: Path, array: np.ndarray) -> None:
+        path.write_bytes(b"half")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    assert told(source, tokenizer, cache) == (
+        f"{cache / 'corpora'}: the token cache cannot be written ([Errno 28] No space left on device); "
+        "make room there, or name another folder in the environment variable OPENCSE_CACHE"
+    )
+    assert folders(cache) == []
+
+
+def test_cache_folder_that_cannot_be_made(source: Source, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    blocked = tmp_path / "blocked"
+    blocked.write_text("a file")
+    message = told(source, tokenizer, blocked)
+    assert message.startswith(f"{blocked / 'corpora'}: the token cache cannot be written (")
+    assert message.endswith("OPENCSE_CACHE")
+
+
+def test_cache_that_cannot_be_read_back(
+    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(path: Path, array: np.ndarray) -> None:
+        path.write_bytes(b"")
+
+    monkeypatch.setattr(np, "save", lost)
+    assert "the token cache cannot be read back; " in told(source, tokenizer, cache)
+
+
+@pytest.mark.parametrize("name", ["ids.npy", "keys.npy", "facts.json"])
+def test_a_damaged_corpus_is_made_again(source: Source, tokenizer: Tokenizer, cache: Path, name: str) -> None:
+    tokenise(source, tokenizer, 12, cache=cache)
+    (folder,) = folders(cache)
+    first = tokenise(source, tokenizer, 12, cache=cache / "other")  # its files stay whole under the memory map
+    copy = shutil.copytree(folder, cache / "copy")
+    for damage in (b"", b"{}", (folder / name).read_bytes()[:-1]):
+        (folder / name).unlink()
+        (folder / name).write_bytes(damage)
+        assert same(tokenise(source, tokenizer, 12, cache=cache), first)
+    (folder / name).unlink()
+    assert same(tokenise(source, tokenizer, 12, cache=cache), first)
+    assert folders(cache) == [folder]
+    for file in copy.iterdir():
+        assert (folder / file.name).read_bytes() == file.read_bytes()
+
+
+def test_another_process_may_finish_first(
+    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename = Path.rename
+    races: list[Path] = []
+
+    def late(path: Path, target: Path) -> Path:
+        shutil.copytree(path, target)
+        races.append(target)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", late)
+    corpus = tokenise(source, tokenizer, 12, cache=cache)
+    assert len(corpus) == 5
+    assert folders(cache) == races
+
+
+def test_where_the_cache_is(
+    monkeypatch: pytest.MonkeyPatch, source: Source, tokenizer: Tokenizer, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", "/home/someone")
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("OPENCSE_CACHE")
+    assert cache_root() == Path("/home/someone/.cache/opencse")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/var/cache")
+    assert cache_root() == Path("/var/cache/opencse")
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "own"))
+    assert cache_root() == tmp_path / "own"
+    tokenise(source, tokenizer, 12)
+    (folder,) = folders(tmp_path / "own")
+    assert re.fullmatch(r"[0-9a-f]{32}", folder.name)
+    assert json.loads((folder / "facts.json").read_text())["rows"] == 5
+
+
+def test_no_home_for_the_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    def homeless() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    monkeypatch.delenv("OPENCSE_CACHE")
+    monkeypatch.setattr(Path, "home", homeless)
+    with pytest.raises(UserError, match=r"no folder for the token cache \(Could not determine.*OPENCSE_CACHE$"):
+        cache_root()
