@@ -214,7 +214,11 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
             f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
             f"set it with --set data.max_length={encoder.max_length}"
         )
-    if objective.negatives and objective.view.needs_dropout and not any(dropout_rates(encoder.backbone.config).values()):
+    if (
+        objective.negatives
+        and objective.view.needs_dropout
+        and not any(dropout_rates(encoder.backbone.config).values())
+    ):
         raise UserError(
             f"{model}: this backbone has no dropout, so both views of a sentence would be equal; "
             "set it with --set encoder.dropout=0.1"

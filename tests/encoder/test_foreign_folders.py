@@ -91,8 +91,8 @@ POOLING_CASES: dict[str, tuple[Edit, str]] = {
     "no mode": (put(POOLING, **NO_FLAG), "pooling none is not supported"),
     "without prompt": (put(POOLING, include_prompt=False), "leaves out the prompt"),
     "layers of cls": (put(POOLING, pooling_mode="cls"), "this weighting of layers"),
-    "uneven layers": (weights(LAYERS, layer_weights=torch.tensor([1.0, 0.0, 2.0])), "this weighting of layers"),
-    "all layers": (weights(LAYERS, layer_weights=torch.ones(3)), "this weighting of layers"),
+    "uneven layers": (weights(LAYERS, layer_weights=torch.tensor([0.0, 1.0, 0.0, 2.0])), "this weighting of layers"),
+    "all layers": (weights(LAYERS, layer_weights=torch.ones(4)), "this weighting of layers"),
     "no layer weights": (remove(f"{LAYERS}/model.safetensors"), "model.safetensors is missing"),
 }
 CASES: dict[str, tuple[Edit, str]] = {

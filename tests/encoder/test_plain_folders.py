@@ -165,6 +165,19 @@ def test_training_goes_on_after_encode(architecture: str, make: Any) -> None:
     assert all(p.grad is not None for p in encoder.parameters() if p.requires_grad)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_weights_compute_in_float32(make: Any, tmp_path: Path, dtype: torch.dtype) -> None:
+    from transformers import AutoModel
+
+    folder = shutil.copytree(make("bert"), tmp_path / "half")
+    AutoModel.from_pretrained(folder, dtype=dtype).save_pretrained(folder)
+    assert str(dtype).removeprefix("torch.") in (folder / "config.json").read_text()
+    encoder = SentenceEncoder.load(folder, device="cpu")
+    assert {p.dtype for p in encoder.parameters()} == {torch.float32}
+    difference = np.abs(encoder.encode(TEXTS) - SentenceEncoder.load(make("bert"), device="cpu").encode(TEXTS)).max()
+    assert 0 < difference < 0.05
+
+
 # Longest input.
 
 

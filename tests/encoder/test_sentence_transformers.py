@@ -156,6 +156,12 @@ def test_saved_folder_in_half_precision(pooling: Pooling, start: Path, texts: li
     assert {p.dtype for p in opened.parameters()} == {torch.float32}
 
 
+def test_an_encoder_in_half_precision_is_opened_in_float32(start: Path, texts: list[str], tmp_path: Path) -> None:
+    SentenceEncoder.load(start, device="cpu").half().save(tmp_path, dtype=torch.float16)
+    assert {p.dtype for p in SentenceTransformer(str(tmp_path), device="cpu").parameters()} == {torch.float32}
+    agree(ours(tmp_path, texts), theirs(tmp_path, texts))
+
+
 def test_layer_poolings_of_one_layer(start: Path, texts: list[str], tmp_path: Path) -> None:
     from transformers import BertConfig, BertModel
 

@@ -47,13 +47,13 @@ def training_curve(losses: Mapping[int, float], dev: Mapping[int, float]) -> str
     return _svg(figure)
 
 
-def gold_against_cosine(gold: Sequence[float], before: Sequence[float], after: Sequence[float]) -> str:
-    """Cosine of each held-out pair against its gold score, before and after training."""
+def gold_against_cosine(gold: Sequence[float], cosines: Mapping[str, Sequence[float]]) -> str:
+    """Cosine of each held-out pair against its gold score, a panel for each encoder, by its name."""
     figure = _figure(8.4, 3.2)
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, cosines, title, colour in zip(panels, (before, after), ("before", "after"), (BEFORE, AFTER), strict=True):
-        axes.scatter(gold, cosines, s=14, alpha=0.7, color=colour, edgecolors="none")
-        axes.set(title=title, xlabel="gold score")
+    panels = figure.subplots(1, len(cosines), sharey=True, squeeze=False)[0]
+    for number, (axes, (name, values)) in enumerate(zip(panels, cosines.items(), strict=True)):
+        axes.scatter(gold, values, s=14, alpha=0.7, color=AFTER if number else BEFORE, edgecolors="none")
+        axes.set(title=name, xlabel="gold score")
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(alpha=0.2)
     panels[0].set_ylabel("cosine")

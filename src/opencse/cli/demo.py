@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -17,7 +18,7 @@ QUERIES = (
     "Why does bread dough need time?",
     "What should I do when my train is late at night?",
     "How can I save money on heating?",
-    "Animals that travel far every year",
+    "How do birds find their way over long distances?",
 )
 
 
@@ -43,41 +44,64 @@ def demo(
     started = time.perf_counter()
     console, reporter = Console(highlight=False), ConsoleReporter()
     if out.exists():
-        if not (out / "run.json").is_file():
+        if not (out / "pairs.csv").is_file():
             raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
         shutil.rmtree(out)
-    console.rule("1. train on 3,421 sentences of running text, the next sentence as the positive", align="left")
-    job = TrainJob(
-        Source(str(sample.TRAIN)),
-        recipe="next-sentence",
-        settings=("training.epochs=3", f"training.seed={seed}"),
-    )
-    result = job.run(out, reporter=reporter)
+    out.mkdir(parents=True)
+    console.rule("1. raw text alone: 3,421 sentences, the next sentence as the positive", align="left")
+    text_only = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=(f"training.seed={seed}",))
+    text_only.run(out / "text-only", reporter=reporter)
+    console.rule("2. the same text with 1,560 paraphrases and questions beside it", align="left")
+    pairs = Source(str(_join_pairs(out / "pairs.csv")))
+    settings = ("training.epochs=2", f"training.seed={seed}")
+    result = TrainJob(pairs, recipe="simcse-supervised", settings=settings).run(out / "encoder", reporter=reporter)
 
-    console.rule("2. evaluate on 150 held-out graded pairs (Spearman x 100)", align="left")
-    encoders = {"before": SentenceEncoder.load(), "after": SentenceEncoder.load(out)}
+    console.rule("3. evaluate on 150 held-out graded pairs (Spearman x 100)", align="left")
+    encoders = {
+        "before": SentenceEncoder.load(),
+        "raw text alone": SentenceEncoder.load(out / "text-only"),
+        "with pairs": SentenceEncoder.load(out / "encoder"),
+    }
     test = read_scored_pairs(sample.TEST)
     scores = {name: evaluate_pairs(encoder.encode, test).spearman for name, encoder in encoders.items()}
-    console.print(f"before {scores['before']:.2f}   after [bold]{scores['after']:.2f}[/bold]")
+    for name, score in scores.items():
+        console.print(f"{name:<16}[bold]{score:.2f}[/bold]")
 
-    console.rule("3. search the 3,421 sentences", align="left")
+    console.rule("4. search the 3,421 sentences", align="left")
     texts = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
     found: dict[str, list[list[tuple[float, str]]]] = {}
-    for name, encoder in encoders.items():
-        places, cosines = top_k(encoder.encode(list(QUERIES)), encoder.encode(texts), 3)
+    for name in ("before", "with pairs"):
+        encode = encoders[name].encode
+        places, cosines = top_k(encode(list(QUERIES)), encode(texts), 3)
         found[name] = [
             [(float(c), texts[p]) for c, p in zip(row_c, row_p, strict=True)]
             for row_c, row_p in zip(cosines, places, strict=True)
         ]
-    for query, hits in zip(QUERIES, found["after"], strict=True):
+    for query, hits in zip(QUERIES, found["with pairs"], strict=True):
         console.print(f"[bold]{query}[/bold]")
-        for cosine, text in hits:
-            console.print(f"  {cosine:.2f}  {text}", markup=False)
+        for cosine, hit in hits:
+            console.print(f"  {cosine:.2f}  {hit}", markup=False)
 
     report = out / "report.html"
     _write(report, result, scores, encoders, test, found, time.perf_counter() - started)
     console.rule("done", align="left")
-    console.print(f"encoder {out}   report {report}   {time.perf_counter() - started:.0f} s")
+    console.print(f"encoder {out / 'encoder'}   report {report}   {time.perf_counter() - started:.0f} s")
+
+
+def _join_pairs(path: Path) -> Path:
+    """The sample's pairs, and every two neighbouring sentences of its articles, as one file."""
+    import csv
+
+    from opencse.text import sample
+
+    with sample.PAIRS.open(encoding="utf-8", newline="") as stream:
+        rows = list(csv.reader(stream))
+    for article in sample.TRAIN.read_text(encoding="utf-8").strip().split("\n\n"):
+        sentences = article.splitlines()
+        rows += [list(pair) for pair in pairwise(sentences)]
+    with path.open("w", encoding="utf-8", newline="") as stream:
+        csv.writer(stream).writerows(rows)
+    return path
 
 
 def _write(
@@ -103,11 +127,12 @@ def _write(
         embedded = embed(encoder.encode, distinct([test.first, test.second]))
         cosines[name] = embedded.cosines(test.first, test.second).tolist()
     searches = []
-    for query, before, after in zip(QUERIES, found["before"], found["after"], strict=True):
+    for query, before, after in zip(QUERIES, found["before"], found["with pairs"], strict=True):
         rows = [[f"{b[0]:.2f}", b[1], f"{a[0]:.2f}", a[1]] for b, a in zip(before, after, strict=True)]
         searches.append(f"<blockquote>{html.escape(query)}</blockquote>" + table(["", "before", "", "after"], rows))
+    numbers = ", ".join(f"{score:.1f} {name}" for name, score in scores.items())
     lead = (
-        f'<p class="big">Held-out pairs: {scores["before"]:.2f} before, {scores["after"]:.2f} after</p>'
+        f'<p class="big">Held-out pairs: {numbers}</p>'
         f"<p>{html.escape(result.verdict)}.</p>"
         f'<p class="muted">opencse {__version__}, built-in encoder and sample, {seconds:.0f} s. '
         "Spearman's correlation x 100 of cosine and gold score on 150 pairs that were neither trained nor selected on."
@@ -118,11 +143,8 @@ def _write(
         "OpenCSE demo: from raw text to a better encoder",
         lead,
         [
-            Section("Training", training_curve(losses, result.scores)),
-            Section(
-                "Cosine against gold score",
-                gold_against_cosine(test.scores.tolist(), cosines["before"], cosines["after"]),
-            ),
+            Section("Training, text and pairs", training_curve(losses, result.scores)),
+            Section("Cosine against gold score", gold_against_cosine(test.scores.tolist(), cosines)),
             Section("Search", "".join(searches)),
             Section(
                 "Next",

@@ -98,11 +98,10 @@ def _write_layer_weights(encoder: SentenceEncoder, path: Path) -> None:
     from safetensors.torch import save_file
 
     layers = encoder.pooling.layers(encoder.depth)
-    start = 1 if encoder.pooling is Pooling.FIRST_LAST_1 else 0
-    weights = [1.0 if layer in layers else 0.0 for layer in range(start, encoder.depth + 1)]
+    weights = [1.0 if layer in layers else 0.0 for layer in range(encoder.depth + 1)]
     config = {
         "word_embedding_dimension": int(encoder.backbone.config.hidden_size),
-        "layer_start": start,
+        "layer_start": 0,
         "num_hidden_layers": encoder.depth,
     }
     write_json(path / "config.json", config)
