@@ -24,13 +24,14 @@ from opencse.evaluation import read_scored_pairs, write_json
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
+from opencse.plan import Plan
 from opencse.recipe import Recipe, flatten, load_recipe
 from opencse.text import sample
 from opencse.text.batches import BatchPlan
-from opencse.text.corpus import CorpusFacts, tokenise
+from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 from opencse.training.checkpoint import remove_checkpoint
-from opencse.training.precision import Precision, choose_precision
+from opencse.training.precision import choose_precision
 from opencse.training.reporter import Reporter, Silent
 from opencse.training.selection import Dev, History
 from opencse.training.trainer import Trainer
@@ -51,55 +52,6 @@ class TrainResult:
     kept: str
     verdict: str
     scores: dict[int, float]
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What a run would do, with reasons; printed before it starts."""
-
-    recipe: Recipe
-    model: str
-    preset: str | None
-    dev: Dev | None
-    corpus: CorpusFacts
-    examples: int
-    steps: int
-    steps_per_epoch: int
-    batch_size: int
-    hard: int
-    reads_hard: bool
-    negatives_per_anchor: int
-    precision: Precision
-    attention: str
-    device: str
-    parameters: int
-    pooling: str
-
-    def lines(self) -> list[str]:
-        """The plan for a person."""
-        facts, training = self.corpus, self.recipe.training
-        share = f"{facts.duplicates:,} duplicate rows" if facts.duplicates else "no duplicate rows"
-        masked = "equal texts of a batch are not each other's negatives" if (
-            self.recipe.objective.mask_duplicates
-        ) else "equal texts of a batch ARE negatives (objective.mask_duplicates = false)"  # fmt: skip
-        documents = f", {facts.documents:,} documents" if facts.documents else ""
-        preset = f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
-        return [
-            f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {share} ({masked})",
-            f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
-            f"model      {self.model}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
-            f"recipe     {self.recipe.name} ({preset})",
-            f"steps      {self.steps:,} of batch {self.batch_size} over {self.examples:,} examples "
-            f"({self.steps / self.steps_per_epoch:.2f} epochs)",
-            f"negatives  {self.negatives_per_anchor:,} per anchor"
-            + (f", {self.hard} hard an example" if self.hard else "")
-            + ("; the data has no hard negatives" if self.reads_hard and not self.hard else ""),
-            f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
-            f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
-            "selection  "
-            + (f"best on {self.dev.name} ({len(self.dev.pairs):,} pairs), every {training.evaluate_every} steps"
-               if self.dev else "none: the last encoder is kept, and nothing tells whether it is better"),
-        ]  # fmt: skip
 
 
 @dataclass(frozen=True)

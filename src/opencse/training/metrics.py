@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Literal
 
 from opencse.errors import UserError
 
@@ -17,16 +18,19 @@ class MetricsLog:
 
     def write(self, record: Mapping[str, float | int | str]) -> None:
         """Appends one record."""
-        try:
-            with self.path.open("a", encoding="utf-8") as stream:
-                stream.write(json.dumps(record) + "\n")
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be written ({error}); make room and go on with --resume") from None
+        self._put([record], "a")
 
     def rewind(self, step: int) -> None:
         """Drops what was written after ``step``, and a last line that was cut off."""
         kept = [record for record in self.read() if record["step"] <= step]
-        self.path.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
+        self._put(kept, "w")
+
+    def _put(self, records: Iterable[Mapping[str, float | int | str]], mode: Literal["a", "w"]) -> None:
+        try:
+            with self.path.open(mode, encoding="utf-8") as stream:
+                stream.writelines(json.dumps(record) + "\n" for record in records)
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be written ({error}); make room and go on with --resume") from None
 
     def read(self) -> list[dict[str, float]]:
         """All whole records."""

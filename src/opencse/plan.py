@@ -1,0 +1,64 @@
+"""What a run would do, with reasons."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from opencse.recipe import Recipe
+from opencse.text.corpus import CorpusFacts
+from opencse.training.precision import Precision
+from opencse.training.selection import Dev
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a run would do; printed before it starts."""
+
+    recipe: Recipe
+    model: str
+    preset: str | None
+    dev: Dev | None
+    corpus: CorpusFacts
+    examples: int
+    steps: int
+    steps_per_epoch: int
+    batch_size: int
+    hard: int
+    reads_hard: bool
+    negatives_per_anchor: int
+    precision: Precision
+    attention: str
+    device: str
+    parameters: int
+    pooling: str
+
+    def lines(self) -> list[str]:
+        """The plan for a person."""
+        facts, training = self.corpus, self.recipe.training
+        documents = f", {facts.documents:,} documents" if facts.documents else ""
+        duplicates = f"{facts.duplicates:,} duplicate rows" if facts.duplicates else "no duplicate rows"
+        if self.recipe.objective.mask_duplicates:
+            masked = "equal texts of a batch are not each other's negatives"
+        else:
+            masked = "equal texts of a batch ARE negatives (objective.mask_duplicates = false)"
+        preset = f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
+        hard = f", {self.hard} hard an example" if self.hard else ""
+        if self.reads_hard and not self.hard:
+            hard = "; the data has no hard negatives"
+        selection = "none: the last encoder is kept, and nothing tells whether it is better"
+        if self.dev is not None:
+            selection = (
+                f"best on {self.dev.name} ({len(self.dev.pairs):,} pairs), every {training.evaluate_every} steps"
+            )
+        epochs = self.steps / self.steps_per_epoch
+        return [
+            f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
+            f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
+            f"model      {self.model}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
+            f"recipe     {self.recipe.name} ({preset})",
+            f"steps      {self.steps:,} of batch {self.batch_size} over {self.examples:,} examples ({epochs:.2f} epochs)",
+            f"negatives  {self.negatives_per_anchor:,} per anchor{hard}",
+            f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
+            f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
+            f"selection  {selection}",
+        ]
