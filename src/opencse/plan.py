@@ -56,7 +56,8 @@ class Plan:
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             f"recipe     {self.recipe.name} ({preset})",
-            f"steps      {self.steps:,} of batch {self.batch_size} over {self.examples:,} examples ({epochs:.2f} epochs)",
+            f"steps      {self.steps:,} of batch {self.batch_size}; "
+            f"{self.examples:,} examples make {self.steps_per_epoch:,} steps an epoch, so {epochs:.2f} epochs",
             f"negatives  {self.negatives_per_anchor:,} per anchor{hard}",
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
             f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
