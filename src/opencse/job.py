@@ -79,6 +79,8 @@ class TrainJob:
     def resolve(self) -> tuple[Recipe, str, str | None]:
         """The recipe with preset and settings applied, the model's name, and the preset."""
         if isinstance(self.recipe, Recipe):
+            if self.preset is not None or self.settings:
+                raise UserError("preset and settings go with a recipe's name; change the Recipe itself instead")
             return self.recipe, self.model, None
         preset = self.preset or load_recipe(self.recipe).preset_for(self.model)
         resolved = load_recipe(self.recipe, preset=preset, overrides=self.settings)
