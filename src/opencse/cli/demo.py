@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,18 +13,38 @@ if TYPE_CHECKING:
     from opencse.evaluation import ScoredPairs
     from opencse.job import TrainResult
 
-QUERIES = (
-    "How do I keep my bicycle chain from making noise?",
-    "Why does bread dough need time?",
-    "What should I do when my train is late at night?",
-    "How can I save money on heating?",
-    "How do birds find their way over long distances?",
+HELD_OUT = 160
+EXAMPLES = (
+    "What should I do when my train is late?",
+    "Why does my phone battery run down so fast in the cold?",
+    "Training for a long running race",
+    "What makes a good password?",
+    "Stars and planets in the night sky",
 )
 
 
+@dataclass(frozen=True)
+class Judged:
+    """What the demo measures of an encoder.
+
+    Attributes:
+        spearman: x 100, on the sample's test pairs.
+        cosines: of these pairs.
+        found: share (x 100) of held-out queries whose sentence is among the first three of the whole text.
+        hits: for each of `EXAMPLES`, the three nearest sentences with their cosines.
+    """
+
+    spearman: float
+    cosines: list[float]
+    found: float
+    hits: list[list[tuple[float, str]]]
+
+
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the encoder and the report.")] = Path("demo-out"),
-    seed: Annotated[int, typer.Option(help="Seed of the run.")] = 42,
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the encoders and the report.")] = Path(
+        "demo-out"
+    ),
+    seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 42,
 ) -> None:
     """The main job on the built-in sample, offline: train, evaluate before and after, search, write a report."""
     import shutil
@@ -35,9 +55,8 @@ def demo(
     from opencse import SentenceEncoder
     from opencse.cli.console import ConsoleReporter
     from opencse.errors import UserError
-    from opencse.evaluation import evaluate_pairs, read_scored_pairs
+    from opencse.evaluation import read_scored_pairs
     from opencse.job import TrainJob
-    from opencse.search.exact import top_k
     from opencse.text import sample
     from opencse.text.readers import Source
 
@@ -48,69 +67,80 @@ def demo(
             raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
         shutil.rmtree(out)
     out.mkdir(parents=True)
+    queries = _hold_out(out / "pairs.csv")
     console.rule("1. raw text alone: 3,421 sentences, the next sentence as the positive", align="left")
-    text_only = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=(f"training.seed={seed}",))
-    text_only.run(out / "text-only", reporter=reporter)
-    console.rule("2. the same text with 1,560 paraphrases and questions beside it", align="left")
-    pairs = Source(str(_join_pairs(out / "pairs.csv")))
-    settings = ("training.epochs=2", f"training.seed={seed}")
-    result = TrainJob(pairs, recipe="simcse-supervised", settings=settings).run(out / "encoder", reporter=reporter)
+    job = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=(f"training.seed={seed}",))
+    job.run(out / "text-only", reporter=reporter)
+    console.rule("2. pairs: 1,400 paraphrases and questions with the sentence they belong to", align="left")
+    settings = ("training.epochs=6", f"training.seed={seed}")
+    job = TrainJob(Source(str(out / "pairs.csv")), recipe="simcse-supervised", settings=settings)
+    result = job.run(out / "encoder", reporter=reporter)
 
-    console.rule("3. evaluate on 150 held-out graded pairs (Spearman x 100)", align="left")
+    console.rule("3. evaluate on what was neither trained nor selected on", align="left")
+    test = read_scored_pairs(sample.TEST)
     encoders = {
         "before": SentenceEncoder.load(),
         "raw text alone": SentenceEncoder.load(out / "text-only"),
-        "with pairs": SentenceEncoder.load(out / "encoder"),
+        "pairs": SentenceEncoder.load(out / "encoder"),
     }
-    test = read_scored_pairs(sample.TEST)
-    scores = {name: evaluate_pairs(encoder.encode, test).spearman for name, encoder in encoders.items()}
-    for name, score in scores.items():
-        console.print(f"{name:<16}[bold]{score:.2f}[/bold]")
+    judged = {name: _judge(encoder, test, queries) for name, encoder in encoders.items()}
+    console.print(f"{'':<16}graded pairs   queries found")
+    for name, it in judged.items():
+        console.print(f"{name:<16}[bold]{it.spearman:>12.2f}{it.found:>16.1f}[/bold]")
+    console.print(
+        f"150 graded pairs: Spearman x 100. {HELD_OUT} queries: % whose sentence is in the first 3 of 3,421.",
+        style="dim",
+    )
 
-    console.rule("4. search the 3,421 sentences", align="left")
-    texts = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
-    found: dict[str, list[list[tuple[float, str]]]] = {}
-    for name in ("before", "with pairs"):
-        encode = encoders[name].encode
-        places, cosines = top_k(encode(list(QUERIES)), encode(texts), 3)
-        found[name] = [
-            [(float(c), texts[p]) for c, p in zip(row_c, row_p, strict=True)]
-            for row_c, row_p in zip(cosines, places, strict=True)
-        ]
-    for query, hits in zip(QUERIES, found["with pairs"], strict=True):
+    console.rule("4. search: some examples", align="left")
+    for query, hits in zip(EXAMPLES, judged["pairs"].hits, strict=True):
         console.print(f"[bold]{query}[/bold]")
-        for cosine, hit in hits:
-            console.print(f"  {cosine:.2f}  {hit}", markup=False)
+        for cosine, text in hits:
+            console.print(f"   {cosine:.2f}  {text}", markup=False)
 
     report = out / "report.html"
-    _write(report, result, scores, encoders, test, found, time.perf_counter() - started)
+    _write(report, result, judged, test, time.perf_counter() - started)
     console.rule("done", align="left")
     console.print(f"encoder {out / 'encoder'}   report {report}   {time.perf_counter() - started:.0f} s")
 
 
-def _join_pairs(path: Path) -> Path:
-    """The sample's pairs, and every two neighbouring sentences of its articles, as one file."""
+def _hold_out(path: Path) -> list[tuple[str, str]]:
+    """Writes the sample's pairs but the last ones, and returns those."""
     import csv
 
     from opencse.text import sample
 
     with sample.PAIRS.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
-    for article in sample.TRAIN.read_text(encoding="utf-8").strip().split("\n\n"):
-        sentences = article.splitlines()
-        rows += [list(pair) for pair in pairwise(sentences)]
     with path.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows(rows)
-    return path
+        csv.writer(stream).writerows(rows[:-HELD_OUT])
+    return [(query, wanted) for query, wanted in rows[-HELD_OUT:]]
+
+
+def _judge(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str, str]]) -> Judged:
+    from opencse.evaluation import distinct, embed, evaluate_pairs
+    from opencse.search.exact import top_k
+    from opencse.text import sample
+
+    texts = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
+    asked = [*EXAMPLES, *(query for query, _ in queries)]
+    places, cosines = top_k(encoder.encode(asked), encoder.encode(texts), 3)
+    nearest = [[(float(c), texts[p]) for c, p in zip(*row, strict=True)] for row in zip(cosines, places, strict=True)]
+    shown, rest = nearest[: len(EXAMPLES)], nearest[len(EXAMPLES) :]
+    right = sum(wanted in [text for _, text in hits] for (_, wanted), hits in zip(queries, rest, strict=True))
+    return Judged(
+        spearman=evaluate_pairs(encoder.encode, test).spearman,
+        cosines=embed(encoder.encode, distinct([test.first, test.second])).cosines(test.first, test.second).tolist(),
+        found=100 * right / len(queries),
+        hits=shown,
+    )
 
 
 def _write(
     path: Path,
     result: TrainResult,
-    scores: dict[str, float],
-    encoders: dict[str, SentenceEncoder],
+    judged: dict[str, Judged],
     test: ScoredPairs,
-    found: dict[str, list[list[tuple[float, str]]]],
     seconds: float,
 ) -> None:
     import html
@@ -118,34 +148,30 @@ def _write(
     from opencse import __version__
     from opencse.analysis.figures import gold_against_cosine, training_curve
     from opencse.analysis.report import Section, table, write_report
-    from opencse.evaluation import distinct, embed
     from opencse.training.metrics import MetricsLog
 
     losses = {int(r["step"]): r["loss"] for r in MetricsLog(result.folder / "metrics.jsonl").read() if "loss" in r}
-    cosines = {}
-    for name, encoder in encoders.items():
-        embedded = embed(encoder.encode, distinct([test.first, test.second]))
-        cosines[name] = embedded.cosines(test.first, test.second).tolist()
     searches = []
-    for query, before, after in zip(QUERIES, found["before"], found["with pairs"], strict=True):
+    for query, before, after in zip(EXAMPLES, judged["before"].hits, judged["pairs"].hits, strict=True):
         rows = [[f"{b[0]:.2f}", b[1], f"{a[0]:.2f}", a[1]] for b, a in zip(before, after, strict=True)]
         searches.append(f"<blockquote>{html.escape(query)}</blockquote>" + table(["", "before", "", "after"], rows))
-    numbers = ", ".join(f"{score:.1f} {name}" for name, score in scores.items())
+    scores = [[name, f"{it.spearman:.2f}", f"{it.found:.1f}"] for name, it in judged.items()]
     lead = (
-        f'<p class="big">Held-out pairs: {numbers}</p>'
-        f"<p>{html.escape(result.verdict)}.</p>"
-        f'<p class="muted">opencse {__version__}, built-in encoder and sample, {seconds:.0f} s. '
-        "Spearman's correlation x 100 of cosine and gold score on 150 pairs that were neither trained nor selected on."
-        "</p>"
+        table(["", "150 graded pairs", f"{HELD_OUT} queries found"], scores)
+        + f"<p>Pairs: {html.escape(result.verdict)}.</p>"
+        + f'<p class="muted">opencse {__version__}, built-in encoder and sample, {seconds:.0f} s. Graded pairs: '
+        "Spearman x 100 of cosine and gold score. Queries: share (%) whose sentence is among the first three of 3,421. "
+        "None of either was trained or selected on.</p>"
     )
+    cosines = {name: it.cosines for name, it in judged.items()}
     write_report(
         path,
         "OpenCSE demo: from raw text to a better encoder",
         lead,
         [
-            Section("Training, text and pairs", training_curve(losses, result.scores)),
+            Section("Training on pairs", training_curve(losses, result.scores)),
             Section("Cosine against gold score", gold_against_cosine(test.scores.tolist(), cosines)),
-            Section("Search", "".join(searches)),
+            Section("Search: some examples", "".join(searches)),
             Section(
                 "Next",
                 "<p>Your own text: <code>opencse train TEXT --recipe next-sentence --out DIR</code> for running text, "
