@@ -1,0 +1,49 @@
+"""The demo, whole, as a newcomer runs it."""
+
+from __future__ import annotations
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from opencse import SentenceEncoder
+from opencse.cli import main
+from opencse.cli.demo import EXAMPLES
+
+
+def test_the_demo_helps_and_writes_its_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys, "argv", ["opencse", "demo", "--out", str(tmp_path / "demo")])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert not end.value.code
+    printed = capsys.readouterr().out
+    names = ("before", "raw text alone", "pairs")
+    rows = {name: re.search(rf"^{name}\s+([\d.]+)\s+([\d.]+)", printed, re.MULTILINE) for name in names}
+    assert all(rows.values()), printed
+    graded, found = ({name: float(row[column]) for name, row in rows.items() if row} for column in (1, 2))
+    assert graded["raw text alone"] > graded["before"] + 5
+    assert graded["pairs"] > graded["before"] + 2
+    assert found["pairs"] > found["before"] + 5
+    page = (tmp_path / "demo" / "report.html").read_text()
+    assert page.count("<svg") == 2
+    for text in (*EXAMPLES, "raw text alone"):
+        assert text in page
+    assert not re.search(r'(src|href)="http', page), "the page needs another file"
+    assert SentenceEncoder.load(tmp_path / "demo" / "encoder").encode(["a"]).shape == (1, 256)
+
+
+def test_the_demo_never_removes_a_folder_that_is_not_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "precious").mkdir()
+    (tmp_path / "precious" / "thesis.txt").write_text("years of work")
+    monkeypatch.setattr(sys, "argv", ["opencse", "demo", "--out", str(tmp_path / "precious")])
+    with pytest.raises(SystemExit) as end:
+        main()
+    assert end.value.code == 2
+    assert "is no demo's folder" in capsys.readouterr().err
+    assert (tmp_path / "precious" / "thesis.txt").is_file()
