@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from torch import Tensor
@@ -30,15 +31,15 @@ class Scoring:
         return pairwise_similarity(anchors, columns, self.similarity) / self.temperature
 
 
-class NegativeSource(Part):
+class NegativeSource(Part, ABC):
     """Something an anchor is pushed from: representations in, columns out."""
 
     needs = Needs(sentences=True)
 
+    @abstractmethod
     def columns(self, reps: Representations, scoring: Scoring) -> Columns:
         """This source's columns of the denominator."""
-        raise NotImplementedError
 
+    @abstractmethod
     def count(self, batch_size: int, hard: int) -> int:
         """Columns an anchor gets from this source in a full batch (for the plan that is printed)."""
-        raise NotImplementedError

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 from torch import Tensor
 
 from opencse.objective.part import Part
 from opencse.objective.representations import Representations
 
 
-class Term(Part):
+class Term(Part, ABC):
     """An extra loss: representations in, a scalar out; the objective multiplies it by ``weight``."""
 
     weight: float
 
+    @abstractmethod
     def loss(self, reps: Representations) -> Tensor:
         """The unweighted term."""
-        raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -13,7 +14,7 @@ from opencse.text.tokenizer import Ids
 Places = NDArray[np.int64]
 
 
-class View:
+class View(ABC):
     """How the positive of an anchor is made.
 
     A view first says where an example's texts are in the corpus, then may change the positives' tokens.
@@ -22,6 +23,7 @@ class View:
     needs_dropout = False
     """Whether the two views of a sentence differ by dropout alone (they would be equal without it)."""
 
+    @abstractmethod
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
         """The examples a corpus yields.
 
@@ -35,7 +37,6 @@ class View:
         Raises:
             UserError: if the corpus is not of the kind this view needs.
         """
-        raise NotImplementedError
 
     def positives(self, tokens: Sequence[Ids], random: np.random.Generator) -> Sequence[Ids]:
         """The positives' ids, drawn anew each step; unchanged by default."""
