@@ -17,3 +17,8 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     """The clause `` (did you mean X?)`` for the candidate closest to ``word``, or an empty string."""
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def reason(error: BaseException) -> str:
+    """The first line of what another library's ``error`` says, or its kind where it says nothing."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

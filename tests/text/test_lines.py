@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from opencse.errors import UserError
-from opencse.text.lines import MAX_LINE_CHARACTERS, read_lines, reason, suffix_of
+from opencse.errors import UserError, reason
+from opencse.text.lines import MAX_LINE_CHARACTERS, read_lines, suffix_of
 
 Pack = Callable[[bytes], bytes]
 PACKERS: list[tuple[str, Pack]] = [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]

@@ -118,7 +118,7 @@ def _hold_out(path: Path) -> list[tuple[str, str]]:
 
 
 def _judge(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str, str]]) -> Judged:
-    from opencse.evaluation import distinct, embed, evaluate_pairs
+    from opencse.evaluation import distinct, embed, spearman
     from opencse.search.exact import top_k
     from opencse.text import sample
 
@@ -128,9 +128,10 @@ def _judge(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str,
     nearest = [[(float(c), texts[p]) for c, p in zip(*row, strict=True)] for row in zip(cosines, places, strict=True)]
     shown, rest = nearest[: len(EXAMPLES)], nearest[len(EXAMPLES) :]
     right = sum(wanted in [text for _, text in hits] for (_, wanted), hits in zip(queries, rest, strict=True))
+    cosines_of_pairs = embed(encoder.encode, distinct([test.first, test.second])).cosines(test.first, test.second)
     return Judged(
-        spearman=evaluate_pairs(encoder.encode, test).spearman,
-        cosines=embed(encoder.encode, distinct([test.first, test.second])).cosines(test.first, test.second).tolist(),
+        spearman=100 * spearman(cosines_of_pairs, test.scores),
+        cosines=cosines_of_pairs.tolist(),
         found=100 * right / len(queries),
         hits=shown,
     )

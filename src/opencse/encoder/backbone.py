@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import nn
 
-from opencse.encoder.quiet import quiet_transformers, reason
-from opencse.errors import UserError
+from opencse.encoder.quiet import quiet_transformers
+from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel

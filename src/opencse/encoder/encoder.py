@@ -17,8 +17,8 @@ from opencse.encoder.head import Dense
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.pooling import Pooling
-from opencse.encoder.quiet import reason
-from opencse.errors import UserError
+from opencse.encoder.vectors import unit_rows
+from opencse.errors import UserError, reason
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -256,7 +256,7 @@ class SentenceEncoder(nn.Module):
                     if progress is not None:
                         progress(done, len(rows))
         if normalize:
-            vectors = _unit(vectors)
+            vectors = unit_rows(vectors)
         return vectors[0] if isinstance(texts, str) else vectors
 
     def similarity(
@@ -272,7 +272,7 @@ class SentenceEncoder(nn.Module):
         left, right = self._vectors(a), self._vectors(b)
         if left.shape[1] != right.shape[1]:
             raise UserError(f"vectors of {left.shape[1]} and of {right.shape[1]} numbers cannot be compared")
-        product: Vectors = _unit(left) @ _unit(right).T
+        product: Vectors = unit_rows(left) @ unit_rows(right).T
         return product
 
     def _vectors(self, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
@@ -294,12 +294,6 @@ def token_batches(lengths: Sequence[int], budget: int) -> list[NDArray[np.int64]
             batches.append(order[start:end])
             start = end
     return batches
-
-
-def _unit(vectors: NDArray[np.floating]) -> Vectors:
-    wide = vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
-    norms = np.linalg.norm(wide, axis=1, keepdims=True)
-    return np.asarray(wide / np.maximum(norms, 1e-12), dtype=np.float32)
 
 
 def _require_strings(texts: Sequence[object]) -> None:

@@ -13,8 +13,7 @@ from opencse.encoder.head import Dense
 from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, read_json
 from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
-from opencse.encoder.quiet import reason
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, nearest, reason
 from opencse.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opencse.encoder.quiet import reason
-from opencse.errors import UserError
+from opencse.errors import UserError, reason
 
 BUILTIN = "opencse-mini"
 _PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*/*.safetensors"]

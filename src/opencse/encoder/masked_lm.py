@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.folder import transformer_folder
-from opencse.encoder.quiet import quiet_transformers, reason
-from opencse.errors import UserError
+from opencse.encoder.quiet import quiet_transformers
+from opencse.errors import UserError, reason
 
 
 class _Given(nn.Module):

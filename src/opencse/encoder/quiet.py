@@ -20,9 +20,3 @@ def quiet_transformers() -> Iterator[None]:
         logging.set_verbosity(verbosity)
         if bars:
             logging.enable_progress_bar()  # type: ignore[no-untyped-call]
-
-
-def reason(error: BaseException) -> str:
-    """The first line of an error of another library, or its type where it says nothing."""
-    lines = str(error).strip().splitlines()
-    return lines[0].strip() if lines else type(error).__name__

@@ -13,8 +13,8 @@ from torch import Tensor
 from opencse.encoder.head import Dense
 from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, write_json
 from opencse.encoder.pooling import Pooling
-from opencse.encoder.quiet import quiet_transformers, reason
-from opencse.errors import UserError
+from opencse.encoder.quiet import quiet_transformers
+from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder

@@ -5,6 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.vectors import unit_rows
+
 _BLOCK = 65_536
 
 
@@ -22,11 +24,11 @@ def top_k(
         (n, min(k, m)) corpus positions, the nearest first (equal cosines in corpus order), and their cosines.
     """
     k = min(k, len(corpus))
-    wanted = _unit(queries)
+    wanted = unit_rows(queries)
     best = np.full((len(queries), 0), -np.inf, dtype=np.float32)
     places = np.zeros((len(queries), 0), dtype=np.int64)
     for start in range(0, len(corpus), _BLOCK):
-        scores = wanted @ _unit(corpus[start : start + _BLOCK]).T
+        scores = wanted @ unit_rows(corpus[start : start + _BLOCK]).T
         best = np.concatenate([best, scores], axis=1)
         places = np.concatenate(
             [places, np.broadcast_to(np.arange(start, start + scores.shape[1]), scores.shape)], axis=1
@@ -34,8 +36,3 @@ def top_k(
         order = np.argsort(-best, axis=1, kind="stable")[:, :k]
         best, places = np.take_along_axis(best, order, axis=1), np.take_along_axis(places, order, axis=1)
     return places, best
-
-
-def _unit(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    return np.asarray(vectors / np.maximum(norms, 1e-12), dtype=np.float32)

@@ -14,8 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError
-from opencse.text.lines import reason
+from opencse.errors import UserError, reason
 from opencse.text.readers import Source, Texts
 from opencse.text.tokenizer import Ids, Tokenizer
 

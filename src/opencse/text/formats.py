@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from opencse.errors import UserError, nearest
-from opencse.text.lines import read_lines, reason
+from opencse.errors import UserError, nearest, reason
+from opencse.text.lines import read_lines
 
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
 Columns = tuple[str, ...]

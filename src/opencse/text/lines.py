@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from io import BufferedIOBase
 from pathlib import Path
 
-from opencse.errors import UserError
+from opencse.errors import UserError, reason
 
 COMPRESSED = (".gz", ".xz", ".bz2")
 MAX_LINE_CHARACTERS = 100_000
@@ -24,11 +24,6 @@ def suffix_of(path: Path) -> str:
     while suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
     return suffixes[-1] if suffixes else ""
-
-
-def reason(error: BaseException) -> str:
-    """The first line of what ``error`` says, or its kind where it says nothing."""
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def require_file(path: Path) -> Path:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from opencse.errors import UserError
+from opencse.errors import UserError, reason
 from opencse.text.formats import READERS, Record, choose_columns
-from opencse.text.lines import COMPRESSED, read_lines, reason, require_file, suffix_of
+from opencse.text.lines import COMPRESSED, read_lines, require_file, suffix_of
 
 ROLES = ("anchor", "positive", "negative")
 FORMATS = tuple(READERS)

@@ -14,8 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opencse.errors import UserError
-from opencse.text.lines import reason
+from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
