@@ -152,11 +152,11 @@ def main() -> None:
         if number == 0 or len(lines) == 2:
             lines.append(row("none (the start)", f"{begun:.2f}", [first]))
         lines.append(row(experiment.title, spread(best), results))
-        print(f"{experiment.title}: kept {kept}, {statistics.mean(seconds):.0f} s a run", file=sys.stderr)  # noqa: T201
+        print(f"{experiment.title}: kept {kept}, {statistics.mean(seconds):.0f} s a run", file=sys.stderr)
     environment = Environment.here("cpu")
     facts = ", ".join(f"{key} {value}" for key, value in environment.model_dump().items() if value is not None)
     text = "\n".join(lines) + f"\n\nSeeds {arguments.seeds}; {facts}; {datetime.now(UTC):%Y-%m-%d}.\n"
-    print(text)  # noqa: T201
+    print(text)
     if arguments.report:
         arguments.report.write_text(text, encoding="utf-8")
 

@@ -46,6 +46,7 @@ vectors = encoder.encode(["One sentence.", "Another one."])
 
 def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdict: str) -> str:
     """Markdown that tells what the encoder is, how it came about, and how to use it."""
+    tokens = recipe.training.batch_tokens
     return _CARD.format(
         recipe=recipe.name,
         title=recipe.title,
@@ -54,8 +55,8 @@ def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdi
         rows=corpus.rows,
         tokens=corpus.tokens,
         fingerprint=corpus.fingerprint[:16],
-        temperature=recipe.objective.temperature,
-        batch=recipe.training.batch_size,
+        temperature=recipe.objective.temperature if recipe.objective.negatives else "-",
+        batch=f"{tokens:,} tokens" if tokens else recipe.training.batch_size,
         rate=recipe.training.learning_rate,
         seed=recipe.training.seed,
         kept=kept,

@@ -7,9 +7,10 @@ import time
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
+from torch import nn
 
 from opencse import __version__
 from opencse.card import model_card
@@ -27,10 +28,12 @@ from opencse.objective.objective import Objective
 from opencse.plan import Plan
 from opencse.recipe import Recipe, flatten, load_recipe
 from opencse.text import sample
-from opencse.text.batches import BatchPlan
+from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 from opencse.training.checkpoint import remove_checkpoint
+from opencse.training.memory import keep_freed_memory
+from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
 from opencse.training.reporter import Reporter, Silent
 from opencse.training.selection import Dev, History
@@ -62,6 +65,7 @@ class Prepared:
     encoder: SentenceEncoder
     objective: Objective
     inputs: InputBuilder
+    batches: Batches
 
 
 @dataclass(frozen=True)
@@ -86,8 +90,13 @@ class TrainJob:
         resolved = load_recipe(self.recipe, preset=preset, overrides=self.settings)
         return resolved, resolved.presets[preset].model if preset == self.model else self.model, preset
 
-    def prepare(self, reporter: Reporter) -> Prepared:
-        """Loads and tokenises everything, ready to train; nothing is written but the token cache."""
+    def prepare(self, reporter: Reporter, *, steps: int | None = None) -> Prepared:
+        """Loads and tokenises everything, ready to train; nothing is written but the token cache.
+
+        Args:
+            reporter: hears of progress.
+            steps: of the run, where they are settled already (a run that goes on); by default the budget decides.
+        """
         recipe, model, preset = self.resolve()
         dev = load_dev(self.dev)
         encoder = _build_encoder(recipe, model, self.device)
@@ -99,7 +108,14 @@ class TrainJob:
         inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed)
         if len(inputs) < 2:
             raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
-        batches = BatchPlan(len(inputs), recipe.training.batch_size, recipe.training.seed)
+        batches = plan_batches(inputs, recipe.training)
+        precision = choose_precision(recipe.training.precision, encoder.device)
+        if steps is None:
+            pace = None
+            if recipe.training.minutes is not None:
+                pace = seconds_per_step(encoder, objective, inputs, batches, recipe.training, precision)
+                reporter.say(f"pace       {pace:.3f} s a step, measured")
+            steps = recipe.training.steps(batches.steps_per_epoch, int(inputs.lengths.sum()), pace)
         plan = Plan(
             recipe=recipe,
             model=model,
@@ -107,25 +123,27 @@ class TrainJob:
             dev=dev,
             corpus=corpus.facts,
             examples=len(inputs),
-            steps=recipe.training.steps(batches.steps_per_epoch),
+            steps=steps,
             steps_per_epoch=batches.steps_per_epoch,
             batch_size=batches.batch_size,
+            tokens_per_step=int(inputs.lengths.sum()) // batches.steps_per_epoch,
             hard=inputs.hard,
             reads_hard=objective.needs.hard,
             negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
-            precision=choose_precision(recipe.training.precision, encoder.device),
+            precision=precision,
             attention=str(encoder.backbone.config._attn_implementation),
             device=str(encoder.device),
             parameters=sum(p.numel() for p in encoder.parameters()),
             pooling=str(encoder.pooling),
         )
-        return Prepared(plan, encoder, objective, inputs)
+        return Prepared(plan, encoder, objective, inputs, batches)
 
     def run(self, out: str | Path, *, resume: bool = False, reporter: Reporter | None = None) -> TrainResult:
         """Trains; see `opencse.run.train`."""
         tell = reporter or Silent()
         folder = Path(out)
-        prepared = self.prepare(tell)
+        keep_freed_memory()
+        prepared = self.prepare(tell, steps=_settled_steps(folder) if resume else None)
         plan = prepared.plan
         for line in plan.lines():
             tell.say(line)
@@ -139,6 +157,8 @@ class TrainJob:
             encoder=prepared.encoder,
             objective=prepared.objective,
             inputs=prepared.inputs,
+            batches=prepared.batches,
+            steps=plan.steps,
             settings=plan.recipe.training,
             precision=plan.precision,
             dev=plan.dev,
@@ -210,6 +230,14 @@ def _build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEn
     return encoder
 
 
+def _settled_steps(folder: Path) -> int | None:
+    """Steps of the run that was begun in ``folder``; None if there is none."""
+    path = folder / "run.json"
+    if not path.is_file():
+        return None
+    return int(json.loads(path.read_text(encoding="utf-8"))["steps"])
+
+
 def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
     """run.json: new, or on resume the old one after a check that it describes the same run."""
     path = folder / "run.json"
@@ -268,7 +296,9 @@ def _finish(
 ) -> TrainResult:
     encoder = trainer.encoder
     scores = history.scores
-    if not scores:
+    if not scores and not plan.recipe.objective.negatives:
+        kept, verdict = "last", _loss_verdict(trainer)
+    elif not scores:
         kept, verdict = (
             "last",
             "no dev pairs: the last encoder is kept, and nothing tells whether it is better",
@@ -276,14 +306,29 @@ def _finish(
     else:
         kept, verdict = ("best" if history.best_step else "start"), history.verdict(trainer.steps)
     card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
-    encoder.eval().save(folder / "last", card=card)
+    encoder.eval().save(folder / "last", card=card, masked_lm=_keeps_head(plan))
     if kept == "best":
         encoder.load_state_dict(trainer.best)
     kept_encoder = _load_start(plan) if kept == "start" else encoder
-    kept_encoder.save(folder, card=card)
+    if kept == "start" and _keeps_head(plan):
+        words = kept_encoder.backbone.get_input_embeddings()
+        kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), cast(nn.Embedding, words))
+    kept_encoder.save(folder, card=card, masked_lm=_keeps_head(plan))
     record["result"] = {"kept": kept, "verdict": verdict, "scores": scores, "steps": trainer.steps}
     record["finished"] = datetime.now(UTC).replace(microsecond=0).isoformat()
     write_json(folder / "run.json", record)
     remove_checkpoint(trainer.checkpoint_folder)
     tell.say(verdict)
     return TrainResult(folder, kept, verdict, scores)
+
+
+def _keeps_head(plan: Plan) -> bool:
+    """Whether the masked-LM head is the result, as in pretraining, and not a help in training."""
+    return not plan.recipe.objective.negatives and any(t.kind == "mlm" for t in plan.recipe.objective.terms)
+
+
+def _loss_verdict(trainer: Trainer) -> str:
+    losses = [line["loss"] for line in trainer.metrics.read() if "loss" in line]
+    last = losses[-10:]
+    mean = sum(last) / len(last)
+    return f"loss {losses[0]:.3f} at the first step, {mean:.3f} over the last {len(last)} lines of the log"

@@ -23,6 +23,7 @@ class Plan:
     steps: int
     steps_per_epoch: int
     batch_size: int
+    tokens_per_step: int
     hard: int
     reads_hard: bool
     negatives_per_anchor: int
@@ -56,10 +57,17 @@ class Plan:
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             f"recipe     {self.recipe.name} ({preset})",
-            f"steps      {self.steps:,} of batch {self.batch_size}; "
+            f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.steps_per_epoch:,} steps an epoch, so {epochs:.2f} epochs",
-            f"negatives  {self.negatives_per_anchor:,} per anchor{hard}",
+            f"negatives  {self.negatives_per_anchor:,} per anchor{hard}"
+            if self.recipe.objective.negatives
+            else "negatives  none: no contrast, the terms alone",
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
             f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
             f"selection  {selection}",
         ]
+
+    def _batch(self) -> str:
+        if self.recipe.training.batch_tokens is None:
+            return f"batch {self.batch_size}"
+        return f"about {self.tokens_per_step:,} tokens, texts of a length together"

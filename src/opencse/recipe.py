@@ -8,7 +8,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from opencse.encoder.head import HeadSettings
 from opencse.encoder.pooling import Pooling
@@ -80,6 +80,18 @@ class Recipe(Settings):
     objective: ObjectiveSettings = ObjectiveSettings()
     training: TrainingSettings = TrainingSettings()
     presets: dict[str, Preset] = Field(default_factory=dict)
+
+    @model_validator(mode="after")
+    def _contrast_needs_a_batch_size(self) -> Recipe:
+        if self.training.batch_tokens is not None:
+            if self.objective.negatives:
+                raise ValueError(
+                    "training.batch_tokens puts texts of equal length together, which would make them one another's "
+                    "negatives; set training.batch_size instead"
+                )
+            if self.training.batch_tokens < self.data.max_length:
+                raise ValueError("training.batch_tokens cannot hold a text of data.max_length")
+        return self
 
     def preset_for(self, model: str) -> str | None:
         """The preset called ``model`` or made for the Hub id ``model``; exact matches only."""

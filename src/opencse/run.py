@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from opencse.encoder.create import Shape, create_backbone
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
@@ -13,6 +14,7 @@ from opencse.evaluation import StsResult, evaluate_sts, load_sts, load_sts_hub
 from opencse.job import TrainJob, TrainResult
 from opencse.recipe import Recipe
 from opencse.text.readers import Source
+from opencse.text.wordpiece import train_wordpiece
 from opencse.training.reporter import Reporter, Silent
 
 
@@ -50,6 +52,82 @@ def train(
     source = text if isinstance(text, Source) else Source(str(text))
     job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device)
     return job.run(out, resume=resume, reporter=reporter)
+
+
+def pretrain(
+    text: str | Path | Source,
+    out: str | Path,
+    *,
+    model: str | None = None,
+    vocabulary: int = 16_384,
+    shape: Shape | None = None,
+    recipe: str | Recipe = "pretrain",
+    settings: Iterable[str] = (),
+    dev: str | Path | None = None,
+    resume: bool = False,
+    device: str | None = None,
+    reporter: Reporter | None = None,
+) -> TrainResult:
+    """Masked-language-model pretraining of a new BERT, or of ``model`` on your domain; the head is kept with it.
+
+    Without ``model``, a WordPiece vocabulary is learned from the text and a BERT with random weights is written to
+    ``out/start``; from there on it is a training run like any other, with the masked-LM term alone.
+
+    Args:
+        text: see `train`.
+        out: folder for the backbone, ``start/`` (a new one), ``last/``, ``metrics.jsonl`` and ``run.json``.
+        model: the backbone to go on from (with its masked-LM head); None makes a new one.
+        vocabulary: pieces of the new vocabulary.
+        shape: size of the new backbone.
+        recipe: how to train; an objective without contrast.
+        settings: ``key.path=value`` each, for instance ``training.minutes=90`` or ``training.tokens=70_000_000``.
+        dev: graded pairs to follow and select on; by default none, and the last weights are kept.
+        resume: go on from the checkpoint in ``out``.
+        device: where to run.
+        reporter: hears of progress and decisions.
+
+    Raises:
+        UserError: for bad input, in one line.
+        InterruptedRunError: on Ctrl-C, after a checkpoint was written.
+    """
+    source = text if isinstance(text, Source) else Source(str(text))
+    job = pretraining_job(
+        source, Path(out), model, vocabulary, shape or Shape(), recipe, settings, dev, device, reporter
+    )
+    return job.run(out, resume=resume, reporter=reporter)
+
+
+def pretraining_job(
+    source: Source,
+    out: Path,
+    model: str | None,
+    vocabulary: int,
+    shape: Shape,
+    recipe: str | Recipe,
+    settings: Iterable[str],
+    dev: str | Path | None,
+    device: str | None,
+    reporter: Reporter | None,
+) -> TrainJob:
+    """The job of `pretrain`; a new backbone is written to ``out/start`` unless a run there began with it."""
+    tell = reporter or Silent()
+    job = TrainJob(source, recipe, model or str(out / "start"), None, tuple(settings), dev, device)
+    resolved = job.resolve()[0]
+    if resolved.objective.negatives:
+        raise UserError(f"{resolved.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
+    # A start without a run is left from a dry run or a crash: it may be of another size, or half written.
+    begun = (out / "run.json").is_file() and (out / "start" / "config.json").is_file()
+    if model is None and not begun:
+        if resolved.data.max_length > shape.positions:
+            raise UserError(
+                f"data.max_length {resolved.data.max_length} is beyond the {shape.positions} positions of the new "
+                f"backbone; set --positions {resolved.data.max_length} or --set data.max_length={shape.positions}"
+            )
+        texts = [text for row in source.read().rows for text in row]
+        tell.say(f"vocabulary learning {vocabulary:,} pieces from {len(texts):,} texts")
+        tokenizer = train_wordpiece(texts, vocabulary, max_length=shape.positions)
+        create_backbone(tokenizer, shape, out / "start", resolved.training.seed)
+    return job
 
 
 def evaluate(

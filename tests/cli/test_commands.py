@@ -57,7 +57,7 @@ def test_help_and_import_are_quick() -> None:
         check=True, capture_output=True, text=True, env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
     assert time.perf_counter() - started < 5
-    for command in ("train", "evaluate", "encode", "similarity", "recipes", "demo", "doctor"):
+    for command in ("train", "pretrain", "static", "evaluate", "encode", "similarity", "recipes", "demo", "doctor"):
         assert command in shown.stdout
 
 

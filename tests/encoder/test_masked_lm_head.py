@@ -83,6 +83,42 @@ def test_other_architectures(architecture: str, tiny_folder: Path, tmp_path: Pat
     vocabulary = SentenceEncoder.load(tiny_folder, device="cpu").tokenizer.vocabulary_size
     model = AutoModelForMaskedLM.from_config(small(architecture, vocabulary))  # type: ignore[no-untyped-call]
     model.save_pretrained(tmp_path)
+    encoder = check_against_transformers(tmp_path)
+    check_saved_with_its_head(encoder, tmp_path / "saved")
+
+
+def check_saved_with_its_head(encoder: SentenceEncoder, folder: Path) -> None:
+    """Changed weights, saved with the head, are read by transformers' masked-LM class and by ours alike."""
+    from transformers import AutoModelForMaskedLM
+
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(0.01 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)))
+    encoder.eval().save(folder, masked_lm=True)
+    _, report = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"] - {name for name in report["unexpected_keys"] if "pooler" in name}
+    again = check_against_transformers(folder)
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog runs to the house."]))
+    masked = MaskedTokens(tokens, tokens.attention_mask.bool())
+    with torch.no_grad():
+        before, after = (e(None, masked=masked).masked_logits for e in (encoder, again))
+    torch.testing.assert_close(before, after, atol=1e-6, rtol=0)
+    vectors = [e.encode(["A dog runs.", "Rain."]) for e in (encoder, again)]
+    assert abs(vectors[0] - vectors[1]).max() < 1e-6
+
+
+def test_bert_saved_with_its_head(tiny_folder: Path, tmp_path: Path) -> None:
+    check_saved_with_its_head(with_head(tiny_folder), tmp_path / "saved")
+
+
+def test_half_precision_weights_are_saved_with_their_head(tiny_folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    with_head(tiny_folder).save(tmp_path, masked_lm=True, dtype=torch.float16)
+    assert {t.dtype for t in load_file(tmp_path / "model.safetensors").values() if t.is_floating_point()} == {
+        torch.float16
+    }
     check_against_transformers(tmp_path)
 
 

@@ -36,6 +36,8 @@ def trainer(folder: Path, model: Path, *settings: str) -> Trainer:
         encoder=prepared.encoder,
         objective=prepared.objective,
         inputs=prepared.inputs,
+        batches=prepared.batches,
+        steps=prepared.plan.steps,
         settings=prepared.plan.recipe.training,
         precision=prepared.plan.precision,
         dev=None,

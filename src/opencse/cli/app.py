@@ -8,8 +8,10 @@ from opencse.cli.demo import demo
 from opencse.cli.doctor import doctor
 from opencse.cli.encode import encode
 from opencse.cli.evaluate import evaluate
+from opencse.cli.pretrain import pretrain
 from opencse.cli.recipes import recipes
 from opencse.cli.similarity import similarity
+from opencse.cli.static import static
 from opencse.cli.train import train
 
 app = typer.Typer(
@@ -20,6 +22,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.command()(train)
+app.command()(pretrain)
+app.command()(static)
 app.command()(evaluate)
 app.command()(encode)
 app.command()(similarity)

@@ -121,20 +121,23 @@ class SentenceEncoder(nn.Module):
         encoder = read_folder(cls, model, pooling=pooling, max_length=max_length, dropout=dropout)
         return encoder.to(target).eval()
 
-    def save(self, folder: str | Path, *, card: str = "", dtype: torch.dtype = torch.float32) -> None:
+    def save(
+        self, folder: str | Path, *, card: str = "", dtype: torch.dtype = torch.float32, masked_lm: bool = False
+    ) -> None:
         """Writes sentence-transformers' folder layout, of stock modules only; training-only parts stay out.
 
         Args:
             folder: made if it is not there; files of the same name are replaced.
             card: text of the model card (README.md).
             dtype: of the weights on disk.
+            masked_lm: keep the masked-LM head too, so that masked-LM training can go on from the folder.
 
         Raises:
             UserError: if the folder cannot be written or the disk is full.
         """
         from opencse.encoder.saving import write_folder
 
-        write_folder(self, Path(folder), card=card, dtype=dtype)
+        write_folder(self, Path(folder), card=card, dtype=dtype, masked_lm=masked_lm)
 
     @property
     def device(self) -> torch.device:

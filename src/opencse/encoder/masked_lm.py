@@ -33,6 +33,7 @@ class MaskedLMHead(nn.Module):
     def __init__(self, masked_lm: nn.Module, word_embeddings: nn.Embedding) -> None:
         super().__init__()
         lm: Any = masked_lm
+        self.prefix = str(lm.base_model_prefix)
         setattr(lm, lm.base_model_prefix, _Given())
         if lm.config.tie_word_embeddings:
             lm.get_output_embeddings().weight = word_embeddings.weight

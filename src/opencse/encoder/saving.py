@@ -5,10 +5,10 @@ from __future__ import annotations
 import shutil
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from opencse.encoder.head import Dense
 from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, write_json
@@ -20,14 +20,16 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 
-def write_folder(encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype) -> None:
+def write_folder(
+    encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype, masked_lm: bool = False
+) -> None:
     """See `SentenceEncoder.save`. Written beside the target first and moved in, ``modules.json`` last."""
     from safetensors import SafetensorError
 
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
-            _write(encoder, Path(name), card, dtype)
+            _write(encoder, Path(name), card, dtype, masked_lm)
             _move_in(Path(name), folder)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{folder}: the model cannot be written ({reason(error)})") from error
@@ -41,7 +43,7 @@ def _move_in(written: Path, folder: Path) -> None:
         entry.replace(target)
 
 
-def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype) -> None:
+def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype, masked_lm: bool) -> None:
     modules = [("Transformer", "")]
 
     def place(module: str) -> Path:
@@ -51,6 +53,8 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
         return path
 
     _write_transformer(encoder, folder, dtype)
+    if masked_lm:
+        _add_masked_lm_head(encoder, folder, dtype)
     if len(encoder.pooling.layers(encoder.depth)) > 1:
         _write_layer_weights(encoder, place("WeightedLayerPooling"))
     _write_pooling(encoder, place("Pooling"))
@@ -83,6 +87,22 @@ def _write_transformer(encoder: SentenceEncoder, folder: Path, dtype: torch.dtyp
     write_json(folder / "config.json", config)
     sentence = {"max_seq_length": encoder.max_length, "do_lower_case": encoder.lower_case}
     write_json(folder / "sentence_bert_config.json", sentence)
+
+
+def _add_masked_lm_head(encoder: SentenceEncoder, folder: Path, dtype: torch.dtype) -> None:
+    """Writes the weights anew as those of transformers' masked-LM class, which `AutoModel` reads as well."""
+    from safetensors.torch import save_file
+
+    head = encoder.lm_head
+    if head is None:
+        raise RuntimeError("the encoder has no masked-LM head to save")
+    embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings()).weight.data_ptr()
+    state = {f"{head.prefix}.{name}": _stored(t, dtype) for name, t in encoder.backbone.state_dict().items()}
+    own = head.lm.state_dict()
+    state |= {name: _stored(t, dtype).clone() for name, t in own.items() if t.data_ptr() != embeddings}
+    save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
+    config = read_config(folder / "config.json") | {"architectures": [type(head.lm).__name__]}
+    write_json(folder / "config.json", config)
 
 
 def _write_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:

@@ -34,7 +34,9 @@ class InputBuilder:
         if self.needs.masked_rate is not None:
             _mask_id(tokenizer)
         self.places = objective.view.examples(corpus, np.random.default_rng([seed, _EXAMPLES_STREAM]))
-        if not self.needs.hard:
+        if not self.needs.reads_sentences:
+            self.places = self.places[:, :1]  # a term on masked copies reads the anchors alone
+        elif not self.needs.hard:
             self.places = self.places[:, :2]
         if objective.negatives and not objective.negatives_per_anchor(2, self.hard):
             raise UserError(
@@ -48,14 +50,22 @@ class InputBuilder:
     @property
     def hard(self) -> int:
         """Hard negatives an example (H)."""
-        return int(self.places.shape[1]) - 2
+        return max(0, int(self.places.shape[1]) - 2)
+
+    @property
+    def lengths(self) -> NDArray[np.int64]:
+        """(M,) tokens of each example, all its texts together."""
+        lengths = np.diff(self.corpus.offsets).reshape(-1, self.corpus.width)
+        total: NDArray[np.int64] = lengths[self.places[:, :, 0], self.places[:, :, 1]].sum(axis=1)
+        return total
 
     def build(self, examples: NDArray[np.int64], step: int) -> StepInputs:
         """The inputs of ``step``, made of ``examples``."""
         chosen = self.places[examples]
         keys = self.corpus.keys[chosen[:, :, 0], chosen[:, :, 1]]
         rows = [[self.corpus.text_ids(int(r), int(c)) for r, c in chosen[:, role]] for role in range(chosen.shape[1])]
-        rows[1] = list(self.view.positives(rows[1], np.random.default_rng([self.seed, _AUGMENT_STREAM, step])))
+        if len(rows) > 1:
+            rows[1] = list(self.view.positives(rows[1], np.random.default_rng([self.seed, _AUGMENT_STREAM, step])))
         tokens = self.tokenizer.pad([ids for role in rows for ids in role])
         masked, labels = None, None
         if self.needs.masked_rate is not None:

@@ -49,9 +49,10 @@ class StepInputs:
     """One step's texts, ready for the encoder.
 
     Attributes:
-        tokens: rows in the order N anchors, N positives, then N first hard negatives, N second ones, ...
+        tokens: rows in the order N anchors, N positives, then N first hard negatives, N second ones, ...; the
+            anchors alone where no part reads sentences.
         examples: N.
-        keys: (N, 2 + H) hash of the text behind each row; equal texts have equal keys.
+        keys: (N, 2 + H) hash of the text behind each row ((N, 1) for anchors alone); equal texts have equal keys.
         masked: a masked copy for the MLM term, or None.
         masked_labels: (M,) the ids that were masked, or None.
     """
@@ -123,7 +124,7 @@ def represent(encoder: SentenceEncoder, inputs: StepInputs, needs: Needs) -> Rep
     n = inputs.examples
     vectors = encoded.sentence
     if vectors is None:
-        vectors = torch.zeros(len(inputs.tokens), 0, device=inputs.keys.device)
+        vectors = torch.zeros(2 * n, 0, device=inputs.keys.device)
     hard = vectors[2 * n :].reshape(len(vectors) // n - 2, n, vectors.shape[1]).transpose(0, 1)
     return Representations(
         anchor=vectors[:n],

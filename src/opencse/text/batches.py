@@ -3,11 +3,28 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 _ORDER_STREAM = 1
+_BATCH_STREAM = 6
+
+
+class Batches(Protocol):
+    """The batches of a run, each found from its step alone."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch."""
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in the largest batch."""
+
+    def batch(self, step: int) -> NDArray[np.int64]:
+        """The examples of ``step`` (from 0, counted over all epochs)."""
 
 
 class BatchPlan:
@@ -23,8 +40,13 @@ class BatchPlan:
         if examples < 2 or batch_size < 2:
             raise ValueError("contrast needs at least two examples in a batch")
         self.examples = examples
-        self.batch_size = min(batch_size, examples)
+        self._batch_size = min(batch_size, examples)
         self._order = lru_cache(maxsize=1)(lambda epoch: _permutation(seed, epoch, examples))
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in a full batch."""
+        return self._batch_size
 
     @property
     def steps_per_epoch(self) -> int:
@@ -40,6 +62,65 @@ class BatchPlan:
         """The examples of ``step`` (from 0, counted over all epochs)."""
         epoch, at = divmod(step, self.steps_per_epoch)
         return self._order(epoch)[at * self.batch_size : (at + 1) * self.batch_size]
+
+
+class TokenBatchPlan:
+    """Batches of texts of about equal length, so that hardly any padding is computed; for losses without contrast.
+
+    A batch holds as many texts as make ``budget`` tokens when padded. Which texts of a length come together is
+    drawn anew every epoch, and so is the order of the batches.
+
+    Args:
+        lengths: (M,) tokens of each text.
+        budget: tokens in a batch, padding counted, at least the longest text's.
+        seed: of the order.
+    """
+
+    def __init__(self, lengths: NDArray[np.int64], budget: int, seed: int) -> None:
+        ordered = np.sort(lengths)
+        if not len(ordered) or budget < ordered[-1]:
+            raise ValueError("a batch must hold the longest text")
+        self.lengths = lengths
+        starts = [0]
+        while (room := _fitting(ordered, starts[-1], budget)) < len(ordered):
+            starts.append(room)
+        self._cuts = np.array(starts[1:], dtype=np.int64)
+        self._seed = seed
+        self._epoch = lru_cache(maxsize=1)(self._make_epoch)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Batches in an epoch."""
+        return len(self._cuts) + 1
+
+    @property
+    def batch_size(self) -> int:
+        """Examples in the largest batch."""
+        return int(np.diff([0, *self._cuts, len(self.lengths)]).max())
+
+    def batch(self, step: int) -> NDArray[np.int64]:
+        """The examples of ``step`` (from 0, counted over all epochs)."""
+        epoch, at = divmod(step, self.steps_per_epoch)
+        return self._epoch(epoch)[at]
+
+    def _make_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
+        shuffled = _permutation(self._seed, epoch, len(self.lengths))
+        by_length = shuffled[np.argsort(self.lengths[shuffled], kind="stable")]
+        batches = np.split(by_length, self._cuts)
+        order = np.random.default_rng([self._seed, _BATCH_STREAM, epoch]).permutation(len(batches))
+        return [batches[i] for i in order]
+
+
+def _fitting(ordered: NDArray[np.int64], start: int, budget: int) -> int:
+    """End of the longest run from ``start`` whose count times its longest length is within ``budget``."""
+    low, high = start + 1, min(len(ordered), start + budget // int(ordered[start]))
+    while low < high:
+        middle = (low + high + 1) // 2
+        if int(ordered[middle - 1]) * (middle - start) <= budget:
+            low = middle
+        else:
+            high = middle - 1
+    return low
 
 
 def _permutation(seed: int, epoch: int, examples: int) -> NDArray[np.int64]:

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -170,7 +171,7 @@ def _make(texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int,
 def _keep(corpus: Corpus, folder: Path) -> Corpus:
     """``corpus`` written to ``folder``, whole or not at all, and opened from there."""
     unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
-    arrays = (corpus.ids, corpus.offsets, corpus.keys, corpus.documents)
+    arrays: tuple[NDArray[Any], ...] = (corpus.ids, corpus.offsets, corpus.keys, corpus.documents)
     try:
         unfinished.mkdir(parents=True)
         for name, array in zip(_ARRAYS, arrays, strict=True):

@@ -15,7 +15,13 @@ class TrainingSettings(Settings):
     Attributes:
         epochs: passes over the examples; a fraction stops inside one. The schedule spans the whole run.
         max_steps: fewer steps than the epochs give, if set.
+        tokens: instead of epochs: as many steps as read this many tokens.
+        minutes: instead of epochs: as many steps as fit into this time; the pace is measured before the first step
+            and the schedule spans the steps found (evaluation on dev pairs and checkpoints come on top). With
+            ``tokens`` too, the smaller budget counts.
         batch_size: examples in a batch (N).
+        batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
+            objectives without contrast, such as pretraining.
         learning_rate: peak of AdamW's rate.
         schedule: ``linear`` decays to 0 at the last step (the authors' code), ``constant`` does not.
         warmup: share of the steps over which the rate rises linearly from 0.
@@ -30,7 +36,10 @@ class TrainingSettings(Settings):
 
     epochs: float = Field(default=1.0, gt=0)
     max_steps: int | None = Field(default=None, gt=0)
+    tokens: int | None = Field(default=None, gt=0)
+    minutes: float | None = Field(default=None, gt=0)
     batch_size: int = Field(default=64, ge=2)
+    batch_tokens: int | None = Field(default=None, gt=0)
     learning_rate: float = Field(default=3e-5, gt=0)
     schedule: Literal["linear", "constant"] = "linear"
     warmup: float = Field(default=0.0, ge=0, lt=1)
@@ -42,7 +51,22 @@ class TrainingSettings(Settings):
     log_every: int = Field(default=10, gt=0)
     seed: int = Field(default=42, ge=0)
 
-    def steps(self, steps_per_epoch: int) -> int:
-        """Optimizer steps of the run."""
-        steps = max(1, round(self.epochs * steps_per_epoch))
-        return steps if self.max_steps is None else min(steps, self.max_steps)
+    def steps(self, steps_per_epoch: int, tokens_per_epoch: int, seconds_per_step: float | None = None) -> int:
+        """Optimizer steps of the run.
+
+        Args:
+            steps_per_epoch: batches in an epoch.
+            tokens_per_epoch: tokens in an epoch.
+            seconds_per_step: measured pace; needed where ``minutes`` is set.
+        """
+        budgets: list[float] = []
+        if self.minutes is not None:
+            if seconds_per_step is None:
+                raise ValueError("a budget in minutes needs the measured pace")
+            budgets.append(60 * self.minutes / seconds_per_step)
+        if self.tokens is not None:
+            budgets.append(self.tokens / tokens_per_epoch * steps_per_epoch)
+        budgets = budgets or [self.epochs * steps_per_epoch]
+        if self.max_steps is not None:
+            budgets.append(self.max_steps)
+        return max(1, round(min(budgets)))

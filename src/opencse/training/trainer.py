@@ -19,7 +19,7 @@ from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.representations import represent
-from opencse.text.batches import BatchPlan
+from opencse.text.batches import Batches
 from opencse.training.checkpoint import (
     Checkpoint,
     load_checkpoint,
@@ -54,6 +54,8 @@ class Trainer:
         encoder: what is trained, on its device.
         objective: what it is trained for, on the same device.
         inputs: the rows of each step.
+        batches: which examples a step works on.
+        steps: of the whole run.
         settings: how.
         precision: arithmetic of the forward pass.
         dev: pairs to select on; None keeps the last encoder.
@@ -65,6 +67,8 @@ class Trainer:
     encoder: SentenceEncoder
     objective: Objective
     inputs: InputBuilder
+    batches: Batches
+    steps: int
     settings: TrainingSettings
     precision: Precision
     dev: Dev | None
@@ -73,8 +77,6 @@ class Trainer:
     start_score: float | None = None
 
     def __post_init__(self) -> None:
-        self.plan = BatchPlan(len(self.inputs), self.settings.batch_size, self.settings.seed)
-        self.steps = self.settings.steps(self.plan.steps_per_epoch)
         self.metrics = MetricsLog(self.folder / "metrics.jsonl")
         self.history = History()
         self.best: dict[str, Tensor] = {}
@@ -123,7 +125,7 @@ class Trainer:
         self.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.steps, self.settings)
-        inputs = self.inputs.build(self.plan.batch(step), step).to(self.encoder.device)
+        inputs = self.inputs.build(self.batches.batch(step), step).to(self.encoder.device)
         with self.precision.autocast(self.encoder.device):
             reps = represent(self.encoder, inputs, self.objective.needs)
         outcome = self.objective(reps)

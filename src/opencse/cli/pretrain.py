@@ -1,0 +1,99 @@
+"""``opencse pretrain``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def pretrain(
+    text: Annotated[str, typer.Argument(help="Raw text, as for train; the more the better.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the backbone.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Go on from this backbone (domain adaptation); by default a new BERT."),
+    ] = None,
+    vocabulary: Annotated[int, typer.Option(help="Pieces of the new vocabulary.")] = 16_384,
+    layers: Annotated[int, typer.Option(help="Layers of the new backbone.")] = 4,
+    hidden: Annotated[int, typer.Option(help="Width of its token vectors.")] = 256,
+    heads: Annotated[int, typer.Option(help="Its attention heads.")] = 4,
+    inner: Annotated[int, typer.Option(help="Width of its feed-forward layers.")] = 1_024,
+    positions: Annotated[int, typer.Option(help="Its longest text in ids.")] = 128,
+    dropout: Annotated[float, typer.Option(help="Rate of its dropouts.")] = 0.1,
+    minutes: Annotated[
+        float | None, typer.Option(help="Budget of time; the pace is measured and the schedule made to fit.")
+    ] = None,
+    tokens: Annotated[int | None, typer.Option(help="Budget of tokens.")] = None,
+    recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe by name or TOML file.")] = "pretrain",
+    columns: Annotated[str | None, typer.Option(help="Columns to read, as for train.")] = None,
+    skip_lines: Annotated[
+        Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
+    dev: Annotated[
+        str, typer.Option(help="Graded pairs to follow and select on: a file, 'sample' or 'none'.")
+    ] = "none",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", help="Any setting: key.path=value, for instance training.learning_rate=5e-4."),
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")] = None,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would happen, and stop (a new backbone is written).")
+    ] = False,
+) -> None:
+    """Pretrain a small BERT on raw text by masked language modelling, or adapt one to your domain.
+
+    The masked-LM head is kept with the weights, so that pretraining and the mlm term can go on from them.
+    """
+    import sys
+
+    from opencse.cli import INTERRUPTED
+    from opencse.cli.console import ConsoleReporter
+    from opencse.encoder.create import Shape
+    from opencse.errors import UserError
+    from opencse.run import pretraining_job
+    from opencse.settings import validate
+    from opencse.text.readers import Source, read_line_numbers
+    from opencse.training.trainer import InterruptedRunError
+
+    if (out / "run.json").is_file() and not resume:
+        raise UserError(f"{out}: holds a run already; go on with --resume, or choose another --out")
+    size = {
+        "layers": layers,
+        "hidden": hidden,
+        "heads": heads,
+        "inner": inner,
+        "positions": positions,
+        "dropout": dropout,
+    }
+    reporter = ConsoleReporter()
+    source = Source(
+        text,
+        columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
+        split=split,
+        skip_lines=read_line_numbers(skip_lines) if skip_lines else frozenset(),
+    )
+    settings = [
+        *(set_ or []),
+        *([f"training.seed={seed}"] if seed is not None else []),
+        *([f"training.minutes={minutes}"] if minutes is not None else []),
+        *([f"training.tokens={tokens}"] if tokens is not None else []),
+    ]
+    job = pretraining_job(
+        source, out, model, vocabulary, validate(Shape, size, "shape"), recipe, settings, dev, device, reporter
+    )
+    if dry_run:
+        for line in job.prepare(reporter).plan.lines():
+            typer.echo(line)
+        return
+    try:
+        result = job.run(out, resume=resume, reporter=reporter)
+    except InterruptedRunError as stopped:
+        sys.stderr.write(f"opencse: {stopped}\n")
+        raise typer.Exit(INTERRUPTED) from None
+    typer.echo(str(result.folder))

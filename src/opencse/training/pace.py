@@ -1,0 +1,67 @@
+"""How long a step takes, and which batches a run is made of."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.objective.inputs import InputBuilder
+from opencse.objective.objective import Objective
+from opencse.objective.representations import represent
+from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
+from opencse.training.optimizer import build_optimizer
+from opencse.training.precision import Precision
+from opencse.training.settings import TrainingSettings
+
+_WARM_UP = 2
+_TIMED = 12
+
+
+def plan_batches(inputs: InputBuilder, settings: TrainingSettings) -> Batches:
+    """The batches that ``settings`` ask for: of ``batch_tokens`` tokens, else of ``batch_size`` examples."""
+    if settings.batch_tokens is not None:
+        return TokenBatchPlan(inputs.lengths, settings.batch_tokens, settings.seed)
+    return BatchPlan(len(inputs), settings.batch_size, settings.seed)
+
+
+def seconds_per_step(
+    encoder: SentenceEncoder,
+    objective: Objective,
+    inputs: InputBuilder,
+    batches: Batches,
+    settings: TrainingSettings,
+    precision: Precision,
+) -> float:
+    """Seconds a training step takes, the mean over batches spread through the first epoch.
+
+    Whole steps are made, with a learning rate of zero and an optimizer that is thrown away, so that no weight
+    changes; the parts' ``after_step`` is not called.
+    """
+    optimizer = build_optimizer([*encoder.parameters(), *objective.parameters()], settings)
+    for group in optimizer.param_groups:
+        group["lr"] = 0.0
+    spread = np.linspace(0, batches.steps_per_epoch - 1, _WARM_UP + _TIMED).astype(int)
+    order = np.random.default_rng(settings.seed).permutation(spread)
+    encoder.train()
+    objective.train()
+    started = 0.0
+    for number, step in enumerate(order):
+        if number == _WARM_UP:
+            _wait(encoder.device)
+            started = time.perf_counter()
+        rows = inputs.build(batches.batch(int(step)), int(step)).to(encoder.device)
+        with precision.autocast(encoder.device):
+            reps = represent(encoder, rows, objective.needs)
+        objective(reps).total.backward()
+        optimizer.step()
+        optimizer.zero_grad()
+    _wait(encoder.device)
+    return (time.perf_counter() - started) / _TIMED
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)

@@ -1,0 +1,159 @@
+"""A vocabulary learned from text: the same wherever it is learned, BERT's conventions, honest about what it lacks."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from opencse.errors import UserError
+from opencse.text import sample
+from opencse.text.tokenizer import Tokenizer
+from opencse.text.wordpiece import train_wordpiece
+
+SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+CHILD = """
+import json, sys
+from pathlib import Path
+from opencse.text.wordpiece import train_wordpiece
+texts = Path(sys.argv[1]).read_text(encoding="utf-8").split("\\n")
+print(json.dumps(train_wordpiece(texts, int(sys.argv[2])).get_vocab()))
+"""
+
+
+def test_two_processes_learn_the_same_vocabulary(sentences: list[str], tmp_path: Path) -> None:
+    """Hash maps are seeded anew in every process; a small text has ties between pairs at every turn."""
+    texts = sentences[:400]
+    (tmp_path / "text.txt").write_text("\n".join(texts), encoding="utf-8")
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path / "text.txt"), "700"], stdout=subprocess.PIPE, text=True
+    )
+    here = train_wordpiece(texts, 700).get_vocab()
+    assert train_wordpiece(texts, 700).get_vocab() == here
+    printed, _ = child.communicate(timeout=60)
+    assert child.returncode == 0
+    assert json.loads(printed) == here
+    assert train_wordpiece(sentences[400:800], 700).get_vocab() != here
+
+
+def test_special_pieces_come_first_and_stand_around_a_text(sentences: list[str]) -> None:
+    tokenizer = train_wordpiece(sentences[:300], 400, max_length=77)
+    assert tokenizer.convert_ids_to_tokens([0, 1, 2, 3, 4]) == SPECIAL
+    named = (tokenizer.pad_token_id, tokenizer.unk_token_id, tokenizer.cls_token_id)
+    assert (*named, tokenizer.sep_token_id, tokenizer.mask_token_id) == (0, 1, 2, 3, 4)
+    assert sorted(tokenizer.all_special_ids) == [0, 1, 2, 3, 4]  # none of the ##letters is special
+    assert tokenizer.model_max_length == 77
+    ids = tokenizer("The cat sat.")["input_ids"]
+    assert (ids[0], ids[-1]) == (2, 3)
+    assert not {0, 1, 2, 3, 4} & set(ids[1:-1])
+    pair = tokenizer("a cat", "a dog")
+    inner = [len(tokenizer.tokenize(text)) for text in ("a cat", "a dog")]
+    assert pair["token_type_ids"] == [0] * (inner[0] + 2) + [1] * (inner[1] + 1)
+    assert tokenizer("a [MASK] b")["input_ids"].count(4) == 1
+
+
+def test_words_that_recur_become_pieces_and_decode_to_the_text(sentences: list[str]) -> None:
+    tokenizer = train_wordpiece(sentences, 1_000)
+    assert tokenizer.tokenize("the water and the house") == ["the", "water", "and", "the", "house"]
+    pieces = tokenizer.tokenize("waterhouses")
+    assert len(pieces) > 1
+    assert all(piece.startswith("##") for piece in pieces[1:])
+    assert "".join(piece.removeprefix("##") for piece in pieces) == "waterhouses"
+    for text in sentences[:50]:
+        letters = [c for c in tokenizer.decode(tokenizer(text)["input_ids"], skip_special_tokens=True) if c != " "]
+        assert "".join(letters) == text.lower().replace(" ", "")
+
+
+def test_case_and_accents_are_dropped_unless_asked() -> None:
+    texts = ["Café crème naïve", "cafe creme NAIVE"] * 20
+    lower = train_wordpiece(texts, 200)
+    assert lower.tokenize("CAFÉ Crème") == lower.tokenize("cafe creme") == ["cafe", "creme"]
+    assert not [piece for piece in lower.get_vocab() if piece != piece.lower() and piece not in SPECIAL]
+    cased = train_wordpiece(texts, 200, lower_case=False)
+    assert cased.tokenize("Café") == ["Café"]
+    assert cased.tokenize("cafe") == ["cafe"]
+
+
+def test_a_rare_character_makes_its_word_unknown_and_a_common_one_does_not() -> None:
+    texts = ["common words again and again"] * 1_000
+    rare = train_wordpiece([*texts, "ж"], 200)
+    assert rare.tokenize("again ж andж and") == ["again", "[UNK]", "[UNK]", "and"]
+    assert not [piece for piece in rare.get_vocab() if "ж" in piece]
+    common = train_wordpiece([*texts, *["ж"] * 10], 200)
+    assert common.tokenize("ж andж") == ["ж", "and", "##ж"]
+
+
+def test_the_size_is_an_upper_bound_and_is_reached(sentences: list[str]) -> None:
+    for size in (100, 150, 1_000):
+        tokenizer = train_wordpiece(sentences, size)
+        ids = sorted(tokenizer.get_vocab().values())
+        assert ids == list(range(size)), "every id has a piece, and no piece is beyond"
+        assert len(tokenizer) == tokenizer.vocab_size == size
+    few = train_wordpiece(["only few words here"], 5_000)
+    assert len(few) < 100
+    assert few.tokenize("few words") == ["few", "words"]
+
+
+def test_an_alphabet_beyond_the_vocabulary_is_cut_to_its_most_frequent() -> None:
+    many = [chr(code) for code in range(0x4E00, 0x4E00 + 300)]
+    texts = [f"{many[i]} " * (400 - i) for i in range(300)]
+    tokenizer = train_wordpiece(texts, 120)
+    assert len(tokenizer) == 5 + 2 * (120 // 4)
+    assert tokenizer.tokenize(many[0] + many[29] + many[30]) == [many[0], many[29], "[UNK]"]
+
+
+@pytest.mark.parametrize("max_length", [None, 12])
+def test_saved_and_loaded_it_gives_the_same_ids(sentences: list[str], tmp_path: Path, max_length: int | None) -> None:
+    trained = train_wordpiece(sentences, 500)
+    trained.save_pretrained(tmp_path)
+    loaded = Tokenizer.load(tmp_path)
+    texts = [*sentences[:40], "Ünïcode ÀND Ж, [MASK]!", "a  b\tc", "don't", "日本"]
+    for text, ids in zip(texts, loaded.encode(texts, max_length), strict=True):
+        expected = trained(text, truncation=max_length is not None, max_length=max_length)["input_ids"]
+        assert ids.tolist() == expected
+    assert loaded.pad_id == 0
+    assert loaded.vocabulary_size == len(trained) == 500
+    assert loaded.hf.all_special_ids == trained.all_special_ids
+    assert loaded.fingerprint() == Tokenizer(trained).fingerprint()
+
+
+def test_cased_stays_cased_when_loaded(tmp_path: Path) -> None:
+    trained = train_wordpiece(["Paris Café"] * 20, 200, lower_case=False)
+    trained.save_pretrained(tmp_path)
+    (ids,) = Tokenizer.load(tmp_path).encode(["Paris Café paris"], None)
+    assert trained.convert_ids_to_tokens(ids.tolist())[1:3] == ["Paris", "Café"]
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces"),
+    [
+        ("猫は家で眠る", ["猫", "は", "家", "て", "眠", "る"]),  # Chinese characters are words; で loses its mark
+        ("Кошка спит дома", ["кошка", "спит", "дома"]),
+        ("Η γάτα κοιμάται", ["η", "γατα", "κοιμαται"]),
+        ("बिल्ली घर", ["बिलली", "घर"]),
+    ],
+)
+def test_other_scripts(text: str, pieces: list[str]) -> None:
+    tokenizer = train_wordpiece([text, f"{text}。"] * 30, 200)
+    assert tokenizer.tokenize(text) == pieces
+    assert tokenizer.tokenize("。") == ["。"]
+
+
+@pytest.mark.parametrize("size", [0, 5, 99])
+def test_a_tiny_size_is_refused(size: int) -> None:
+    with pytest.raises(UserError, match=rf"a vocabulary of {size} pieces is too small; take at least 100"):
+        train_wordpiece(["some text"], size)
+
+
+@pytest.mark.parametrize("texts", [[], [""], [" \t\n", "　"], ["\x00\x01"]])
+def test_a_text_without_characters_is_refused(texts: list[str]) -> None:
+    with pytest.raises(UserError, match="holds no character to learn a vocabulary from"):
+        train_wordpiece(texts, 200)
+
+
+def test_the_text_is_read_once() -> None:
+    lines = sample.TRAIN.read_text(encoding="utf-8").splitlines()[:100]
+    assert train_wordpiece(iter(lines), 200).get_vocab() == train_wordpiece(lines, 200).get_vocab()

@@ -1,0 +1,391 @@
+"""A BERT of one's own from raw text: it learns, it keeps its head, and everything goes on from it."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import shutil
+import signal
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from pydantic import ValidationError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from opencse import SentenceEncoder, UserError, pretrain, train
+from opencse.encoder.create import Shape, create_backbone
+from opencse.encoder.encoder import MaskedTokens
+from opencse.job import TrainJob
+from opencse.objective.inputs import mask_tokens
+from opencse.objective.representations import represent
+from opencse.recipe import load_recipe
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokenizer, Tokens
+from opencse.text.wordpiece import train_wordpiece
+from opencse.training.reporter import Silent
+from opencse.training.trainer import InterruptedRunError
+
+SHAPE = Shape(layers=1, hidden=64, heads=2, inner=64, positions=48, dropout=0.0)
+SETTINGS = (
+    "data.max_length=32",
+    "training.batch_tokens=512",
+    "training.epochs=1000",
+    "training.log_every=1",
+    "training.learning_rate=1e-2",
+    "training.precision=float32",
+)
+HOW: dict[str, Any] = {"vocabulary": 300, "shape": SHAPE, "device": "cpu"}
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished pretraining run and the encoder as it was in memory when it was saved."""
+
+    text: Path
+    folder: Path
+    encoder: SentenceEncoder
+    saved: dict[str, bool]
+    verdict: str
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
+    """40 sentences of the sample, few enough to be learned in a hundred steps."""
+    file = tmp_path_factory.mktemp("text") / "few.txt"
+    file.write_text("\n".join(sentences[:40]) + "\n", encoding="utf-8")
+    return file
+
+
+@pytest.fixture(scope="module")
+def run(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    folder = tmp_path_factory.mktemp("pretrained")
+    encoders: list[SentenceEncoder] = []
+    saved: dict[str, bool] = {}
+    save = SentenceEncoder.save
+
+    def keep(self: SentenceEncoder, to: Path, **how: Any) -> None:
+        encoders.append(self)
+        saved[str(Path(to).relative_to(folder))] = how["masked_lm"]
+        save(self, to, **how)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(SentenceEncoder, "save", keep)
+        result = pretrain(text, folder, settings=[*SETTINGS, "training.max_steps=100"], **HOW)
+    assert result.folder == folder
+    assert (result.kept, result.scores) == ("last", {})
+    return Run(text, folder, encoders[-1], saved, result.verdict)
+
+
+def losses(folder: Path) -> list[float]:
+    return [json.loads(line)["loss"] for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def masked(folder: Path, texts: list[str]) -> tuple[Tokens, Tensor, Tensor]:
+    """Masked ids of ``texts``, where they are masked, and what was there."""
+    tokenizer = Tokenizer.load(folder)
+    tokens = tokenizer.pad(tokenizer.encode(texts, 32))
+    copy, labels = mask_tokens(tokens, tokenizer, 0.2, np.random.default_rng(7))
+    return copy.tokens, copy.positions, labels
+
+
+def reference(folder: Path) -> Any:
+    """Transformers' own masked-LM model; every weight must be in the folder."""
+    from transformers import AutoModelForMaskedLM
+
+    model, report = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["mismatched_keys"]
+    return model.eval()
+
+
+def their_loss(folder: Path, texts: list[str]) -> float:
+    """The masked-LM loss by transformers' own model, in evaluation mode."""
+    tokens, positions, labels = masked(folder, texts)
+    assert len(labels) > 100
+    with torch.no_grad():
+        logits = reference(folder)(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).logits
+    return float(torch.nn.functional.cross_entropy(logits[positions], labels))
+
+
+def test_it_learns_words_from_their_context(run: Run, sentences: list[str]) -> None:
+    texts = sentences[:40]
+    tokenizer = Tokenizer.load(run.folder)
+    counts = Counter(i for ids in tokenizer.encode(texts, None) for i in ids[1:-1].tolist())
+    total = sum(counts.values())
+    frequencies_alone = -sum(n / total * math.log(n / total) for n in counts.values())
+    start, end = (their_loss(folder, texts) for folder in (run.folder / "start", run.folder))
+    assert start == pytest.approx(math.log(300), abs=0.2), "it began knowing nothing"
+    assert end < frequencies_alone - 0.4
+    course = losses(run.folder)
+    assert len(course) == 100
+    assert course[0] == pytest.approx(start, abs=0.2)
+    assert sum(course[-10:]) / 10 == pytest.approx(end, abs=0.5)
+    assert course[-1] < course[0] - 0.8
+    assert run.verdict.startswith(f"loss {course[0]:.3f} at the first step, {sum(course[-10:]) / 10:.3f} over")
+
+
+def test_the_folders_hold_the_head_and_the_trained_encoders_logits(run: Run, sentences: list[str]) -> None:
+    assert run.saved == {".": True, "last": True}
+    tokens, positions, _ = masked(run.folder, sentences[:12])
+    with torch.no_grad():
+        ours = run.encoder.eval()(None, masked=MaskedTokens(tokens, positions)).masked_logits
+        for folder in (run.folder, run.folder / "last"):
+            theirs = reference(folder)(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).logits
+            torch.testing.assert_close(ours, theirs[positions], atol=1e-5, rtol=0)
+        untrained = reference(run.folder / "start")
+        start = untrained(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).logits[positions]
+    assert float((ours - start).abs().mean()) > 0.5
+    assert float(torch.pdist(ours[:20]).min()) > 1e-3
+    config = json.loads((run.folder / "config.json").read_text())
+    assert config["architectures"] == ["BertForMaskedLM"]
+    assert config["dtype"] == "float32"
+    names = load_file(run.folder / "model.safetensors").keys()
+    assert "cls.predictions.decoder.weight" not in names, "tied to the word embeddings, stored once"
+
+
+def test_the_card_tells_of_tokens_not_of_contrast(run: Run) -> None:
+    card = (run.folder / "README.md").read_text()
+    assert "| -, 512 tokens, 0.01, 42 |" in card
+    assert run.verdict in card
+
+
+def test_sentence_vectors_are_those_of_sentence_transformers(run: Run, sentences: list[str]) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    texts = [*sentences[:8], "", "Ünïcödé 漢字 [MASK]", "one two three " * 60]
+    ours = SentenceEncoder.load(run.folder, device="cpu").encode(texts)
+    theirs = SentenceTransformer(str(run.folder), device="cpu").encode(texts)
+    assert ours.shape == (11, 64)
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+    np.testing.assert_allclose(run.encoder.eval().encode(texts), ours, atol=1e-6)
+    start = SentenceEncoder.load(run.folder / "start", pooling="mean", device="cpu").encode(texts)
+    assert float(np.abs(ours - start).mean()) > 0.1
+
+
+def test_it_goes_on_where_it_ended(run: Run, tmp_path: Path) -> None:
+    """Without dropout the first loss of the second run is that of the first run's weights on that batch."""
+    settings = (*SETTINGS, "training.max_steps=4", "training.learning_rate=1e-4", "training.seed=5")
+    pretrain(run.text, tmp_path / "on", model=str(run.folder), settings=settings, device="cpu")
+    assert not (tmp_path / "on" / "start").exists()
+    job = TrainJob(Source(str(run.text)), "pretrain", str(run.folder), settings=settings, dev=None, device="cpu")
+    prepared = job.prepare(Silent())
+    step = prepared.inputs.build(prepared.batches.batch(0), 0)
+    assert step.masked is not None
+    assert step.masked_labels is not None
+    tokens = step.masked.tokens
+    with torch.no_grad():
+        logits = reference(run.folder)(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).logits
+    expected = float(torch.nn.functional.cross_entropy(logits[step.masked.positions], step.masked_labels))
+    course = losses(tmp_path / "on")
+    assert course[0] == pytest.approx(expected, abs=1e-4)
+    assert course[0] == pytest.approx(sum(losses(run.folder)[-10:]) / 10, abs=0.6)
+    assert course[0] < losses(run.folder)[0] - 0.5
+    reference(tmp_path / "on")
+
+
+def test_contrastive_training_with_the_mlm_term_starts_from_it(run: Run, tmp_path: Path) -> None:
+    result = train(
+        run.text,
+        tmp_path,
+        model=str(run.folder),
+        settings=[
+            "training.max_steps=3",
+            "training.batch_size=8",
+            "training.log_every=1",
+            "encoder.dropout=0.1",
+            'objective.terms=[{kind="mlm", weight=1.0, rate=0.2}]',
+        ],
+        dev=None,
+        device="cpu",
+    )
+    first = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
+    assert first["loss_mlm"] < losses(run.folder)[0] - 0.5, "the head came with the backbone"
+    assert first["loss_contrast"] > 0
+    assert result.verdict.startswith("no dev pairs")
+    names = load_file(tmp_path / "model.safetensors").keys()
+    assert not [name for name in names if name.startswith("cls.")], "here the head was a help in training alone"
+
+
+@pytest.mark.parametrize("better", [True, False])
+def test_with_dev_pairs_the_best_is_kept(
+    run: Run, tmp_path: Path, better: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best weights are saved with the head they had then."""
+    from opencse.training.selection import Dev
+
+    scores = iter([50.0, 60.0 if better else 40.0, 55.0 if better else 30.0])
+    monkeypatch.setattr(Dev, "score", lambda self, encoder: next(scores))
+    how = [*SETTINGS, "training.max_steps=2", "training.evaluate_every=1"]
+    result = pretrain(run.text, tmp_path / "run", settings=how, dev=sample.DEV, **HOW)
+    assert result.kept == ("best" if better else "start")
+    reference(tmp_path / "run" / "last")
+    last = load_file(tmp_path / "run" / "last" / "model.safetensors")
+    if better:
+        reference(tmp_path / "run")
+        kept = load_file(tmp_path / "run" / "model.safetensors")
+        for name in ("cls.predictions.transform.dense.weight", "bert.embeddings.word_embeddings.weight"):
+            assert not torch.equal(kept[name], last[name]), name
+
+
+class StopAt(Silent):
+    """Sends this process SIGTERM at a step, as a scheduler would."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == self.step:
+            self.step = -1
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stop", [1, 9])
+def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, stop: int) -> None:
+    shape = SHAPE.model_copy(update={"dropout": 0.1})
+    how: dict[str, Any] = HOW | {"shape": shape, "settings": [*SETTINGS, "training.max_steps=14"]}
+    pretrain(text, tmp_path / "whole", **how)
+    with pytest.raises(InterruptedRunError, match=f"step {stop} of 14"):
+        pretrain(text, tmp_path / "stopped", **how, reporter=StopAt(stop))
+    start = tmp_path / "stopped" / "start" / "model.safetensors"
+    written = start.stat().st_mtime_ns
+    pretrain(text, tmp_path / "stopped", **how, resume=True)
+    assert start.stat().st_mtime_ns == written, "the start is not made anew"
+    for name in ("start/model.safetensors", "model.safetensors", "last/model.safetensors", "metrics.jsonl"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
+    tokenizers = [(tmp_path / run / "tokenizer.json").read_bytes() for run in ("whole", "stopped")]
+    assert tokenizers[0] == tokenizers[1]
+    other = [*how.pop("settings"), "training.seed=1"]
+    pretrain(text, tmp_path / "other", **how, settings=other)
+    assert losses(tmp_path / "other") != losses(tmp_path / "whole")
+
+
+def test_a_start_left_from_a_dry_run_is_made_anew(text: Path, tmp_path: Path) -> None:
+    """Its size and vocabulary may be others, or it may be half written."""
+    shape = SHAPE.model_copy(update={"layers": 2})
+    tokenizer = train_wordpiece(["something else"] * 5, 120)
+    create_backbone(tokenizer, shape, tmp_path / "start", seed=0)
+    (tmp_path / "start" / "tokenizer.json").unlink()
+    pretrain(text, tmp_path, settings=[*SETTINGS, "training.max_steps=1"], **HOW)
+    config = json.loads((tmp_path / "config.json").read_text())
+    assert (config["num_hidden_layers"], config["vocab_size"]) == (1, 300)
+    with pytest.raises(UserError, match="holds a run already; go on with --resume"):
+        pretrain(text, tmp_path, settings=[*SETTINGS, "training.max_steps=1"], **HOW)
+
+
+def prepared(text: Path, model: Path, *settings: str, recipe: str = "pretrain") -> Any:
+    return TrainJob(Source(str(text)), recipe, str(model), None, settings, None, "cpu").prepare(Silent())
+
+
+def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sentences: list[str]) -> None:
+    alone = prepared(run.text, run.folder, *SETTINGS)
+    examples = np.array([3, 0, 7])
+    step = alone.inputs.build(examples, 0)
+    ids = Tokenizer.load(run.folder).encode([sentences[i] for i in examples], 32)
+    assert step.examples == len(step.tokens) == 3
+    assert step.keys.shape == (3, 1)
+    assert len(set(step.keys.flatten().tolist())) == 3
+    for row, mask, expected in zip(step.tokens.input_ids, step.tokens.attention_mask, ids, strict=True):
+        assert row[mask.bool()].tolist() == expected.tolist()
+    assert len(step.masked.tokens) == 3
+    assert torch.equal(step.masked_labels, step.tokens.input_ids[step.masked.positions])
+    assert alone.inputs.lengths[examples].tolist() == [len(row) for row in ids]
+    assert alone.inputs.hard == 0
+    reps = represent(alone.encoder, step, alone.objective.needs)
+    assert (reps.anchor.shape, reps.positive.shape, reps.hard.shape) == ((3, 0), (3, 0), (3, 0, 0))
+    assert list(alone.objective(reps).losses) == ["mlm"]
+    lines = "\n".join(alone.plan.lines())
+    assert "negatives  none: no contrast, the terms alone" in lines
+    assert f"of about {int(alone.inputs.lengths.sum()) // alone.batches.steps_per_epoch} tokens" in lines
+
+    term, dropout = 'objective.terms=[{kind="mlm"}]', "encoder.dropout=0.1"
+    both = prepared(run.text, run.folder, term, dropout, recipe="simcse")
+    step = both.inputs.build(examples, 0)
+    assert len(step.tokens) == len(step.masked.tokens) == 6
+    assert step.keys.shape == (3, 2)
+    assert both.inputs.lengths[examples].tolist() == [2 * len(row) for row in ids]
+    assert represent(both.encoder, step, both.objective.needs).positive.shape == (3, 64)
+
+
+def test_lengths_of_triples_count_every_text_that_is_read(tiny_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "t.tsv").write_text("a b\tc\td e f\ng\th i\tj\n")
+    source = Source(str(tmp_path / "t.tsv"), columns=("1", "2", "3"))
+    triples = TrainJob(source, "simcse-supervised", str(tiny_folder), None, (), None, "cpu").prepare(Silent()).inputs
+    assert triples.hard == 1
+    assert triples.lengths.tolist() == [12, 10]  # two special ids each
+    tokens = triples.build(np.array([0, 1]), 0).tokens
+    assert int(tokens.attention_mask.sum()) == 22
+
+
+def test_a_recipe_with_contrast_is_refused_before_anything_is_written(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"simcse: pretraining has no contrast .* see opencse train"):
+        pretrain(text, tmp_path / "out", recipe="simcse", **HOW)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "setting"),
+    [("simcse", "training.batch_tokens=512"), ("pretrain", 'objective.negatives=[{kind="in_batch"}]')],
+)
+def test_contrast_among_texts_of_equal_length_is_refused(recipe: str, setting: str) -> None:
+    with pytest.raises(UserError, match=r"would make them one another's negatives; set training\.batch_size"):
+        load_recipe(recipe, overrides=[setting])
+
+
+def test_a_batch_below_the_longest_text_is_refused() -> None:
+    with pytest.raises(UserError, match=r"training\.batch_tokens cannot hold a text of data\.max_length"):
+        load_recipe("pretrain", overrides=["training.batch_tokens=127"])
+    assert load_recipe("pretrain", overrides=["training.batch_tokens=128"]).training.batch_tokens == 128
+
+
+def test_fewer_positions_than_the_longest_text_are_refused(text: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"data\.max_length 128 is beyond the 48 positions .*data\.max_length=48"):
+        pretrain(text, tmp_path / "out", **HOW)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("size", [{"hidden": 30, "heads": 4}, {"heads": 0}, {"layers": -1}, {"positions": 4}])
+def test_a_shape_that_cannot_be_is_refused(size: dict[str, int]) -> None:
+    with pytest.raises(ValidationError, match="hidden 30 is not a multiple of heads 4" if "hidden" in size else None):
+        Shape.model_validate(size)
+
+
+def test_a_model_without_the_head_is_refused(run: Run, tmp_path: Path) -> None:
+    run.encoder.save(tmp_path / "bare")
+    with pytest.raises(UserError, match=r"no masked-language-model head \(missing cls\.predictions"):
+        pretrain(run.text, tmp_path / "out", model=str(tmp_path / "bare"), settings=SETTINGS, device="cpu")
+    encoder = SentenceEncoder.load(tmp_path / "bare", device="cpu")
+    with pytest.raises(RuntimeError, match="no masked-LM head to save"):
+        encoder.save(tmp_path / "again", masked_lm=True)
+    assert not (tmp_path / "again" / "modules.json").exists()
+
+
+def test_a_new_backbone_is_a_function_of_its_seed(sentences: list[str], tmp_path: Path) -> None:
+    tokenizer = train_wordpiece(sentences[:100], 200, max_length=48)
+    torch.manual_seed(9)
+    drawn = torch.random.get_rng_state()
+    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+        create_backbone(tokenizer, SHAPE, tmp_path / name, seed)
+    assert torch.equal(torch.random.get_rng_state(), drawn), "the caller's random state is left alone"
+    weights = {name: load_file(tmp_path / name / "model.safetensors") for name in "abc"}
+    assert all(torch.equal(weights["a"][key], weights["b"][key]) for key in weights["a"])
+    key = "bert.encoder.layer.0.attention.self.query.weight"
+    assert not torch.equal(weights["a"][key], weights["c"][key])
+    assert float(weights["a"][key].std()) == pytest.approx(0.02, rel=0.1)
+    config = json.loads((tmp_path / "a" / "config.json").read_text())
+    sizes = ("vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+    assert [config[name] for name in sizes] == [len(tokenizer), 64, 1, 2, 64]
+    assert [config[name] for name in ("max_position_embeddings", "hidden_dropout_prob", "pad_token_id")] == [48, 0.0, 0]
+    assert Tokenizer.load(tmp_path / "a").vocabulary_size == len(tokenizer)
+    shutil.rmtree(tmp_path / "a")
+    (tmp_path / "a").write_text("a file in the way")
+    with pytest.raises(UserError, match="the new backbone cannot be written") as caught:
+        create_backbone(tokenizer, SHAPE, tmp_path / "a", 1)
+    assert "\n" not in str(caught.value)
