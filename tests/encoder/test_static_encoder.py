@@ -18,6 +18,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import Static, StaticSettings, build, static_encoder, text_means, whitening
 from opencse.encoder.svd import truncated_svd
 from opencse.errors import UserError
+from opencse.text.cooccurrence import count_pairs, ppmi
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
@@ -372,3 +373,16 @@ def test_window_and_smoothing_are_heeded(made: Static, corpus: Corpus, tokenizer
 def test_heads_follow_the_dimension() -> None:
     assert [StaticSettings(dimension=d).attention_heads for d in (2, 64, 200, 256, 448)] == [1, 1, 2, 4, 7]
     assert StaticSettings(heads=2).attention_heads == 2
+
+
+def test_plain_average_has_the_factors_themselves_as_word_vectors(corpus: Corpus, tokenizer: Tokenizer) -> None:
+    plain = SMALL.model_copy(update={"sif": float("inf"), "whiten": False})
+    words_of = table(build(corpus, tokenizer, plain).encoder)
+    real = np.ones(len(words_of), dtype=np.bool_)
+    real[tokenizer.hf.all_special_ids] = False
+    counts = count_pairs(corpus, real, window=plain.window)
+    factors, _ = truncated_svd(ppmi(counts, plain.smoothing), D, np.random.default_rng(plain.seed))
+    met = np.linalg.norm(words_of, axis=1) > 0
+    assert met.sum() > 100
+    scale = np.linalg.norm(words_of[met]) / np.linalg.norm(factors[met])
+    assert np.allclose(words_of[met], scale * factors[met], atol=1e-5)

@@ -38,7 +38,7 @@ def test_large_blocks_are_used_again_with_fewer_page_faults() -> None:
 
 def test_other_systems_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     with monkeypatch.context() as patched:
-        patched.setattr(memory.sys, "platform", "darwin")
+        patched.setattr("sys.platform", "darwin")
         assert memory.keep_freed_memory() is False
     monkeypatch.setattr(ctypes, "CDLL", lambda name: object())
     assert memory.keep_freed_memory() is False

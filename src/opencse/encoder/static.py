@@ -61,7 +61,8 @@ class StaticSettings(Settings):
         dimension: length of a vector (d).
         window: pieces up to this far apart are a pair.
         smoothing: exponent of the context distribution of PPMI.
-        sif: a of the SIF weights a / (a + p).
+        sif: a of the SIF weights a / (a + p); inf weighs all pieces alike.
+        whiten: whether text vectors are centred and whitened; with neither, a plain average of word vectors is left.
         layers: of the BERT (L); each does nothing until it is trained. 0: embeddings alone.
         heads: attention heads of a layer; unset takes one for every 64 dimensions.
         inner: width of a layer's feed-forward part.
@@ -74,6 +75,7 @@ class StaticSettings(Settings):
     window: int = Field(default=5, ge=1)
     smoothing: float = Field(default=0.75, gt=0, le=1)
     sif: float = Field(default=1e-3, gt=0)
+    whiten: bool = True
     layers: int = Field(default=0, ge=0)
     heads: int | None = Field(default=None, ge=1)
     inner: int = Field(default=512, ge=1)
@@ -154,12 +156,14 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
     vectors, strengths = truncated_svd(ppmi(counts, settings.smoothing), dimension, generator, progress=factorising)
     _require(corpus, dimension, "independent word vectors", int((strengths > _NULL * strengths[0]).sum()))
     shares = times / times.sum()
-    weights = settings.sif / (settings.sif + shares)
-    sample = np.sort(generator.permutation(len(corpus.offsets) - 1)[:_SAMPLE])
-    means = text_means(corpus, sample, weights[:, None] * vectors, real)
-    _require(corpus, dimension + 1, "texts with words", len(means))
-    mean, whitener = whitening(means)
-    words = weights[:, None] * (vectors - mean / (shares @ weights)) @ whitener
+    weights = 1 / (1 + shares / settings.sif)
+    words = weights[:, None] * vectors
+    if settings.whiten:
+        sample = np.sort(generator.permutation(len(corpus.offsets) - 1)[:_SAMPLE])
+        means = text_means(corpus, sample, words, real)
+        _require(corpus, dimension + 1, "texts with words", len(means))
+        mean, whitener = whitening(means)
+        words = weights[:, None] * (vectors - mean / (shares @ weights)) @ whitener
     words[~met] = 0
     words *= _RMS / np.sqrt(shares @ (words**2).mean(axis=1))
     return Static(_encoder(words, tokenizer, settings), int(met.sum()), pairs)
