@@ -126,7 +126,8 @@ def main() -> None:
         kept.append(folder)
     if arguments.ship:
         encoder = SentenceEncoder.load(kept[0])
-        encoder.save(arguments.ship, card=(kept[0] / "README.md").read_text(encoding="utf-8"), dtype=torch.float16)
+        card = Path(__file__).parents[1] / "docs" / "opencse-mini.md"
+        encoder.save(arguments.ship, card=card.read_text(encoding="utf-8"), dtype=torch.float16)
         kept.append(arguments.ship)
     judged = [judge(folder, data, work / f"{folder.name}.json") for folder in kept]
     first = judge(start, data, work / "static.json")

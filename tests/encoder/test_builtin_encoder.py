@@ -13,19 +13,32 @@ from sentence_transformers import SentenceTransformer
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN, builtin_folder, locate
+from opencse.encoder.pooling import Pooling
 
 PACKAGE = Path(opencse.__file__).parent
 
 
 def test_loads_by_default_and_by_name() -> None:
-    started = time.perf_counter()
     encoder = SentenceEncoder.load(device="cpu")
-    assert time.perf_counter() - started < 10
-    assert encoder.dimension == 256
+    assert encoder.dimension == 448
+    assert encoder.depth == 0
+    assert encoder.tokenizer.vocabulary_size == 16_384
+    assert encoder.pooling is Pooling.MEAN
     assert encoder.max_length == 128
     assert not encoder.training
     assert locate(BUILTIN) == builtin_folder()
     assert np.array_equal(SentenceEncoder.load(BUILTIN, device="cpu").encode("A dog."), encoder.encode("A dog."))
+
+
+def test_loads_in_under_half_a_second() -> None:
+    """Once the libraries are imported; the best of three, for what else this machine does."""
+    SentenceEncoder.load(device="cpu")
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        SentenceEncoder.load(device="cpu")
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
 
 
 def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> None:
@@ -43,7 +56,7 @@ def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> N
     )
     assert done.returncode == 0, done.stderr
     shape, rooms = done.stdout.splitlines()
-    assert shape == "(2, 256)"
+    assert shape == "(2, 448)"
     assert rooms.split() == ["encoder", "errors", "settings", "text"], "nothing of training, objective, evaluation"
 
 
@@ -60,6 +73,14 @@ def test_means_something() -> None:
         "A man is playing a guitar.", ["Someone plays the guitar.", "The stock market fell on Monday."]
     )[0]
     assert near > far + 0.1
+
+
+def test_scores_of_the_seven_sts_tasks(shared_data: Path) -> None:
+    """The model card says 67.76, and 69.04 on STS-B test."""
+    result = opencse.evaluate(BUILTIN, shared_data / "sts", device="cpu")
+    assert result.sts.average is not None
+    assert result.sts.average > 67
+    assert result.sts.tasks["stsb"].spearman.all > 68
 
 
 def test_package_is_below_sixteen_megabytes() -> None:

@@ -197,3 +197,10 @@ def test_folder_is_made_and_a_file_is_refused(encoder: SentenceEncoder, tmp_path
     (tmp_path / "file").write_text("")
     with pytest.raises(UserError, match="file: the model cannot be written"):
         encoder.save(tmp_path / "file")
+
+
+def test_a_dropout_rate_chosen_for_training_is_not_saved(tiny_folder: Path, tmp_path: Path) -> None:
+    before = SentenceEncoder.load(tiny_folder, device="cpu").backbone.config.hidden_dropout_prob
+    assert before != 0.4
+    SentenceEncoder.load(tiny_folder, dropout=0.4, device="cpu").save(tmp_path / "a")
+    assert SentenceEncoder.load(tmp_path / "a", device="cpu").backbone.config.hidden_dropout_prob == before

@@ -11,6 +11,7 @@ import pytest
 import torch
 from torch import nn
 
+from opencse.encoder.create import Shape, create_backbone
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.locate import builtin_folder
 from opencse.encoder.masked_lm import MaskedLMHead
@@ -69,8 +70,25 @@ def test_bert(tiny_folder: Path) -> None:
     check_against_transformers(tiny_folder)
 
 
-def test_the_built_in_encoder_has_its_head() -> None:
-    check_against_transformers(builtin_folder())
+def test_a_pretrained_bert(shared_data: Path) -> None:
+    folder = shared_data.parent / "models" / "wikibert-mini"
+    if not folder.is_dir():
+        pytest.skip("the shared model is not beside this checkout")
+    check_against_transformers(folder)
+
+
+def test_a_bert_without_layers(tiny_folder: Path, tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_folder)
+    create_backbone(tokenizer, Shape(layers=0, hidden=32, heads=2, inner=48, positions=64), tmp_path, seed=1)
+    check_against_transformers(tmp_path)
+
+
+def test_the_built_in_encoder_has_none_and_says_so() -> None:
+    with pytest.raises(UserError, match="opencse-mini: the model has no masked-language-model head") as caught:
+        with_head(builtin_folder())
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize("architecture", ["distilbert", "electra", "albert", "modernbert"])

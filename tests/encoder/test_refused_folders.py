@@ -144,3 +144,10 @@ def test_a_hub_id_offline(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_an_unknown_pooling_is_refused_before_anything_is_loaded() -> None:
     with pytest.raises(UserError, match=r"unknown pooling 'meen' \(did you mean 'mean'\?\); known: cls, mean"):
         SentenceEncoder.load("nobody/no-such-model", pooling="meen", device="cpu")
+
+
+@pytest.mark.parametrize("pooling", ["first_last_1", "top2"])
+def test_pooling_of_a_layer_that_is_not_there(pooling: str) -> None:
+    """The built-in encoder has no layers."""
+    with pytest.raises(UserError, match=f"opencse-mini: pooling {pooling} needs more layers"):
+        SentenceEncoder.load(pooling=pooling, device="cpu")

@@ -69,10 +69,11 @@ def demo(
     out.mkdir(parents=True)
     queries = _hold_out(out / "pairs.csv")
     console.rule("1. raw text alone: 3,421 sentences, the next sentence as the positive", align="left")
-    job = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=(f"training.seed={seed}",))
+    settings = ("training.epochs=6", f"training.seed={seed}")
+    job = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=settings, dev=None)
     job.run(out / "text-only", reporter=reporter)
     console.rule("2. pairs: 1,400 paraphrases and questions with the sentence they belong to", align="left")
-    settings = ("training.epochs=6", f"training.seed={seed}")
+    settings = ("training.epochs=10", f"training.seed={seed}")
     job = TrainJob(Source(str(out / "pairs.csv")), recipe="simcse-supervised", settings=settings)
     result = job.run(out / "encoder", reporter=reporter)
 

@@ -67,6 +67,7 @@ class SentenceEncoder(nn.Module):
         max_length: longest text in ids, special tokens counted; longer ones are cut.
         prompt: put before every text (models from elsewhere).
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
+        own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
     """
 
     def __init__(
@@ -92,6 +93,7 @@ class SentenceEncoder(nn.Module):
         self.normalize = normalize
         self.prompt = prompt
         self.lower_case = lower_case
+        self.own_dropout: dict[str, float] = {}
 
     @classmethod
     def load(

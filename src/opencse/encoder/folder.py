@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 
-from opencse.encoder.backbone import load_backbone, position_limit
+from opencse.encoder.backbone import dropout_rates, load_backbone, position_limit
 from opencse.encoder.head import Dense
 from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, read_json
 from opencse.encoder.locate import locate
@@ -77,9 +77,12 @@ def read_folder(
     _require_chain(folder, int(backbone.config.hidden_size), dense)
     if chosen is None:
         chosen = _read_pooling(modules, backbone, prompt) if modules else Pooling.MEAN
+    depth = int(backbone.config.num_hidden_layers)
+    if not 0 <= chosen.layers(depth)[0] <= depth:
+        raise UserError(f"{model}: pooling {chosen} needs more layers than the model has ({depth}); choose mean or cls")
     if modules and modules.normalize:
         _require_sentence_names(modules.normalize)
-    return cls(
+    encoder = cls(
         backbone,
         tokenizer,
         pooling=chosen,
@@ -89,6 +92,9 @@ def read_folder(
         prompt=prompt,
         lower_case=bool(sentence.get("do_lower_case", False)),
     )
+    stated = read_config(transformer / "config.json")
+    encoder.own_dropout = {key: stated[key] for key in dropout_rates(backbone.config) if key in stated}
+    return encoder
 
 
 def has_own_pooling(model: str | Path) -> bool:

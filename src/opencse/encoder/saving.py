@@ -80,7 +80,7 @@ def _write_transformer(encoder: SentenceEncoder, folder: Path, dtype: torch.dtyp
         encoder.backbone.save_pretrained(folder, state_dict=state)
         _write_tokenizer(encoder, folder)
     # Half-precision weights still compute in float32 wherever the folder is opened.
-    config = read_config(folder / "config.json") | {"dtype": "float32"}
+    config = read_config(folder / "config.json") | encoder.own_dropout | {"dtype": "float32"}
     config.pop("output_hidden_states", None)
     if len(encoder.pooling.layers(encoder.depth)) > 1:
         config["output_hidden_states"] = True
