@@ -26,8 +26,9 @@ def test_the_demo_helps_and_writes_its_report(
     assert all(rows.values()), printed
     graded, found = ({name: float(row[column]) for name, row in rows.items() if row} for column in (1, 2))
     assert graded["pairs"] > graded["before"] - 3, "the start is good on these; training must not spoil it"
-    assert found["raw text alone"] > found["before"] + 2
-    assert found["pairs"] > found["before"] + 4
+    assert graded["raw text alone"] > graded["before"] - 5
+    assert found["raw text alone"] > found["before"] + 3
+    assert found["pairs"] > found["before"] + 5
     page = (tmp_path / "demo" / "report.html").read_text()
     assert page.count("<svg") == 2
     for text in (*EXAMPLES, "raw text alone"):
