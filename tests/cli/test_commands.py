@@ -13,28 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from opencse.cli import main
 from opencse.text import sample
 
 Run = Callable[..., tuple[int, str, str]]
 QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
-
-
-@pytest.fixture
-def opencse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["opencse", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 def refused(result: tuple[int, str, str], *parts: str) -> None:

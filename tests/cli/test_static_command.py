@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from opencse.cli import main
 from opencse.cli.static import static
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.static import StaticSettings
@@ -17,23 +15,6 @@ from opencse.text.wordpiece import train_wordpiece
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ["--dimension", "16", "--set", "inner=24", "--set", "positions=32"]
-
-
-@pytest.fixture
-def opencse(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs a command in this process: exit code, stdout, stderr."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["opencse", *map(str, arguments)])
-        code = 0
-        try:
-            main()
-        except SystemExit as end:
-            code = int(end.code or 0)
-        captured = capsys.readouterr()
-        return code, captured.out, captured.err
-
-    return run
 
 
 @pytest.fixture(scope="module")

@@ -50,16 +50,12 @@ def pretrain(
 
     The masked-LM head is kept with the weights, so that pretraining and the mlm term can go on from them.
     """
-    import sys
-
-    from opencse.cli import INTERRUPTED
     from opencse.cli.console import ConsoleReporter
+    from opencse.cli.jobs import open_source, run_job
     from opencse.encoder.create import Shape
     from opencse.errors import UserError
     from opencse.run import pretraining_job
     from opencse.settings import validate
-    from opencse.text.readers import Source, read_line_numbers
-    from opencse.training.trainer import InterruptedRunError
 
     if (out / "run.json").is_file() and not resume:
         raise UserError(f"{out}: holds a run already; go on with --resume, or choose another --out")
@@ -72,12 +68,7 @@ def pretrain(
         "dropout": dropout,
     }
     reporter = ConsoleReporter()
-    source = Source(
-        text,
-        columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
-        split=split,
-        skip_lines=read_line_numbers(skip_lines) if skip_lines else frozenset(),
-    )
+    source = open_source(text, columns, split, skip_lines)
     settings = [
         *(set_ or []),
         *([f"training.seed={seed}"] if seed is not None else []),
@@ -87,13 +78,4 @@ def pretrain(
     job = pretraining_job(
         source, out, model, vocabulary, validate(Shape, size, "shape"), recipe, settings, dev, device, reporter
     )
-    if dry_run:
-        for line in job.prepare(reporter).plan.lines():
-            typer.echo(line)
-        return
-    try:
-        result = job.run(out, resume=resume, reporter=reporter)
-    except InterruptedRunError as stopped:
-        sys.stderr.write(f"opencse: {stopped}\n")
-        raise typer.Exit(INTERRUPTED) from None
-    typer.echo(str(result.folder))
+    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter)

@@ -89,19 +89,14 @@ def static(
     from functools import partial
 
     from opencse.cli.console import ConsoleReporter
+    from opencse.cli.jobs import open_source
     from opencse.encoder.static import build, check
     from opencse.text.corpus import tokenise
-    from opencse.text.readers import Source, read_line_numbers
 
     settings = _settings(dimension, layers, window, set_ or [])
     _require_free(out)
     reporter = ConsoleReporter()
-    source = Source(
-        text,
-        columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
-        split=split,
-        skip_lines=read_line_numbers(skip_lines) if skip_lines else frozenset(),
-    )
+    source = open_source(text, columns, split, skip_lines)
     tokenizer, lower_case = _tokenizer(model, source, vocabulary, settings.positions, reporter)
     check(settings, tokenizer)
     stages = _Stages(reporter)

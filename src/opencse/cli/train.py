@@ -49,30 +49,12 @@ def train(
 
     The best encoder on the dev pairs is kept, the start included: a run never leaves a worse model than it began with.
     """
-    import sys
-
-    from opencse.cli import INTERRUPTED
     from opencse.cli.console import ConsoleReporter
+    from opencse.cli.jobs import open_source, run_job
     from opencse.job import TrainJob
-    from opencse.text.readers import Source, read_line_numbers
-    from opencse.training.trainer import InterruptedRunError
 
     reporter = ConsoleReporter()
-    source = Source(
-        text,
-        columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
-        split=split,
-        skip_lines=read_line_numbers(skip_lines) if skip_lines else frozenset(),
-    )
+    source = open_source(text, columns, split, skip_lines)
     settings = list(set_ or []) + ([f"training.seed={seed}"] if seed is not None else [])
     job = TrainJob(source, recipe=recipe, model=model, preset=preset, settings=tuple(settings), dev=dev, device=device)
-    if dry_run:
-        for line in job.prepare(reporter).plan.lines():
-            typer.echo(line)
-        return
-    try:
-        result = job.run(out, resume=resume, reporter=reporter)
-    except InterruptedRunError as stopped:
-        sys.stderr.write(f"opencse: {stopped}\n")
-        raise typer.Exit(INTERRUPTED) from None
-    typer.echo(str(result.folder))
+    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter)

@@ -1,0 +1,43 @@
+"""What the commands that read text and train have in common."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from opencse.cli.console import ConsoleReporter
+    from opencse.job import TrainJob
+    from opencse.text.readers import Source
+
+
+def open_source(text: str, columns: str | None, split: str, skip_lines: Path | None) -> Source:
+    """The source that the options name."""
+    from opencse.text.readers import Source, read_line_numbers
+
+    return Source(
+        text,
+        columns=tuple(c.strip() for c in columns.split(",")) if columns else None,
+        split=split,
+        skip_lines=read_line_numbers(skip_lines) if skip_lines else frozenset(),
+    )
+
+
+def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter) -> None:
+    """Runs a job, or with ``dry_run`` prints its plan; ends with the exit code of an interruption if it is stopped."""
+    from opencse.cli import INTERRUPTED
+    from opencse.training.trainer import InterruptedRunError
+
+    if dry_run:
+        for line in job.prepare(reporter).plan.lines():
+            typer.echo(line)
+        return
+    try:
+        result = job.run(out, resume=resume, reporter=reporter)
+    except InterruptedRunError as stopped:
+        sys.stderr.write(f"opencse: {stopped}\n")
+        raise typer.Exit(INTERRUPTED) from None
+    typer.echo(str(result.folder))
