@@ -1,17 +1,23 @@
-"""The model card of a trained encoder."""
+"""The model cards: of a trained encoder, and of one made by counting."""
 
 from __future__ import annotations
+
+from typing import TYPE_CHECKING
 
 from opencse.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 
-_CARD = """---
+if TYPE_CHECKING:
+    from opencse.encoder.static import Static, StaticSettings
+
+_HEADER = """---
 library_name: sentence-transformers
 pipeline_tag: sentence-similarity
 tags: [sentence-transformers, sentence-similarity, opencse]
 ---
 
-# Sentence encoder trained with OpenCSE
+"""
+_TRAINED = """# Sentence encoder trained with OpenCSE
 
 | | |
 |---|---|
@@ -24,7 +30,23 @@ tags: [sentence-transformers, sentence-similarity, opencse]
 
 The files beside this card (`run.json`, `metrics.jsonl`) hold every setting and the course of training.
 
-## Use
+"""
+_COUNTED = """# Sentence encoder made with OpenCSE by counting words
+
+A text's vector is the weighted average of its words' vectors, which come from counts of the words that stand near each
+other: positive pointwise mutual information, truncated SVD, SIF weights, whitening. Nothing was trained. The folder
+holds {network}.
+
+| | |
+|---|---|
+| text | {rows:,} rows, {tokens:,} tokens; content hash {fingerprint} |
+| tokenizer | {tokenizer} |
+| counted | {pieces:,} pieces of {vocabulary:,}, {pairs:,} different pairs up to {window} apart |
+| dimension, layers | {dimension}, {layers} |
+| settings | {settings} |
+
+"""
+_USE = """## Use
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -47,18 +69,48 @@ vectors = encoder.encode(["One sentence.", "Another one."])
 def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdict: str) -> str:
     """Markdown that tells what the encoder is, how it came about, and how to use it."""
     tokens = recipe.training.batch_tokens
-    return _CARD.format(
-        recipe=recipe.name,
-        title=recipe.title,
-        paper=recipe.paper or "-",
-        model=model,
-        rows=corpus.rows,
-        tokens=corpus.tokens,
-        fingerprint=corpus.fingerprint[:16],
-        temperature=recipe.objective.temperature if recipe.objective.negatives else "-",
-        batch=f"{tokens:,} tokens" if tokens else recipe.training.batch_size,
-        rate=recipe.training.learning_rate,
-        seed=recipe.training.seed,
-        kept=kept,
-        verdict=verdict,
+    return (
+        _HEADER
+        + _TRAINED.format(
+            recipe=recipe.name,
+            title=recipe.title,
+            paper=recipe.paper or "-",
+            model=model,
+            rows=corpus.rows,
+            tokens=corpus.tokens,
+            fingerprint=corpus.fingerprint[:16],
+            temperature=recipe.objective.temperature if recipe.objective.negatives else "-",
+            batch=f"{tokens:,} tokens" if tokens else recipe.training.batch_size,
+            rate=recipe.training.learning_rate,
+            seed=recipe.training.seed,
+            kept=kept,
+            verdict=verdict,
+        )
+        + _USE
+    )
+
+
+def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tokenizer: str, vocabulary: int) -> str:
+    """Markdown that tells how an encoder of counted words was made, and how to use it."""
+    shown = settings.model_dump(exclude={"dimension", "layers", "window"}) | {"heads": settings.attention_heads}
+    network = "the embeddings of a BERT without layers"
+    if settings.layers:
+        network = f"a BERT whose {settings.layers} layers do nothing until `opencse train --model` moves them"
+    return (
+        _HEADER
+        + _COUNTED.format(
+            network=network,
+            rows=facts.rows,
+            tokens=facts.tokens,
+            fingerprint=facts.fingerprint[:16],
+            tokenizer=tokenizer,
+            pieces=made.pieces,
+            vocabulary=vocabulary,
+            pairs=made.pairs,
+            window=settings.window,
+            dimension=settings.dimension,
+            layers=settings.layers,
+            settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
+        )
+        + _USE
     )

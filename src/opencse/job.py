@@ -109,13 +109,14 @@ class TrainJob:
         if len(inputs) < 2:
             raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
         batches = plan_batches(inputs, recipe.training)
+        tokens = int(inputs.lengths.sum())
         precision = choose_precision(recipe.training.precision, encoder.device)
         if steps is None:
             pace = None
             if recipe.training.minutes is not None:
                 pace = seconds_per_step(encoder, objective, inputs, batches, recipe.training, precision)
                 reporter.say(f"pace       {pace:.3f} s a step, measured")
-            steps = recipe.training.steps(batches.steps_per_epoch, int(inputs.lengths.sum()), pace)
+            steps = recipe.training.steps(batches.steps_per_epoch, tokens, pace)
         plan = Plan(
             recipe=recipe,
             model=model,
@@ -126,7 +127,7 @@ class TrainJob:
             steps=steps,
             steps_per_epoch=batches.steps_per_epoch,
             batch_size=batches.batch_size,
-            tokens_per_step=int(inputs.lengths.sum()) // batches.steps_per_epoch,
+            tokens_per_step=tokens // batches.steps_per_epoch,
             hard=inputs.hard,
             reads_hard=objective.needs.hard,
             negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),

@@ -9,50 +9,11 @@ import typer
 
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
-    from opencse.encoder.static import Static, StaticSettings
-    from opencse.text.corpus import CorpusFacts
+    from opencse.encoder.static import StaticSettings
     from opencse.text.readers import Source
     from opencse.text.tokenizer import Tokenizer
 
 _MODEL_FILES = ("modules.json", "config.json", "run.json")
-_CARD = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, sentence-similarity, opencse]
----
-
-# Sentence encoder made with OpenCSE by counting words
-
-A text's vector is the weighted average of its words' vectors, which come from counts of the words that stand near each
-other: positive pointwise mutual information, truncated SVD, SIF weights, whitening. Nothing was trained. The folder
-holds {network}.
-
-| | |
-|---|---|
-| text | {rows:,} rows, {tokens:,} tokens; content hash {fingerprint} |
-| tokenizer | {tokenizer} |
-| counted | {pieces:,} pieces of {vocabulary:,}, {pairs:,} different pairs up to {window} apart |
-| dimension, layers | {dimension}, {layers} |
-| settings | {settings} |
-
-## Use
-
-```python
-from sentence_transformers import SentenceTransformer
-
-model = SentenceTransformer("path/to/this/folder")
-vectors = model.encode(["One sentence.", "Another one."])
-```
-
-or, with the same vectors:
-
-```python
-from opencse import SentenceEncoder
-
-encoder = SentenceEncoder.load("path/to/this/folder")
-vectors = encoder.encode(["One sentence.", "Another one."])
-```
-"""
 
 
 def static(
@@ -88,6 +49,7 @@ def static(
     """
     from functools import partial
 
+    from opencse.card import counted_card
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source
     from opencse.encoder.static import build, check
@@ -110,7 +72,7 @@ def static(
         reporter.finish()
     own = f"new WordPiece vocabulary of {tokenizer.vocabulary_size:,}, learned from the text"
     made.encoder.lower_case = lower_case
-    made.encoder.save(out, card=_card(facts, made, settings, model or own, tokenizer.vocabulary_size))
+    made.encoder.save(out, card=counted_card(facts, made, settings, model or own, tokenizer.vocabulary_size))
     size = sum(p.numel() for p in made.encoder.parameters()) / 1e6
     reporter.say(f"encoder    {made.pieces:,} pieces with a vector of {settings.dimension}, {size:.1f}M parameters")
     typer.echo(str(out))
@@ -184,24 +146,3 @@ def _tokenizer(
     reporter.say(f"vocabulary learning at most {vocabulary:,} pieces from {source.name}")
     texts = (text for row in source.read().rows for text in row)
     return Tokenizer(train_wordpiece(texts, vocabulary, max_length=positions)), False
-
-
-def _card(facts: CorpusFacts, made: Static, settings: StaticSettings, tokenizer: str, vocabulary: int) -> str:
-    shown = settings.model_dump(exclude={"dimension", "layers", "window"}) | {"heads": settings.attention_heads}
-    network = "the embeddings of a BERT without layers"
-    if settings.layers:
-        network = f"a BERT whose {settings.layers} layers do nothing until `opencse train --model` moves them"
-    return _CARD.format(
-        network=network,
-        rows=facts.rows,
-        tokens=facts.tokens,
-        fingerprint=facts.fingerprint[:16],
-        tokenizer=tokenizer,
-        pieces=made.pieces,
-        vocabulary=vocabulary,
-        pairs=made.pairs,
-        window=settings.window,
-        dimension=settings.dimension,
-        layers=settings.layers,
-        settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
-    )
