@@ -14,7 +14,6 @@ from torch import nn
 
 from opencse import __version__
 from opencse.card import model_card
-from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import has_own_pooling
 from opencse.encoder.head import Dense
@@ -103,7 +102,11 @@ class TrainJob:
         objective = Objective(recipe.objective).to(encoder.device)
         _check_and_complete(encoder, objective, recipe, model)
         corpus = tokenise(
-            self.text, encoder.tokenizer, recipe.data.max_length, progress=_Counter(reporter, "tokenising")
+            self.text,
+            encoder.tokenizer,
+            recipe.data.max_length,
+            words=objective.view.needs_words,
+            progress=_Counter(reporter, "tokenising"),
         )
         inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed)
         if len(inputs) < 2:
@@ -192,15 +195,19 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
     if (
         objective.negatives
         and objective.view.needs_dropout
-        and not any(dropout_rates(encoder.backbone.config).values())
+        and recipe.encoder.dropout is None
+        and not encoder.has_dropout
     ):
         raise UserError(
             f"{model}: this backbone has no dropout, so both views of a sentence would be equal; "
-            "set it with --set encoder.dropout=0.1"
+            "set it with --set encoder.dropout=0.1 (or 0, to train on equal views all the same)"
         )
-    if objective.needs.masked_rate is not None:
+    if objective.needs.reads_lm_head:
         head = MaskedLMHead.load(locate(model), encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
         encoder.lm_head = head.to(encoder.device)
+    objective.begin(encoder, batch_size=recipe.training.batch_size, seed=recipe.training.seed)
+    if objective.needs.masked_rate is None:
+        encoder.lm_head = None  # a part that reads it alone has a copy
 
 
 class _Counter:

@@ -138,9 +138,7 @@ def test_stateless_parts_have_no_state() -> None:
     assert not objective.state_dict()
     assert not list(objective.parameters())
     assert len(objective.parts) == 3  # so a part with state would be seen
-    before = example(1)
-    objective.after_step(before.detached())
-    assert not objective.state_dict()
+    assert objective.diagnose(example(1)) == {}
 
 
 def test_needs_are_those_of_all_parts() -> None:
@@ -178,4 +176,4 @@ def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Pat
     assert outcome.total.item() > 1.0
     torch.autograd.backward(outcome.total)
     assert all(p.grad is not None for p in encoder.backbone.parameters())
-    objective.after_step(reps.detached())
+    objective.after_backward(encoder, step, reps.detached())

@@ -19,7 +19,7 @@ from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 from opencse.text.corpus import Corpus, text_key, tokenise
 from opencse.text.readers import Source
-from opencse.text.tokenizer import Ids, Tokenizer
+from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer
 
 MLM = {"kind": "mlm", "rate": 0.3}
 HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
@@ -135,8 +135,8 @@ def test_window_three_is_drawn_once_from_the_seed(lines: Corpus, tokenizer: Toke
 class Shortened(Dropout):
     """A view that changes the positives: all but one random token inside are dropped."""
 
-    def positives(self, tokens: Sequence[Ids], random: np.random.Generator) -> Sequence[Ids]:
-        return [ids[[0, int(random.integers(1, len(ids) - 1)), -1]] for ids in tokens]
+    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        return [t.ids[[0, int(random.integers(1, len(t.ids) - 1)), -1]] for t in texts]
 
 
 def test_a_view_changes_the_positives_only_and_by_step(lines: Corpus, tokenizer: Tokenizer) -> None:

@@ -18,6 +18,7 @@ from opencse.objective.views.next_sentence import NextSentence
 from opencse.objective.views.pair import Pair
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.readers import Source
+from opencse.text.tokenizer import TokenisedText
 
 # Rows of four documents: 0-4, 5, 6-7 and 8-10.
 DOCUMENTS = [0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3]
@@ -49,8 +50,8 @@ def test_every_settings_class_has_its_view() -> None:
 def test_dropout_takes_every_sentence_twice() -> None:
     view = build_view(Dropout.Settings())
     assert pairs_of(view, DOCUMENTS) == [(row, row) for row in range(11)]
-    ids = [np.arange(3, dtype=np.int32)]
-    assert view.positives(ids, np.random.default_rng(0)) is ids
+    text = TokenisedText(np.arange(3, dtype=np.int32))
+    assert view.positives([text], np.random.default_rng(0))[0] is text.ids
 
 
 @pytest.mark.parametrize("width", [2, 3])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -13,6 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.head import Dense
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
@@ -156,6 +158,21 @@ class SentenceEncoder(nn.Module):
         """Length of a sentence vector."""
         sizes = [layer.linear.out_features for layer in self.dense if isinstance(layer, Dense)]
         return sizes[-1] if sizes else int(self.backbone.config.hidden_size)
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether the backbone draws any dropout in training."""
+        return any(dropout_rates(self.backbone.config).values())
+
+    def twin(self) -> Self:
+        """An independent copy of all modules, as they are now; the tokenizer is shared."""
+        return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
+
+    @contextmanager
+    def without_dropout(self) -> Iterator[None]:
+        """Evaluation mode of every module within the block (attention's dropout too); gradients flow as ever."""
+        with _evaluating(self):
+            yield
 
     def forward(
         self, tokens: Tokens | None, *, layers: Iterable[int] = (), masked: MaskedTokens | None = None

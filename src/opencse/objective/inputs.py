@@ -11,11 +11,12 @@ from opencse.errors import UserError
 from opencse.objective.objective import Objective
 from opencse.objective.representations import StepInputs
 from opencse.text.corpus import Corpus
-from opencse.text.tokenizer import Tokenizer, Tokens
+from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
 _AUGMENT_STREAM = 2
 _MASK_STREAM = 3
 _EXAMPLES_STREAM = 4
+_NOISE_STREAM = 7
 
 
 class InputBuilder:
@@ -63,16 +64,33 @@ class InputBuilder:
         """The inputs of ``step``, made of ``examples``."""
         chosen = self.places[examples]
         keys = self.corpus.keys[chosen[:, :, 0], chosen[:, :, 1]]
-        rows = [[self.corpus.text_ids(int(r), int(c)) for r, c in chosen[:, role]] for role in range(chosen.shape[1])]
-        if len(rows) > 1:
-            rows[1] = list(self.view.positives(rows[1], np.random.default_rng([self.seed, _AUGMENT_STREAM, step])))
-        tokens = self.tokenizer.pad([ids for role in rows for ids in role])
+        rows: list[Ids] = []
+        for role in self._roles:
+            texts = [self.corpus.text(int(r), int(c)) for r, c in chosen[:, role]]
+            if role == 1:
+                rows += self.view.positives(texts, np.random.default_rng([self.seed, _AUGMENT_STREAM, step]))
+            else:
+                rows += [text.ids for text in texts]
+        tokens = self.tokenizer.pad(rows)
         masked, labels = None, None
         if self.needs.masked_rate is not None:
-            pair = Tokens(tokens.input_ids[: 2 * len(examples)], tokens.attention_mask[: 2 * len(examples)])
+            views = len(examples) * (2 if 1 in self._roles else 1)
+            pair = Tokens(tokens.input_ids[:views], tokens.attention_mask[:views])
             random = np.random.default_rng([self.seed, _MASK_STREAM, step])
             masked, labels = mask_tokens(pair, self.tokenizer, self.needs.masked_rate, random)
-        return StepInputs(tokens, len(examples), torch.from_numpy(np.ascontiguousarray(keys)), masked, labels)
+        return StepInputs(
+            tokens,
+            len(examples),
+            torch.from_numpy(np.ascontiguousarray(keys)),
+            masked,
+            labels,
+            noise_seed=int(np.random.default_rng([self.seed, _NOISE_STREAM, step]).integers(2**63)),
+        )
+
+    @property
+    def _roles(self) -> list[int]:
+        """The columns of ``places`` whose texts are encoded: not the positives where the view derives them."""
+        return [role for role in range(self.places.shape[1]) if role != 1 or not self.view.derived]
 
 
 def mask_tokens(

@@ -8,15 +8,30 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses import Columns, Similarity, info_nce, rowwise_similarity
 from opencse.objective.negatives import NegativeSettings, NegativeSource, Scoring, build_negatives
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.part import Part
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.representations import Needs, Representations, StepInputs, represent
+from opencse.objective.sides import SidesSettings, Views, needs_of, sides
 from opencse.objective.terms import Term, TermSettings, build_term
 from opencse.objective.views import ViewSettings, build_view
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import Settings
+
+
+class PositiveSettings(Settings):
+    """What the positive's similarity is taken between, and how much it counts.
+
+    Attributes:
+        of: the two vectors; by default the two views.
+        scale: multiplies the positive's logit, in the numerator and the denominator: the ``m`` of SimCSE++'s code
+            (its paper puts m on the negatives instead: ``weight`` of ``in_batch``).
+    """
+
+    of: SidesSettings = Views()
+    scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
 
 class ObjectiveSettings(Settings):
@@ -24,21 +39,25 @@ class ObjectiveSettings(Settings):
 
     Attributes:
         view: how the positive is made.
+        positive: what its similarity is taken between.
         negatives: what an anchor is pushed from; empty means no contrast (a term alone).
         terms: extra losses, each kind once.
         similarity: cosine or dot.
         temperature: tau of SimCSE's eq. 1.
         label_smoothing: epsilon.
         mask_duplicates: keep equal texts of a batch from being each other's negatives.
+        dual_encoder: a second encoder, trained too, reads the positives (SimCSE, Table 2); the first one is kept.
     """
 
     view: ViewSettings = Dropout.Settings()
+    positive: PositiveSettings = PositiveSettings()
     negatives: tuple[NegativeSettings, ...] = (InBatch.Settings(),)
     terms: tuple[TermSettings, ...] = ()
     similarity: Similarity = "cosine"
     temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     mask_duplicates: bool = True
+    dual_encoder: bool = False
 
     @model_validator(mode="after")
     def _something_to_learn(self) -> ObjectiveSettings:
@@ -77,20 +96,32 @@ class Objective(nn.Module):
         self.view = build_view(settings.view)
         self.negatives: list[NegativeSource] = [build_negatives(s) for s in settings.negatives]
         self.terms: list[Term] = [build_term(s) for s in settings.terms]
-        self.parts = nn.ModuleList(self._all_parts)
+        self.parts = nn.ModuleList([*self.negatives, *self.terms])
+        self.second: SentenceEncoder | None = None
+        self.needs = self._needs()
         self.scoring = Scoring(settings.similarity, settings.temperature, settings.mask_duplicates)
 
-    @property
-    def _all_parts(self) -> list[Part]:
-        return [*self.negatives, *self.terms]
-
-    @property
-    def needs(self) -> Needs:
-        """What all parts together read."""
-        needs = Needs()
-        for part in self._all_parts:
+    def _needs(self) -> Needs:
+        needs = needs_of(self.settings.positive.of) if self.negatives else Needs()
+        for part in self._parts:
             needs = needs | part.needs
         return needs
+
+    @property
+    def _parts(self) -> list[Part]:
+        return [self.view, *self.negatives, *self.terms]
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Called once before a run: every part makes what it keeps; see `Part.begin`."""
+        if self.settings.dual_encoder:
+            self.second = encoder.twin()
+        for part in self._parts:
+            part.begin(encoder, batch_size=batch_size, seed=seed)
+
+    def represent(self, encoder: SentenceEncoder, inputs: StepInputs) -> Representations:
+        """The vectors that this objective reads of ``inputs``."""
+        derive = self.view.derive if self.view.derived else None
+        return represent(encoder, inputs, self.needs, derive=derive, second=self.second)
 
     def forward(self, reps: Representations) -> Outcome:
         """Losses (already weighted) and the report of one step.
@@ -102,12 +133,9 @@ class Objective(nn.Module):
         losses: dict[str, Tensor] = {}
         report: dict[str, Tensor] = {}
         if self.negatives:
-            positive = rowwise_similarity(reps.anchor, reps.positive, self.scoring.similarity)
+            positive = rowwise_similarity(*sides(self.settings.positive.of, reps), self.scoring.similarity)
             columns = [source.columns(reps, self.scoring) for source in self.negatives]
-            per_anchor = info_nce(
-                positive / self.scoring.temperature, columns, label_smoothing=self.settings.label_smoothing
-            )
-            losses["contrast"] = per_anchor.mean()
+            losses["contrast"] = self._contrast(positive, columns).mean()
             report["positive_similarity"] = positive.detach().mean()
             report["negative_similarity"] = _mean_similarity(columns, self.scoring.temperature)
             report["duplicates_masked"] = _count_duplicates(columns, reps.keys.device)
@@ -115,10 +143,27 @@ class Objective(nn.Module):
             losses[settings.kind] = term.weight * term.loss(reps)
         return Outcome(losses, report)
 
-    def after_step(self, reps: Representations) -> None:
-        """Lets every part with state see the step that was made."""
-        for part in self._all_parts:
-            part.after_step(reps)
+    def _contrast(self, positive: Tensor, columns: list[Columns]) -> Tensor:
+        """(N,) losses; the mean of those with and without the sources that ask for it."""
+        logits = self.settings.positive.scale * positive / self.scoring.temperature
+        smoothing = self.settings.label_smoothing
+        whole = info_nce(logits, columns, label_smoothing=smoothing)
+        plain = [c for source, c in zip(self.negatives, columns, strict=True) if not source.averaged_with_plain]
+        if len(plain) == len(columns):
+            return whole
+        return (whole + info_nce(logits, plain, label_smoothing=smoothing)) / 2
+
+    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
+        """Lets every part with state see the step before the weights move; see `Part.after_backward`."""
+        for part in self._parts:
+            part.after_backward(encoder, inputs, reps)
+
+    def diagnose(self, reps: Representations) -> dict[str, Tensor]:
+        """Numbers for the log that are too dear for every step."""
+        found: dict[str, Tensor] = {}
+        for part in self._parts:
+            found |= part.diagnose(reps)
+        return found
 
     def negatives_per_anchor(self, batch_size: int, hard: int) -> int:
         """Columns in an anchor's denominator besides its positive, for a full batch without duplicates."""

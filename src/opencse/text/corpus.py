@@ -17,11 +17,12 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
 from opencse.text.readers import Source, Texts
-from opencse.text.tokenizer import Ids, Tokenizer
+from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
 _FORMAT = 1
 _CHUNK = 20_000
 _ARRAYS = ("ids", "offsets", "keys", "documents")
+_WORDS = "words"
 _ANOTHER_FOLDER = "make room there, or name another folder in the environment variable OPENCSE_CACHE"
 Progress = Callable[[int, int], None]
 
@@ -51,6 +52,7 @@ class Corpus:
         keys: (M, C) hash of each text; equal texts have equal keys.
         documents: (M,) document number of each row (all zero where the text is not running text).
         facts: counts.
+        words: for each of ``ids`` the number of its word in its text, -1 for special tokens; None if not asked for.
     """
 
     ids: NDArray[np.integer]
@@ -58,6 +60,7 @@ class Corpus:
     keys: NDArray[np.int64]
     documents: NDArray[np.int32]
     facts: CorpusFacts
+    words: WordNumbers | None = None
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -71,6 +74,12 @@ class Corpus:
         """The ids of one text, as a copy."""
         at = row * self.width + column
         return np.array(self.ids[self.offsets[at] : self.offsets[at + 1]], dtype=np.int32)
+
+    def text(self, row: int, column: int) -> TokenisedText:
+        """One text: its ids, and their words if the corpus has them."""
+        at = row * self.width + column
+        words = None if self.words is None else np.array(self.words[self.offsets[at] : self.offsets[at + 1]])
+        return TokenisedText(self.text_ids(row, column), words)
 
 
 def cache_root() -> Path:
@@ -96,6 +105,7 @@ def tokenise(
     tokenizer: Tokenizer,
     max_length: int,
     *,
+    words: bool = False,
     cache: Path | None = None,
     progress: Progress | None = None,
 ) -> Corpus:
@@ -105,6 +115,7 @@ def tokenise(
         source: what to read.
         tokenizer: makes the ids.
         max_length: longest text in ids, special tokens counted.
+        words: keep the word of every id too.
         cache: folder of the cache, ``cache_root()`` by default.
         progress: called with (rows done, rows in all).
 
@@ -112,31 +123,41 @@ def tokenise(
         UserError: for bad input, or a cache folder that cannot be written.
     """
     fingerprint = source.fingerprint()
-    parts = json.dumps([_FORMAT, fingerprint, tokenizer.fingerprint(), max_length])
+    parts = json.dumps([_FORMAT, fingerprint, tokenizer.fingerprint(), max_length] + ([_WORDS] if words else []))
     folder = (cache or cache_root()) / "corpora" / hashlib.sha256(parts.encode()).hexdigest()[:32]
-    kept = _open(folder)
+    kept = _open(folder, words)
     if kept is None:
         shutil.rmtree(folder, ignore_errors=True)  # damaged, if it is there
-        made = _make(source.read(), fingerprint, tokenizer, max_length, progress)
+        made = _make(source.read(), fingerprint, tokenizer, max_length, words, progress)
         kept = _keep(made, folder)
     return replace(kept, facts=replace(kept.facts, source=source.name))
 
 
-def _open(folder: Path) -> Corpus | None:
+def _open(folder: Path, words: bool) -> Corpus | None:
     """The corpus in ``folder``, memory-mapped; None if there is none or it is damaged."""
     try:
         facts = CorpusFacts(**json.loads((folder / "facts.json").read_text(encoding="utf-8")))
-        return Corpus(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}, facts=facts)
+        names = (*_ARRAYS, _WORDS) if words else _ARRAYS
+        return Corpus(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}, facts=facts)
     except (OSError, EOFError, ValueError, TypeError):
         return None
 
 
-def _make(texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, progress: Progress | None) -> Corpus:
+def _make(
+    texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, words: bool, progress: Progress | None
+) -> Corpus:
     flat = [text for row in texts.rows for text in row]
     pieces: list[NDArray[np.integer]] = []
+    numbers: list[WordNumbers] = []
     lengths = np.zeros(len(flat), dtype=np.int64)
     for start in range(0, len(flat), _CHUNK):
-        rows = tokenizer.encode(flat[start : start + _CHUNK], max_length)
+        chunk = flat[start : start + _CHUNK]
+        if words:
+            found = tokenizer.encode_words(chunk, max_length)
+            rows = [text.ids for text in found]
+            numbers += [text.words for text in found if text.words is not None]
+        else:
+            rows = tokenizer.encode(chunk, max_length)
         lengths[start : start + len(rows)] = [len(row) for row in rows]
         pieces.append(np.concatenate(rows))
         if progress is not None:
@@ -165,21 +186,26 @@ def _make(texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int,
         keys=keys,
         documents=documents,
         facts=facts,
+        words=np.concatenate(numbers) if words else None,
     )
 
 
 def _keep(corpus: Corpus, folder: Path) -> Corpus:
     """``corpus`` written to ``folder``, whole or not at all, and opened from there."""
     unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
-    arrays: tuple[NDArray[Any], ...] = (corpus.ids, corpus.offsets, corpus.keys, corpus.documents)
+    arrays: dict[str, NDArray[Any]] = dict(
+        zip(_ARRAYS, (corpus.ids, corpus.offsets, corpus.keys, corpus.documents), strict=True)
+    )
+    if corpus.words is not None:
+        arrays[_WORDS] = corpus.words
     try:
         unfinished.mkdir(parents=True)
-        for name, array in zip(_ARRAYS, arrays, strict=True):
+        for name, array in arrays.items():
             np.save(unfinished / f"{name}.npy", array)
         (unfinished / "facts.json").write_text(json.dumps(asdict(corpus.facts)), encoding="utf-8")
         unfinished.rename(folder)
     except OSError as error:
-        kept = _open(folder)  # another process may have made the same one meanwhile
+        kept = _open(folder, corpus.words is not None)  # another process may have made the same one meanwhile
         if kept is None:
             raise UserError(
                 f"{folder.parent}: the token cache cannot be written ({reason(error)}); {_ANOTHER_FOLDER}"
@@ -187,7 +213,7 @@ def _keep(corpus: Corpus, folder: Path) -> Corpus:
         return kept
     finally:
         shutil.rmtree(unfinished, ignore_errors=True)
-    kept = _open(folder)
+    kept = _open(folder, corpus.words is not None)
     if kept is None:
         raise UserError(f"{folder.parent}: the token cache cannot be read back; {_ANOTHER_FOLDER}")
     return kept

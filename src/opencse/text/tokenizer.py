@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
 Ids = NDArray[np.int32]
+WordNumbers = NDArray[np.int16]
 _VOCABULARIES = (
     "tokenizer.json",
     "vocab.txt",
@@ -29,6 +31,20 @@ _VOCABULARIES = (
     "spiece.model",
     "sentencepiece.bpe.model",
 )
+
+
+@dataclass(frozen=True)
+class TokenisedText:
+    """The ids of one text, special tokens counted, and where its words are.
+
+    Attributes:
+        ids: (length,).
+        words: (length,) number of the white-space delimited word each id is of, -1 for the special tokens that
+            the tokenizer put around the text; None where nobody reads it.
+    """
+
+    ids: Ids
+    words: WordNumbers | None = None
 
 
 @dataclass(frozen=True)
@@ -149,6 +165,24 @@ class Tokenizer:
         )["input_ids"]
         return [np.asarray(row, dtype=np.int32) for row in rows]
 
+    def encode_words(self, texts: Sequence[str], max_length: int | None) -> list[TokenisedText]:
+        """`encode`, with the word of every id.
+
+        Raises:
+            UserError: if the tokenizer has no fast backend, which alone knows the place of an id in its text.
+        """
+        if self._fast is None:
+            raise UserError(
+                f"{self.hf.name_or_path or type(self.hf).__name__}: this tokenizer does not tell which word an id is "
+                "of, which changes to words and tokens need; choose a model with a fast tokenizer, or another view"
+            )
+        self._truncate(self._fast, max_length)
+        encodings = self._fast.encode_batch(list(texts))
+        return [
+            TokenisedText(np.asarray(e.ids, dtype=np.int32), _word_numbers(text, e.offsets, e.special_tokens_mask))
+            for text, e in zip(texts, encodings, strict=True)
+        ]
+
     def _truncate(self, backend: Backend, max_length: int | None) -> None:
         if max_length == self._limit:
             return
@@ -166,3 +200,12 @@ class Tokenizer:
             ids[i, : len(row)] = row
         mask = np.arange(ids.shape[1]) < lengths[:, None]
         return Tokens(torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)))
+
+
+def _word_numbers(text: str, offsets: Sequence[tuple[int, int]], special: Sequence[int]) -> WordNumbers:
+    """The white-space delimited word at each token's last character; -1 for special tokens."""
+    begins = np.fromiter((match.start() for match in re.finditer(r"\S+", text)), dtype=np.int64)
+    last = np.fromiter((max(start, end - 1) for start, end in offsets), dtype=np.int64, count=len(offsets))
+    numbers = np.maximum(np.searchsorted(begins, last, side="right") - 1, 0)
+    numbers[np.asarray(special, dtype=bool)] = -1
+    return numbers.astype(np.int16)

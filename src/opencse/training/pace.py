@@ -10,7 +10,6 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.representations import represent
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.optimizer import build_optimizer
 from opencse.training.precision import Precision
@@ -38,8 +37,9 @@ def seconds_per_step(
     """Seconds a training step takes, the mean over batches spread through the first epoch.
 
     Whole steps are made, with a learning rate of zero and an optimizer that is thrown away, so that no weight
-    changes; the parts' ``after_step`` is not called.
+    changes; the state of the objective's parts is put back afterwards.
     """
+    state = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
     optimizer = build_optimizer([*encoder.parameters(), *objective.parameters()], settings)
     for group in optimizer.param_groups:
         group["lr"] = 0.0
@@ -54,12 +54,16 @@ def seconds_per_step(
             started = time.perf_counter()
         rows = inputs.build(batches.batch(int(step)), int(step)).to(encoder.device)
         with precision.autocast(encoder.device):
-            reps = represent(encoder, rows, objective.needs)
+            reps = objective.represent(encoder, rows)
         objective(reps).total.backward()
+        with torch.no_grad(), precision.autocast(encoder.device):
+            objective.after_backward(encoder, rows, reps.detached())
         optimizer.step()
         optimizer.zero_grad()
     _wait(encoder.device)
-    return (time.perf_counter() - started) / _TIMED
+    taken = (time.perf_counter() - started) / _TIMED
+    objective.load_state_dict(state)
+    return taken
 
 
 def _wait(device: torch.device) -> None:

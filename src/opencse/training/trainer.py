@@ -18,7 +18,6 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
-from opencse.objective.representations import represent
 from opencse.text.batches import Batches
 from opencse.training.checkpoint import (
     Checkpoint,
@@ -46,8 +45,8 @@ class InterruptedRunError(Exception):
 class Trainer:
     """Makes the steps of a run.
 
-    Each step: inputs -> one forward -> representations -> objective -> backward -> clip -> AdamW -> the parts'
-    ``after_step``. Everything random is either a function of the step or in the checkpoint, so a resumed run
+    Each step: inputs -> one forward -> representations -> objective -> backward -> the parts' ``after_backward``
+    -> clip -> AdamW. Everything random is either a function of the step or in the checkpoint, so a resumed run
     makes the very same steps.
 
     Attributes:
@@ -127,21 +126,27 @@ class Trainer:
             group["lr"] = learning_rate(step, self.steps, self.settings)
         inputs = self.inputs.build(self.batches.batch(step), step).to(self.encoder.device)
         with self.precision.autocast(self.encoder.device):
-            reps = represent(self.encoder, inputs, self.objective.needs)
+            reps = self.objective.represent(self.encoder, inputs)
         outcome = self.objective(reps)
         self.accelerator.backward(outcome.total)
+        with torch.no_grad(), self.precision.autocast(self.encoder.device):
+            self.objective.after_backward(self.encoder, inputs, reps.detached())
+        report = outcome.report | (self.objective.diagnose(reps.detached()) if self._logged(step + 1) else {})
         norm = self.accelerator.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.objective.after_step(reps.detached())
-        return Outcome(outcome.losses, outcome.report | {"gradient_norm": norm})
+        return Outcome(outcome.losses, report | {"gradient_norm": norm})
+
+    def _logged(self, step: int) -> bool:
+        """Whether the log has a line for ``step`` (from 1)."""
+        return step % self.settings.log_every == 0 or step in (1, self.steps)
 
     def _trained(self) -> list[Tensor]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def _after(self, step: int, outcome: Outcome) -> None:
         last = step == self.steps
-        if step % self.settings.log_every == 0 or last or step == 1:
+        if self._logged(step):
             self._log(step, outcome)
         if self.dev is not None and (step % self.settings.evaluate_every == 0 or last):
             self._evaluate(step, self.dev)

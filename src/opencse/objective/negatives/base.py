@@ -35,6 +35,8 @@ class NegativeSource(Part, ABC):
     """Something an anchor is pushed from: representations in, columns out."""
 
     needs = Needs(sentences=True)
+    averaged_with_plain = False
+    """Whether the loss is the mean of those with and without this source's columns."""
 
     @abstractmethod
     def columns(self, reps: Representations, scoring: Scoring) -> Columns:

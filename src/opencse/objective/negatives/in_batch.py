@@ -11,13 +11,16 @@ from pydantic import Field
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource, Scoring
 from opencse.objective.representations import Representations
+from opencse.objective.sides import SidesSettings, Views, needs_of, sides
 from opencse.settings import PartSettings
 
 
 class InBatch(NegativeSource):
     """The other examples of the batch (SimCSE, eq. 1 and 4).
 
-    Columns of anchor i: ``sim(a_i, b_j) / tau`` for j != i, weight ``weight`` each. With
+    Columns of anchor i: ``sim(a_i, b_j) / tau`` for j != i, weight ``weight`` each, where (a, b) are the vectors
+    that ``of`` names: the two views, or the same with more or less noise. ``of = { kind = "clean" }`` and
+    ``weight = m`` are SimCSE++'s off-dropout negatives (eq. 3): both sides without dropout, with gradient. With
     ``columns = "positives_and_anchors"`` also ``sim(a_i, a_j) / tau`` for j != i, as in NT-Xent
     (2N - 1 terms in the denominator in all); SimCSE has the N positives only.
 
@@ -29,12 +32,14 @@ class InBatch(NegativeSource):
         """Settings of `InBatch`."""
 
         kind: Literal["in_batch"] = "in_batch"
+        of: SidesSettings = Views()
         columns: Literal["positives", "positives_and_anchors"] = "positives"
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
         self.settings = settings
+        self.needs = needs_of(settings.of)
 
     def count(self, batch_size: int, hard: int) -> int:
         """N - 1, or 2N - 2."""
@@ -44,16 +49,17 @@ class InBatch(NegativeSource):
     def columns(self, reps: Representations, scoring: Scoring) -> Columns:
         """(N, N) or (N, 2N) columns, the diagonal excluded."""
         n = len(reps.anchor)
-        others = [reps.positive]
+        left, right = sides(self.settings.of, reps)
+        others = [right]
         if self.settings.columns == "positives_and_anchors":
-            others.append(reps.anchor)
+            others.append(left)
         own = torch.eye(n, dtype=torch.bool, device=reps.anchor.device)
         duplicates = None
         if scoring.mask_duplicates:
             same = reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])
             duplicates = (same & ~own).repeat(1, len(others))
         return Columns(
-            logits=scoring.logits(reps.anchor, torch.cat(others)),
+            logits=scoring.logits(left, torch.cat(others)),
             log_weight=math.log(self.settings.weight),
             excluded=own.repeat(1, len(others)),
             duplicates=duplicates,

@@ -6,22 +6,32 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from opencse.objective.part import Part
 from opencse.text.corpus import Corpus
-from opencse.text.tokenizer import Ids
+from opencse.text.tokenizer import Ids, TokenisedText
 
 Places = NDArray[np.int64]
 
 
-class View(ABC):
+class View(Part, ABC):
     """How the positive of an anchor is made.
 
-    A view first says where an example's texts are in the corpus, then may change the positives' tokens.
+    A view first says where an example's texts are in the corpus, then may change the positives' tokens, or make
+    the positives' vectors of the anchors' own without a forward of theirs.
     """
 
     needs_dropout = False
     """Whether the two views of a sentence differ by dropout alone (they would be equal without it)."""
+
+    needs_words = False
+    """Whether `positives` reads which word each id is of, and which ids are special tokens."""
+
+    derived = False
+    """Whether the positives are made by `derive`; only the anchors go through the encoder then."""
 
     @abstractmethod
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
@@ -38,10 +48,14 @@ class View(ABC):
             UserError: if the corpus is not of the kind this view needs.
         """
 
-    def positives(self, tokens: Sequence[Ids], random: np.random.Generator) -> Sequence[Ids]:
+    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """The positives' ids, drawn anew each step; unchanged by default."""
         del random
-        return tokens
+        return [text.ids for text in texts]
+
+    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
+        """(N, d) -> (N, d): the positives' vectors, where the view is ``derived``."""
+        raise NotImplementedError(f"{type(self).__name__} does not derive positives from the anchors' vectors")
 
 
 def places(rows: NDArray[np.int64], columns: Sequence[int]) -> Places:

@@ -28,6 +28,7 @@ class NextSentence(View):
         window: Literal[1, 3] = 1
 
     def __init__(self, settings: Settings) -> None:
+        super().__init__()
         self.window = settings.window
 
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:

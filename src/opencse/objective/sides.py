@@ -1,0 +1,92 @@
+"""Which vectors a similarity is taken between: the two views, or what is made of them with more or less noise."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, assert_never
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from opencse.objective.representations import Needs, Representations
+from opencse.settings import PartSettings
+
+
+class Views(PartSettings):
+    """The two views as they are: ``(a, b)``."""
+
+    kind: Literal["views"] = "views"
+
+
+class Anchors(PartSettings):
+    """The anchors on both sides: ``(a, a)``."""
+
+    kind: Literal["anchors"] = "anchors"
+
+
+class Clean(PartSettings):
+    """The anchors' texts through the encoder without any dropout, on both sides: ``(c, c)`` (SimCSE++, eq. 3).
+
+    A third forward of N rows, with gradient. An encoder without dropout needs none: there ``c = a``.
+    """
+
+    kind: Literal["clean"] = "clean"
+
+
+class Mean(PartSettings):
+    """Means of ``samples`` (K) fresh dropout draws of each view, less noise (SimCSE++, section 3.1, K = 10)."""
+
+    kind: Literal["mean"] = "mean"
+    samples: int = Field(default=10, ge=1)
+
+
+class Noisy(PartSettings):
+    """``(a + g, b + g')`` with g, g' drawn from N(0, variance) a number, more noise (SimCSE++, section 3.1, .1)."""
+
+    kind: Literal["noisy"] = "noisy"
+    variance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+
+
+SidesSettings = Annotated[Views | Anchors | Clean | Mean | Noisy, Field(discriminator="kind")]
+
+
+def needs_of(settings: SidesSettings) -> Needs:
+    """What ``settings`` read."""
+    if isinstance(settings, Clean):
+        return Needs(clean=True)
+    if isinstance(settings, Mean):
+        return Needs(samples=settings.samples)
+    return Needs(sentences=True)
+
+
+def sides(settings: SidesSettings, reps: Representations) -> tuple[Tensor, Tensor]:
+    """The left and the right vectors of a similarity, each (N, d)."""
+    match settings:
+        case Views():
+            return reps.anchor, reps.positive
+        case Anchors():
+            return reps.anchor, reps.anchor
+        case Clean():
+            clean = _given(reps.clean, "vectors without dropout")
+            return clean, clean
+        case Mean():
+            left, right = _given(reps.means, "means over dropout draws")
+            return left, right
+        case Noisy():
+            return _noisy(reps.anchor, settings.variance, reps), _noisy(reps.positive, settings.variance, reps)
+        case _:
+            assert_never(settings)
+
+
+def _noisy(vectors: Tensor, variance: float, reps: Representations) -> Tensor:
+    if reps.noise is None:
+        raise RuntimeError("this step was given no generator for sampled noise")
+    noise = torch.randn(vectors.shape, generator=reps.noise, device=vectors.device, dtype=vectors.dtype)
+    noisy: Tensor = vectors + variance**0.5 * noise
+    return noisy
+
+
+def _given(vectors: Tensor | None, what: str) -> Tensor:
+    if vectors is None:
+        raise RuntimeError(f"this step was given no {what}")
+    return vectors
