@@ -12,6 +12,7 @@ import pytest
 import torch
 
 from opencse.text import sample
+from opencse.text.tokenizer import Tokenizer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 
@@ -52,6 +53,27 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     )
     BertForMaskedLM(config).save_pretrained(folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def byte_level() -> Tokenizer:
+    """RoBERTa's kind: byte-level BPE, where a word's first piece holds the space before it."""
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import decoders, models, pre_tokenizers, processors, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    special = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    backend = Backend(models.BPE())
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(
+        vocab_size=900, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+    )
+    backend.train_from_iterator(sample.TRAIN.read_text().splitlines(), trainer)
+    backend.post_processor = processors.RobertaProcessing(("</s>", 2), ("<s>", 0), add_prefix_space=False)
+    names = dict(zip(("bos_token", "pad_token", "eos_token", "unk_token", "mask_token"), special, strict=True))
+    return Tokenizer(PreTrainedTokenizerFast(tokenizer_object=backend, **names))  # type: ignore[no-untyped-call]
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,4 @@
-"""Recipes: TOML, presets, overrides, and their errors."""
+"""Recipes: TOML, names with presets, what a preset changes, and their errors."""
 
 from __future__ import annotations
 
@@ -6,28 +6,44 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from pydantic import ValidationError
 
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
-from opencse.recipe import Recipe, flatten, load_recipe, parse_override, recipe_names, recipe_text
+from opencse.job import TrainJob
+from opencse.recipe import Recipe, flatten, load_recipe, recipe_text, resolve_recipe, split_name, to_toml
+from opencse.text.readers import Source
+
+MINE = """
+name = "mine"
+title = "A recipe of three presets"
+[objective]
+negatives = [{ kind = "in_batch" }, { kind = "hard" }]
+[presets.small]
+model = "some/small"
+settings = { "training.epochs" = 2, "data.max_length" = 20 }
+reference = { "data.max_length" = 30, "training.batch_size" = 6 }
+[presets.large]
+model = "some/large"
+[presets.reference]
+settings = { "training.epochs" = 5, "training.batch_size" = 5 }
+[presets]
+short = { settings = { "training.epochs" = 7 }, reference = { "training.batch_size" = 7 } }
+alone = { settings = { "training.epochs" = 9, "objective.negatives" = [{ kind = "in_batch", weight = 0.5 }] } }
+"""
 
 
-@pytest.mark.parametrize("name", recipe_names())
-def test_every_recipe_and_preset_is_valid_and_names_itself(name: str) -> None:
-    recipe = load_recipe(name)
-    assert recipe.name == name
-    if recipe.objective.negatives:  # pretraining begins with a backbone of its own
-        assert recipe.preset_for(BUILTIN) == BUILTIN, "the built-in encoder needs settings of its own"
-    for preset in recipe.presets:
-        load_recipe(name, preset=preset)
+@pytest.fixture
+def mine(tmp_path: Path) -> str:
+    path = tmp_path / "a:b" / "mine.toml"
+    path.parent.mkdir()
+    path.write_text(MINE)
+    return str(path)
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("a=1", 1), ("a=1e-4", 1e-4), ("a=true", True), ("a=mean", "mean"), ('a="x y"', "x y"), ("a=[1,2]", [1, 2])],
-)
-def test_overrides_are_toml_values(text: str, value: object) -> None:
-    assert parse_override(text) == ("a", value)
+def training(recipe: str, **more: str) -> tuple[float, int, int]:
+    resolved = load_recipe(recipe, **more)
+    return resolved.training.epochs, resolved.training.batch_size, resolved.data.max_length
 
 
 def test_overrides_reach_into_lists_and_come_last() -> None:
@@ -59,8 +75,9 @@ def test_another_kind_drops_the_settings_of_the_old_one() -> None:
 )
 def test_wrong_settings_are_one_line_with_the_nearest_key(override: str, message: str) -> None:
     with pytest.raises(UserError) as caught:
-        load_recipe("simcse", overrides=[override])
+        load_recipe("simcse", overrides=["training.epochs=2", override])
     assert message in str(caught.value)
+    assert str(caught.value).startswith(f"--set {override}: ")
     assert "\n" not in str(caught.value)
 
 
@@ -75,17 +92,142 @@ def test_a_recipe_file_is_read_like_a_built_in_one(tmp_path: Path) -> None:
         load_recipe(str(tmp_path / "none.toml"))
 
 
-def test_presets_apply_by_exact_name_or_hub_id_only() -> None:
-    recipe = load_recipe("simcse")
-    assert recipe.preset_for("bert-base") == "bert-base"
-    assert recipe.preset_for("google-bert/bert-base-uncased") == "bert-base"
-    assert recipe.preset_for("someone/my-bert-base") is None
-    with pytest.raises(UserError, match="did you mean 'bert-base'"):
-        load_recipe("simcse", preset="bert-bse")
-
-
 def test_the_recipes_differ_only_where_their_papers_do() -> None:
     one = flatten(Recipe(**tomllib.loads(recipe_text("simcse"))).model_dump(mode="json", exclude={"presets"}))
     two = flatten(Recipe(**tomllib.loads(recipe_text("next-sentence"))).model_dump(mode="json", exclude={"presets"}))
     different = {key for key in one.keys() | two.keys() if one.get(key) != two.get(key)}
-    assert different == {"name", "title", "paper", "objective.view.kind", "objective.view.window"}
+    assert different == {"name", "title", "paper", "objective.view.kind", "objective.view.window"} | {
+        key for key in one if key.startswith("objective.view.")
+    }
+
+
+class TestNames:
+    @pytest.mark.parametrize(
+        ("name", "split"),
+        [
+            ("simcse", ("simcse", [])),
+            ("simcse++:bert-base", ("simcse++", ["bert-base"])),
+            ("simcse:bert-base:dropout-0.2", ("simcse", ["bert-base", "dropout-0.2"])),
+            ("mine.toml", ("mine.toml", [])),
+            ("a/mine.toml:one:two", ("a/mine.toml", ["one", "two"])),
+            ("C:\\recipes\\mine.toml", ("C:\\recipes\\mine.toml", [])),
+            ("C:\\recipes\\mine.toml:one", ("C:\\recipes\\mine.toml", ["one"])),
+            ("a:b/mine.toml", ("a:b/mine.toml", [])),
+            ("a.toml:b/mine.toml:one", ("a.toml:b/mine.toml", ["one"])),
+            ("a/b:c", ("a/b:c", [])),
+        ],
+    )
+    def test_presets_follow_the_recipe_and_colons_of_a_path_are_the_paths(
+        self, name: str, split: tuple[str, list[str]]
+    ) -> None:
+        assert split_name(name) == split
+
+    @pytest.mark.parametrize("name", ["simcse:", "simcse::bert-base", "a/mine.toml:", "mine.toml:one:"])
+    def test_an_empty_preset_is_refused(self, name: str) -> None:
+        with pytest.raises(UserError, match="preset's name is missing"):
+            split_name(name)
+
+    def test_a_file_in_a_folder_with_a_colon(self, mine: str) -> None:
+        assert load_recipe(mine).training.epochs == 1
+        assert load_recipe(f"{mine}:alone").training.epochs == 9
+
+
+class TestPresets:
+    def test_backbone_then_code_then_ablations_in_the_order_given(self, mine: str) -> None:
+        assert training(mine) == (1, 64, 32)
+        assert training(f"{mine}:small") == (2, 64, 20)
+        for name in (f"{mine}:reference:small", f"{mine}:small:reference"):
+            assert training(name) == (5, 6, 30), "what reference adds to the backbone comes with reference"
+        for name in (f"{mine}:reference:short", f"{mine}:short:reference", f"{mine}:small:short:reference"):
+            assert training(name)[:2] == (7, 7)
+        assert training(f"{mine}:short") == (7, 64, 32)
+        assert training(f"{mine}:short:alone")[0] == 9
+        assert training(f"{mine}:alone:short")[0] == 7
+        assert resolve_recipe(f"{mine}:alone:short:reference:small").presets == ("small", "reference", "alone", "short")
+
+    def test_whole_lists_are_replaced(self, mine: str) -> None:
+        assert [n.kind for n in load_recipe(f"{mine}:small").objective.negatives] == ["in_batch", "hard"]
+        (only,) = load_recipe(f"{mine}:alone").objective.negatives
+        assert (only.kind, only.weight) == ("in_batch", 0.5)  # type: ignore[union-attr]
+
+    def test_the_option_adds_to_the_name(self, mine: str) -> None:
+        assert training(f"{mine}:small", preset="reference") == (5, 6, 30)
+        assert training(f"{mine}:small", preset="reference:short") == (7, 7, 30)
+
+    def test_paper_is_the_recipe_as_it_stands(self, mine: str) -> None:
+        assert training(f"{mine}:paper") == training(mine)
+        assert resolve_recipe(f"{mine}:paper:small").presets == ("small", "paper")
+
+    @pytest.mark.parametrize(
+        ("presets", "message"),
+        [
+            ("smal", "no preset 'smal' (did you mean 'small'?); see opencse recipes presets"),
+            ("small:large", "small and large are presets of two backbones"),
+            ("paper:reference", "contradict"),
+            ("short:alone:short", "'short' is named 2 times"),
+        ],
+    )
+    def test_what_does_not_go_together_is_refused(self, mine: str, presets: str, message: str) -> None:
+        for more in ({"preset": presets}, {}):
+            with pytest.raises(UserError) as caught:
+                load_recipe(mine if more else f"{mine}:{presets}", **more)
+            assert message in str(caught.value)
+            assert "\n" not in str(caught.value)
+
+    def test_reference_must_exist(self) -> None:
+        with pytest.raises(UserError, match="pretrain: no preset 'reference'"):
+            load_recipe("pretrain:reference")
+
+    @pytest.mark.parametrize("wrong", ['"a:b" = {}', '"" = {}', 'paper = { model = "x" }', "reference.reference.x = 1"])
+    def test_presets_that_could_not_be_named_are_refused(self, wrong: str) -> None:
+        with pytest.raises(ValidationError, match="preset"):
+            Recipe.model_validate(tomllib.loads(f'name = "x"\ntitle = "t"\n[presets]\n{wrong}\n'))
+
+    def test_sorts(self, mine: str) -> None:
+        recipe = load_recipe(mine)
+        assert [recipe.sort_of(p) for p in ("small", "reference", "paper", "short")] == [
+            "backbone", "code", "code", "ablation",
+        ]  # fmt: skip
+
+    def test_the_models_own_by_exact_name_or_hub_id_only(self, mine: str) -> None:
+        recipe = load_recipe("simcse")
+        assert recipe.preset_for("bert-base") == "bert-base"
+        assert recipe.preset_for("google-bert/bert-base-uncased") == "bert-base"
+        assert recipe.preset_for("someone/my-bert-base") is None
+        assert load_recipe(mine).preset_for("short") is None, "an ablation is no model"
+        with pytest.raises(UserError, match="did you mean 'bert-base'"):
+            load_recipe("simcse", preset="bert-bse")
+
+
+class TestJob:
+    def resolve(self, recipe: str, model: str, preset: str | None = None) -> tuple[float, str, str | None]:
+        resolved, model, presets = TrainJob(Source("x.txt"), recipe, model, preset).resolve()
+        return resolved.training.epochs, model, presets
+
+    def test_the_models_preset_is_applied_by_itself(self, mine: str) -> None:
+        assert self.resolve(mine, "small") == (2, "some/small", "small")
+        assert self.resolve(mine, "some/small") == (2, "some/small", "small")
+        assert self.resolve(f"{mine}:short", "small") == (7, "some/small", "small:short")
+        assert self.resolve(mine, "some/other") == (1, "some/other", None)
+        assert self.resolve(f"{mine}:short", "some/other", "reference") == (7, "some/other", "reference:short")
+
+    def test_another_backbones_preset_takes_its_place_and_a_name_is_still_a_model(self, mine: str) -> None:
+        assert self.resolve(f"{mine}:large", "small") == (1, "some/small", "large")
+        assert self.resolve(mine, "folder", "small") == (2, "folder", "small")
+
+    def test_the_builtin_encoder_does_not_take_a_big_models_settings(self, mine: str) -> None:
+        with pytest.raises(UserError, match=r"small is a preset for some/small, .* --model small"):
+            self.resolve(f"{mine}:small", BUILTIN)
+        assert self.resolve("simcse", BUILTIN)[1:] == (BUILTIN, "opencse-mini")
+        assert self.resolve("simcse:opencse-mini", BUILTIN)[1:] == (BUILTIN, "opencse-mini")
+
+
+class TestToml:
+    def test_what_is_unset_is_left_out_and_presets_are_baked_in(self, mine: str) -> None:
+        text = to_toml(load_recipe(f"{mine}:small:alone"))
+        assert tomllib.loads(text)["objective"]["negatives"][0]["weight"] == 0.5
+        assert "presets" not in tomllib.loads(text)
+        assert "max_steps" not in text
+        assert Recipe.model_validate(tomllib.loads(text)) == load_recipe(f"{mine}:small:alone").model_copy(
+            update={"presets": {}}
+        )

@@ -16,7 +16,7 @@ from opencse import __version__
 from opencse.card import model_card
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import has_own_pooling
-from opencse.encoder.head import Dense
+from opencse.encoder.head import Dense, new_head
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
@@ -24,8 +24,9 @@ from opencse.evaluation import read_scored_pairs, write_json
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
+from opencse.overrides import flatten
 from opencse.plan import Plan
-from opencse.recipe import Recipe, flatten, load_recipe
+from opencse.recipe import Recipe, resolve_recipe
 from opencse.text import sample
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
@@ -80,14 +81,19 @@ class TrainJob:
     device: str | None = None
 
     def resolve(self) -> tuple[Recipe, str, str | None]:
-        """The recipe with preset and settings applied, the model's name, and the preset."""
+        """The recipe with presets and settings applied, the model's name, and the presets, joined by colons."""
         if isinstance(self.recipe, Recipe):
             if self.preset is not None or self.settings:
                 raise UserError("preset and settings go with a recipe's name; change the Recipe itself instead")
             return self.recipe, self.model, None
-        preset = self.preset or load_recipe(self.recipe).preset_for(self.model)
-        resolved = load_recipe(self.recipe, preset=preset, overrides=self.settings)
-        return resolved, resolved.presets[preset].model if preset == self.model else self.model, preset
+        resolved = resolve_recipe(self.recipe, preset=self.preset, model=self.model, overrides=self.settings)
+        backbone = resolved.backbone
+        if self.model == BUILTIN and backbone is not None and backbone.model != BUILTIN:
+            raise UserError(
+                f"{resolved.recipe.name}: {resolved.presets[0]} is a preset for {backbone.model}, and the model is the "
+                f"built-in encoder; choose the model too, with --model {resolved.presets[0]}"
+            )
+        return resolved.recipe, resolved.model or self.model, ":".join(resolved.presets) or None
 
     def prepare(self, reporter: Reporter, *, steps: int | None = None) -> Prepared:
         """Loads and tokenises everything, ready to train; nothing is written but the token cache.
@@ -228,14 +234,18 @@ class _Counter:
 def _build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
     wanted = recipe.encoder
     encoder = SentenceEncoder.load(model, pooling=wanted.pooling, dropout=wanted.dropout, device=device)
-    if wanted.head.kind == "mlp":
-        generator = torch.Generator().manual_seed(recipe.training.seed)
-        head = Dense.mlp_head(encoder.dimension, generator).to(encoder.device)
-        if wanted.head.keep:
-            encoder.dense.append(head)
-        else:
-            encoder.projection = head
+    head = _new_head(recipe, encoder)
+    if head is not None and wanted.head.keep:
+        encoder.dense.append(head)
+    else:
+        encoder.projection = head
     return encoder
+
+
+def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Dense | None:
+    """The head of the recipe as it starts, on top of the dense layers that the encoder came with."""
+    head = new_head(recipe.encoder.head, encoder.dimension, torch.Generator().manual_seed(recipe.training.seed))
+    return None if head is None else head.to(encoder.device)
 
 
 def _settled_steps(folder: Path) -> int | None:
@@ -283,7 +293,7 @@ def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
 
 
 def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> float | None:
-    """Dev score of the model as it was given (plain transformers folders: with the recipe's pooling)."""
+    """Dev score of the model as it was given; see `_load_start`."""
     if plan.dev is None:
         return None
     if "start_score" not in record:
@@ -295,8 +305,17 @@ def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporte
 
 
 def _load_start(plan: Plan) -> SentenceEncoder:
+    """The model as it was given (plain transformers folders: with the recipe's pooling).
+
+    Where a head is kept that changes the dimension, the model has the new head on it, untrained: a run that was asked
+    for vectors of some length gives no others.
+    """
     pooling = None if has_own_pooling(plan.model) else plan.recipe.encoder.pooling
-    return SentenceEncoder.load(plan.model, pooling=pooling, device=plan.device)
+    encoder = SentenceEncoder.load(plan.model, pooling=pooling, device=plan.device)
+    head = _new_head(plan.recipe, encoder) if plan.recipe.encoder.head.keep else None
+    if head is not None and head.linear.out_features != encoder.dimension:
+        encoder.dense.append(head)
+    return encoder
 
 
 def _finish(

@@ -2,20 +2,43 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from pydantic import Field, model_validator
+import tomli_w
+from pydantic import Field, ValidationError, model_validator
 
 from opencse.encoder.head import HeadSettings
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest
 from opencse.objective.objective import ObjectiveSettings
+from opencse.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
 from opencse.settings import Settings, validate
 from opencse.training.settings import TrainingSettings
+
+__all__ = [
+    "DataSettings",
+    "EncoderSettings",
+    "Preset",
+    "Recipe",
+    "Resolved",
+    "flatten",
+    "load_recipe",
+    "parse_override",
+    "recipe_names",
+    "recipe_text",
+    "resolve_recipe",
+    "split_name",
+    "to_toml",
+]
+
+CODE_PRESETS = ("paper", "reference")
+PresetSort = Literal["backbone", "code", "ablation"]
 
 
 class DataSettings(Settings):
@@ -43,17 +66,19 @@ class EncoderSettings(Settings):
 
 
 class Preset(Settings):
-    """Settings of the recipe for one backbone.
+    """Settings of a recipe for one backbone, of the authors' code, or of one row of an ablation.
 
     Attributes:
-        model: Hub id of the backbone, or the built-in encoder.
-        settings: dotted keys and values that replace the recipe's own.
-        expected: published or measured scores, by dotted name (``sts.average``).
+        model: Hub id of the backbone, or the built-in encoder; unset in presets that are not for a backbone.
+        settings: dotted keys and values that replace the recipe's own; whole lists and tables too.
+        reference: what is replaced further where the preset ``reference`` is named too.
+        expected: published or measured scores, by dotted name (``sts.average``); of ablations, with BERT-base.
         note: where the numbers are from.
     """
 
-    model: str
+    model: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
+    reference: dict[str, Any] = Field(default_factory=dict)
     expected: dict[str, float] = Field(default_factory=dict)
     note: str = ""
 
@@ -69,7 +94,8 @@ class Recipe(Settings):
         encoder: what is trained.
         objective: what it is trained for.
         training: how.
-        presets: settings by backbone.
+        presets: other settings, by name. ``paper`` and ``reference`` are the paper and the authors' public code where
+            they differ; ``paper`` may be left out, being the recipe as it stands.
     """
 
     name: str
@@ -93,11 +119,47 @@ class Recipe(Settings):
                 raise ValueError("training.batch_tokens cannot hold a text of data.max_length")
         return self
 
+    @model_validator(mode="after")
+    def _presets_can_be_named(self) -> Recipe:
+        for name, preset in self.presets.items():
+            if not name or ":" in name:
+                raise ValueError(f"a preset cannot be called {name!r}; presets are named after a colon")
+            if name in CODE_PRESETS and (preset.model is not None or preset.reference):
+                raise ValueError(f"the preset {name!r} is for any model: it has settings alone")
+        return self
+
+    def sort_of(self, preset: str) -> PresetSort:
+        """What sort of preset ``preset`` is."""
+        if preset in CODE_PRESETS:
+            return "code"
+        return "ablation" if self.presets[preset].model is None else "backbone"
+
     def preset_for(self, model: str) -> str | None:
-        """The preset called ``model`` or made for the Hub id ``model``; exact matches only."""
-        if model in self.presets:
+        """The backbone preset called ``model`` or made for the Hub id ``model``; exact matches only."""
+        if model in self.presets and self.presets[model].model is not None:
             return model
         return next((name for name, preset in self.presets.items() if preset.model == model), None)
+
+
+@dataclass(frozen=True)
+class Resolved:
+    """A recipe with presets and overrides applied.
+
+    Attributes:
+        recipe: the result; it still has its presets.
+        presets: those applied, in the order of application.
+        model: Hub id of the model asked for, where a preset's name was given for it; None if none was asked for.
+    """
+
+    recipe: Recipe
+    presets: tuple[str, ...]
+    model: str | None
+
+    @property
+    def backbone(self) -> Preset | None:
+        """The backbone preset that was applied."""
+        given = [self.recipe.presets[name] for name in self.presets if name in self.recipe.presets]
+        return next((preset for preset in given if preset.model is not None), None)
 
 
 def recipe_names() -> list[str]:
@@ -106,8 +168,28 @@ def recipe_names() -> list[str]:
     return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
 
 
+def split_name(name: str) -> tuple[str, list[str]]:
+    """``NAME:PRESET:PRESET`` or ``file.toml:PRESET`` -> the recipe and the presets; colons in a path are the path's.
+
+    Raises:
+        UserError: if a preset's name is empty.
+    """
+    file = re.fullmatch(r"(.*\.toml)((?::[^:/\\]*)*)", name, flags=re.DOTALL)
+    if file is not None:
+        recipe, suffix = file[1], file[2]
+    elif "/" in name or "\\" in name:
+        return name, []
+    else:
+        recipe, colon, rest = name.partition(":")
+        suffix = colon + rest
+    presets = suffix.split(":")[1:]
+    if not all(presets):
+        raise UserError(f"{name}: a preset's name is missing after a colon; see opencse recipes presets {recipe}")
+    return recipe, presets
+
+
 def recipe_text(recipe: str) -> str:
-    """The TOML of a recipe, by name or file.
+    """The TOML of a recipe, by name (without presets) or file.
 
     Raises:
         UserError: naming the recipes there are.
@@ -124,83 +206,90 @@ def recipe_text(recipe: str) -> str:
 
 
 def load_recipe(recipe: str, *, preset: str | None = None, overrides: Iterable[str] = ()) -> Recipe:
-    """A recipe with a preset and then overrides applied.
+    """A recipe with presets and then overrides applied; see `resolve_recipe`.
+
+    Raises:
+        UserError: naming the wrong key and the nearest valid one.
+    """
+    return resolve_recipe(recipe, preset=preset, overrides=overrides).recipe
+
+
+def resolve_recipe(
+    recipe: str, *, preset: str | None = None, model: str | None = None, overrides: Iterable[str] = ()
+) -> Resolved:
+    """A recipe with presets and then overrides applied.
+
+    First the preset for the backbone, then ``paper`` or ``reference``, then the others in the order given, then the
+    overrides all together, whose order means nothing.
 
     Args:
-        recipe: a name, or the path of a TOML file.
-        preset: one of the recipe's presets.
+        recipe: a name or the path of a TOML file, either with presets after colons (``simcse:bert-base:crop-10``).
+        preset: more presets, joined by colons.
+        model: what will be trained; its preset (exact name or Hub id) is applied unless another backbone's is named.
         overrides: ``key.path=value``, the value in TOML (a bare word is a string).
 
     Raises:
         UserError: naming the wrong key and the nearest valid one.
     """
+    name, presets = split_name(recipe)
     try:
-        data = tomllib.loads(recipe_text(recipe))
+        written = validate(Recipe, tomllib.loads(recipe_text(name)), name)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{recipe}: not valid TOML ({error})") from None
-    validated = validate(Recipe, data, recipe)
+        raise UserError(f"{name}: not valid TOML ({error})") from None
     if preset is not None:
-        if preset not in validated.presets:
-            known = ", ".join(validated.presets) or "none"
-            raise UserError(f"{recipe}: no preset {preset!r}{nearest(preset, validated.presets)}; there are: {known}")
-        for key, value in validated.presets[preset].settings.items():
-            _set(data, key, value)
-    where = recipe
-    for override in overrides:
-        key, value = parse_override(override)
-        _set(data, key, value)
-        where = f"--set {override}"
-        validate(Recipe, data, where)
-    return validate(Recipe, data, where)
-
-
-def parse_override(override: str) -> tuple[str, Any]:
-    """``key.path=value`` -> the key and the value, read as TOML; a bare word is a string."""
-    key, sign, text = override.partition("=")
-    if not sign or not key.strip():
-        raise UserError(f"--set {override}: key.path=value is expected, for instance training.learning_rate=1e-4")
+        presets += preset.split(":")
+    chosen = _choose(written, name, presets, model)
+    changes = _preset_changes(written, name, chosen)
+    parsed = [(text, *parse_override(text)) for text in overrides]
+    changes += in_order(Change(f"--set {text}", key, value) for text, key, value in parsed)
+    plain = written.model_dump(mode="json")
     try:
-        return key.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return key.strip(), text.strip()
+        resolved = Recipe.model_validate(changed(plain, changes))
+    except ValidationError:
+        at_fault = blame(Recipe, changes, lambda some: changed(plain, some))
+        resolved = validate(Recipe, changed(plain, changes), at_fault)
+    own = None if model is None else written.presets.get(model)
+    return Resolved(resolved, tuple(chosen), model if own is None or own.model is None else own.model)
 
 
-def _set(data: dict[str, Any], key: str, value: object) -> None:
-    """Puts ``value`` at a dotted key; digits index into lists (``objective.negatives.0.weight``)."""
-    node: Any = data
-    *path, last = key.split(".")
-    for step in path:
-        node = _child(node, step, key)
-    if isinstance(node, list):
-        node[_index(node, last, key)] = value
-    elif isinstance(node, dict):
-        if last == "kind" and node.get("kind") != value:
-            node.clear()  # another part has other settings
-        node[last] = value
-    else:
-        raise UserError(f"--set {key}: {path[-1]} is a plain value, it has no settings inside")
+def _choose(recipe: Recipe, name: str, presets: Sequence[str], model: str | None) -> list[str]:
+    """The presets to apply, in their order: backbone, code, ablations."""
+    for preset in presets:
+        if preset not in recipe.presets and preset != "paper":
+            near = nearest(preset, recipe.presets)
+            raise UserError(f"{name}: no preset {preset!r}{near}; see opencse recipes presets {name}")
+        if presets.count(preset) > 1:
+            raise UserError(f"{name}: the preset {preset!r} is named {presets.count(preset)} times; name it once")
+    of: dict[PresetSort, list[str]] = {"backbone": [], "code": [], "ablation": []}
+    for preset in presets:
+        of[recipe.sort_of(preset)].append(preset)
+    if len(of["backbone"]) > 1:
+        raise UserError(f"{name}: {' and '.join(of['backbone'])} are presets of two backbones; name one of them")
+    if len(of["code"]) > 1:
+        raise UserError(f"{name}: paper and reference contradict each other; name one of them")
+    own = recipe.preset_for(model) if model is not None else None
+    if own is not None and not of["backbone"]:
+        of["backbone"].append(own)
+    return [*of["backbone"], *of["code"], *of["ablation"]]
 
 
-def _child(node: Any, step: str, key: str) -> Any:  # noqa: ANN401 - a TOML tree
-    if isinstance(node, list):
-        return node[_index(node, step, key)]
-    if isinstance(node, dict):
-        return node.setdefault(step, {})
-    raise UserError(f"--set {key}: {step!r} is inside a plain value")
+def _preset_changes(recipe: Recipe, name: str, chosen: Sequence[str]) -> list[Change]:
+    """The changes of the ``chosen`` presets; what ``reference`` adds to a backbone's comes after its own settings."""
+    changes: list[Change] = []
+    added: list[Change] = []
+    for preset in chosen:
+        given = recipe.presets.get(preset, Preset())
+        where = f"{name}:{preset}"
+        changes += changes_of(given.settings, where)
+        if "reference" in chosen:
+            added += changes_of(given.reference, where)
+        if preset == "reference" or recipe.sort_of(preset) == "ablation":
+            changes += added
+            added = []
+    return changes
 
 
-def _index(node: list[Any], step: str, key: str) -> int:
-    if not step.isdecimal() or int(step) >= len(node):
-        raise UserError(f"--set {key}: {step!r} is not a position in a list of {len(node)}")
-    return int(step)
-
-
-def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested settings as dotted keys, for comparing two of them."""
-    flat: dict[str, Any] = {}
-    for key, value in settings.items():
-        if isinstance(value, Mapping):
-            flat |= flatten(value, f"{prefix}{key}.")
-        else:
-            flat[f"{prefix}{key}"] = value
-    return flat
+def to_toml(recipe: Recipe) -> str:
+    """Every setting of a recipe as TOML that loads to the same recipe; presets and what is unset are left out."""
+    plain: dict[str, Any] = recipe.model_dump(mode="json", exclude={"presets"}, exclude_none=True)
+    return tomli_w.dumps(plain)

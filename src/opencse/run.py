@@ -36,9 +36,9 @@ def train(
     Args:
         text: a file, a Hub data set id, or a `Source` (with column names).
         out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``.
-        recipe: a recipe's name, a TOML file, or a `Recipe`.
+        recipe: a recipe's name or a TOML file, either with presets (``simcse:dropout-0.2``), or a `Recipe`.
         model: the built-in encoder, a folder, a Hub id, or one of the recipe's presets.
-        preset: settings of the recipe for a backbone, where ``model`` does not name one.
+        preset: more presets, joined by colons; the one for ``model`` is applied without being named.
         settings: ``key.path=value`` each; they come last.
         dev: graded pairs to select on: a file, ``sample`` (the built-in ones), or None.
         resume: go on from the checkpoint in ``out``.

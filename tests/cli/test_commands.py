@@ -131,18 +131,6 @@ def test_evaluate_writes_a_self_describing_result(opencse: Run, sts_folder: Path
     assert (result["schema_version"], result["model"], result["pooling"]) == (1, "opencse-mini", "mean")
 
 
-def test_recipes_are_listed_and_shown(opencse: Run) -> None:
-    code, stdout, _ = opencse("recipes")
-    assert code == 0
-    for name in ("simcse", "simcse-supervised", "next-sentence"):
-        assert name in stdout
-    assert "76.25" in stdout
-    code, stdout, _ = opencse("recipes", "show", "simcse")
-    assert 'kind = "dropout"' in stdout
-    code, stdout, _ = opencse("recipes", "show", "simcse", "--preset", "roberta-base")
-    assert "training.batch_size = 512" in stdout
-
-
 def test_doctor_tells_versions(opencse: Run) -> None:
     code, stdout, err = opencse("doctor")
     assert code == 0, err

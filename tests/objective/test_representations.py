@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,10 @@ from torch import Tensor
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.errors import UserError
+from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import Needs, Representations, StepInputs, represent
+from opencse.objective.views.dropout import Dropout
 from opencse.text.tokenizer import Tokens
 
 N = 4
@@ -101,8 +105,39 @@ def test_needs_are_joined() -> None:
     assert a | b == b | a == Needs(sentences=True, hard=True, layers=frozenset({1, 2}), masked_rate=0.15)
     assert a | Needs() == a
     assert b | b == b
-    with pytest.raises(ValueError, match=r"0\.15.*0\.3"):
+    with pytest.raises(UserError, match=r"masking rates, 0\.15 and 0\.3; give both the same"):
         b | Needs(masked_rate=0.3)
+    with pytest.raises(UserError, match=r"numbers of dropout draws, 2 and 10; give both the same"):
+        Needs(samples=10) | Needs(samples=2)
+
+
+@pytest.mark.parametrize(
+    "needs",
+    [
+        Needs(sentences=True),
+        Needs(hard=True),
+        Needs(clean=True),
+        Needs(samples=3),
+        Needs(layers=frozenset({1})),
+        Needs(masked_rate=0.15),
+        Needs(shared_mask=True),
+        Needs(lm_head=True),
+    ],
+    ids=str,
+)
+def test_nothing_that_is_needed_gets_lost(needs: Needs) -> None:
+    rest = Needs(sentences=True, hard=True, clean=True, layers=frozenset({2}), shared_mask=True, lm_head=True)
+    for joined in (needs | Needs(), Needs() | needs):
+        assert joined == needs
+    assert needs | needs == needs
+    assert (
+        rest | needs
+        == needs | rest
+        == replace(rest, samples=needs.samples, layers=rest.layers | needs.layers, masked_rate=needs.masked_rate)
+    )
+    sentences = needs.sentences or needs.hard or needs.clean or needs.samples is not None or bool(needs.layers)
+    assert needs.reads_sentences == sentences
+    assert needs.reads_lm_head == (needs.lm_head or needs.masked_rate is not None)
 
 
 def tensors(inputs: StepInputs) -> list[Tensor]:
@@ -161,3 +196,84 @@ def test_a_masked_copy_without_a_chosen_position_costs_nothing(
     gradients = [p.grad for p in encoder.backbone.parameters() if p.grad is not None]
     assert gradients
     assert all((gradient == 0).all() for gradient in gradients)
+
+
+def test_detached_keeps_what_else_was_made(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    encoder.train()
+    reps = represent(encoder, step(encoder, sentences[: 2 * N]), Needs(clean=True, samples=2))
+    without = reps.detached()
+    for name in ("clean", "means"):
+        with_graph, alone = getattr(reps, name), getattr(without, name)
+        assert with_graph.requires_grad
+        assert not alone.requires_grad
+        assert torch.equal(with_graph, alone)
+    assert without.noise is reps.noise is not None
+    bare = replace(reps, clean=None, means=None).detached()
+    assert (bare.clean, bare.means) == (None, None)
+
+
+@pytest.mark.parametrize("hard", [0, 2])
+def test_positives_made_of_the_anchors_vectors(encoder: SentenceEncoder, sentences: list[str], hard: int) -> None:
+    """Only anchors and hard negatives are encoded; the view gets the anchors with their graph, and the noise."""
+    texts = sentences[: (1 + hard) * N]
+    inputs = StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts)), N, torch.zeros(N, 2 + hard), noise_seed=3)
+    rows: list[int] = []
+    encoder.backbone.register_forward_pre_hook(
+        lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
+    )
+    given: list[Tensor] = []
+
+    def derive(anchors: Tensor, noise: torch.Generator) -> Tensor:
+        given.append(anchors)
+        return 2 * anchors + torch.rand((), generator=noise)
+
+    needs = Needs(sentences=True, hard=True, layers=frozenset({1}))
+    reps = represent(encoder, inputs, needs, derive=derive)
+    assert rows == [(1 + hard) * N]
+    assert len(given) == 1
+    assert given[0].requires_grad
+    assert torch.equal(given[0], reps.anchor)
+    drawn = torch.rand((), generator=torch.Generator().manual_seed(3))
+    assert torch.equal(reps.positive, 2 * reps.anchor + drawn)
+    own = torch.from_numpy(encoder.encode(texts))
+    assert torch.allclose(reps.anchor, own[:N], atol=1e-5)
+    assert reps.hard.shape == (N, hard, 32)
+    for h in range(hard):
+        assert torch.allclose(reps.hard[:, h], own[(1 + h) * N : (2 + h) * N], atol=1e-5)
+    assert reps.layers[1].shape == (N, 32)
+    rows.clear()
+    means = represent(encoder.train(), inputs, replace(needs, samples=3, layers=frozenset()), derive=derive).means
+    assert rows == [(1 + hard) * N + 3 * N]
+    assert means is not None
+    assert means.shape == (2, N, 32)
+
+
+def test_noise_is_there_even_where_no_sentence_is_read(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    inputs = replace(step(encoder, sentences[: 2 * N]), noise_seed=2**63 - 1)
+    for needs in (Needs(), Needs(sentences=True)):
+        noise = represent(encoder, inputs, needs).noise
+        assert noise is not None
+        assert noise.initial_seed() == 2**63 - 1
+
+
+def test_two_encoders_and_means_over_draws_do_not_go_together(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    with pytest.raises(ValueError, match="one encoder"):
+        represent(encoder, step(encoder, sentences[: 2 * N]), Needs(samples=2), second=encoder.twin())
+
+
+class Halved(Dropout):
+    """A view whose positives are half the anchors' vectors."""
+
+    derived = True
+
+    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
+        return anchors / 2
+
+
+def test_the_objective_asks_its_view_for_derived_positives(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    objective = Objective(ObjectiveSettings())
+    objective.view = Halved(Dropout.Settings())
+    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N]))
+    reps = objective.represent(encoder, StepInputs(tokens, N, torch.arange(2 * N).reshape(N, 2)))
+    assert torch.equal(reps.positive, reps.anchor / 2)
+    assert objective(reps).report["positive_similarity"].item() == pytest.approx(1.0)

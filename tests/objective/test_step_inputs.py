@@ -12,9 +12,11 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
+from opencse.objective import views
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import StepInputs
+from opencse.objective.views.base import Places, places
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 from opencse.text.corpus import Corpus, text_key, tokenise
@@ -200,3 +202,51 @@ def test_indices_may_repeat(lines: Corpus, tokenizer: Tokenizer) -> None:
     twice: NDArray[np.int64] = np.array([6, 6], dtype=np.int64)
     rows = texts(builder(lines, tokenizer).build(twice, 0), tokenizer)
     assert rows[0] == rows[1] == rows[2] == rows[3]
+
+
+def test_the_seed_of_the_noise_is_of_seed_and_step_alone(
+    lines: Corpus, triples: Corpus, tokenizer: Tokenizer, sentences: list[str]
+) -> None:
+    made = builder(lines, tokenizer, 1)
+    seeds = [made.build(EXAMPLES, step).noise_seed for step in range(50)]
+    assert len(set(seeds)) == 50
+    assert all(type(seed) is int and 0 <= seed < 2**63 for seed in seeds)
+    assert max(seeds) > 2**60
+    other = builder(lines, tokenizer, 2)
+    assert not set(seeds) & {other.build(EXAMPLES, step).noise_seed for step in range(50)}
+    again = builder(triples, tokenizer, 1, view={"kind": "pair"}, negatives=HARD, terms=[MLM])
+    for step in (7, 0):  # other data, other examples, another order of the steps, another objective
+        inputs = again.build(EXAMPLES[:2], step)
+        assert inputs.noise_seed == seeds[step]
+        assert inputs.to(torch.device("meta")).noise_seed == seeds[step]
+
+
+class Derived(Dropout):
+    """A view whose positives are made of the anchors' vectors; `positives` is not asked."""
+
+    derived = True
+
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
+        return places(np.arange(len(corpus)), list(range(corpus.width)) if corpus.width > 1 else [0, 0])
+
+    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        raise AssertionError("no positive is read")
+
+
+def test_a_view_that_derives_its_positives_reads_the_anchors_alone(
+    lines: Corpus, triples: Corpus, tokenizer: Tokenizer, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(views.PARTS, Dropout.Settings, Derived)  # type: ignore[misc]
+    anchors, hard = ([sentences[8 * k + i] for i in EXAMPLES] for k in (0, 2))
+    for corpus, negatives, read in ((lines, [{"kind": "in_batch"}], anchors), (triples, HARD, anchors + hard)):
+        inputs = builder(corpus, tokenizer, negatives=negatives, terms=[MLM])
+        made = inputs.build(EXAMPLES, 0)
+        assert made.examples == 4
+        assert texts(made, tokenizer) == encoded(tokenizer, read)
+        assert made.keys.shape == (4, len(read) // 4 + 1), "the positive has a key all the same"
+        assert made.keys[:, 0].tolist() == [text_key(s) for s in anchors]
+        assert made.masked is not None
+        assert len(made.masked.tokens) == 4
+        assert torch.equal(made.anchors.input_ids, made.tokens.input_ids[:4])
+        rows = encoded(tokenizer, read)
+        assert inputs.lengths[EXAMPLES].tolist() == [sum(map(len, rows[i::4])) for i in range(4)]

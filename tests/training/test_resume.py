@@ -33,6 +33,9 @@ SETTINGS = (
     'objective.terms=[{kind="mlm"}]',
 )
 
+QUEUE = '{kind="momentum_queue", size="2.5x", momentum=0.9, init="random"}'
+LAYERS = '{kind="layers", layers=[-2, -3], average_with_plain=true}'
+
 CHILD = """
 import os, signal, sys, threading, torch
 torch.set_num_threads(1)
@@ -110,6 +113,25 @@ def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, tmp_path: Path, st
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
+def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
+    settings = (*SETTINGS, "training.max_steps=16", "training.evaluate_every=16", "encoder.head.kind=mlp")
+    negatives = f'objective.negatives=[{{kind="in_batch"}}, {QUEUE}, {LAYERS}]'
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*settings, negatives))
+    job.run(tmp_path / "whole")
+    with pytest.raises(InterruptedRunError, match="step 9"):
+        job.run(tmp_path / "stopped", reporter=StopAt(9))
+    tensors = load_file(tmp_path / "stopped" / "checkpoint" / "tensors.safetensors")
+    kept = {name for name in tensors if name.startswith("objective.")}
+    for part in ("average.encoder.backbone.", "average.encoder.projection.", "queue.stored", "queue.pushed"):
+        assert any(part in name for name in kept), part
+    job.run(tmp_path / "stopped", resume=True)
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+    for name, source in (("queue", QUEUE), ("layers", LAYERS)):  # each of them makes a difference
+        alone = (*settings, f'objective.negatives=[{{kind="in_batch"}}, {source}]')
+        TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=alone, dev=None).run(tmp_path / name)
+        assert files(tmp_path / name)["model.safetensors"] != files(tmp_path / "whole")["last/model.safetensors"]
+
+
 def test_the_comparison_is_not_vacuous(tiny_folder: Path, tmp_path: Path) -> None:
     """Training changes the weights, dropout is on, and another seed gives another run."""
     ends = {}
@@ -137,3 +159,45 @@ def test_resume_refuses_another_run(tiny_folder: Path, tmp_path: Path) -> None:
     result = job.run(tmp_path / "run", resume=True)
     again = job.run(tmp_path / "run", resume=True)
     assert again == result
+
+
+def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
+    settings = (
+        *SETTINGS,
+        "training.max_steps=8",
+        "training.learning_rate=1e-4",
+        'objective.positive.of={kind="noisy"}',
+        'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="in_batch", of={kind="mean", samples=2}}]',
+    )
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
+    job.run(tmp_path / "whole")
+    with pytest.raises(InterruptedRunError, match="step 5"):
+        job.run(tmp_path / "stopped", reporter=StopAt(5))
+    job.run(tmp_path / "stopped", resume=True)
+    assert files(tmp_path / "stopped") == files(tmp_path / "whole")
+
+
+def test_generated_negatives_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
+    """The mixture is not fitted at the first stop yet: it waits for 12 outputs."""
+    generated = (
+        '{kind="gaussian", count=1.5, covariance="full"}',
+        '{kind="noisy_anchor"}',
+        '{kind="memory_bank", steps=2}',
+        '{kind="vae", steps=3, latent=4, hidden=8}',
+        '{kind="gmm", steps=3, components=12}',
+    )
+    negatives = f'objective.negatives=[{{kind="in_batch"}}, {", ".join(generated)}]'
+    settings = (*SETTINGS, "training.max_steps=12", "training.evaluate_every=12", "encoder.head.kind=mlp", negatives)
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings)
+    job.run(tmp_path / "whole")
+    for stop in (1, 6):
+        folder = tmp_path / str(stop)
+        with pytest.raises(InterruptedRunError, match=f"step {stop}"):
+            job.run(folder, reporter=StopAt(stop))
+        tensors = load_file(folder / "checkpoint" / "tensors.safetensors")
+        kept = {name: value for name, value in tensors.items() if name.startswith("objective.")}
+        for part in ("queue.stored", "store.stored", "distribution.first_moment", "distribution.means"):
+            assert any(part in name for name in kept), part
+        assert [int(value) for name, value in kept.items() if name.endswith("distribution.fits")] == [stop - 1]
+        job.run(folder, resume=True)
+        assert files(folder) == files(tmp_path / "whole")

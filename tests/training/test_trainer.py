@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import math
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -257,3 +258,34 @@ def test_the_published_settings_are_in_the_recipes() -> None:
         recipe = load_recipe("simcse-supervised", preset=preset)
         assert (recipe.training.batch_size, recipe.training.learning_rate, recipe.training.epochs) == (512, rate, 3)
         assert recipe.encoder.head.keep
+
+
+@pytest.fixture
+def dry_folder(tiny_folder: Path, tmp_path: Path) -> Path:
+    """The tiny model, its own dropout rates 0."""
+    folder = tmp_path / "dry"
+    shutil.copytree(tiny_folder, folder)
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0}
+    (folder / "config.json").write_text(json.dumps(config))
+    return folder
+
+
+def test_equal_views_only_for_who_asks_for_them(dry_folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    """A model without dropout is refused under the dropout view, unless a rate, 0 included, was set."""
+    with pytest.raises(UserError) as caught:
+        trainer(tmp_path / "a", dry_folder)
+    message = str(caught.value)
+    assert message.startswith(f"{dry_folder}: this backbone has no dropout, so both views of a sentence would be equal")
+    assert "--set encoder.dropout=0.1 (or 0, to train on equal views all the same)" in message
+    assert "\n" not in message
+    for model in (dry_folder, tiny_folder):
+        equal = trainer(tmp_path / "b" / model.name, model, "encoder.dropout=0")
+        assert not equal.encoder.has_dropout
+        assert float(equal._step(0).report["positive_similarity"]) == pytest.approx(1.0, abs=1e-6)
+    assert trainer(tmp_path / "c", dry_folder, "encoder.dropout=0.1").encoder.has_dropout
+
+
+def test_without_contrast_no_dropout_is_needed(dry_folder: Path, tmp_path: Path) -> None:
+    terms = ("objective.negatives=[]", 'objective.terms=[{kind="mlm"}]')
+    assert not trainer(tmp_path / "a", dry_folder, *terms).encoder.has_dropout

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+if TYPE_CHECKING:
+    from rich.console import Console
+
 recipes = typer.Typer(help="The recipes there are, and what they are made of.", invoke_without_command=True)
+
+_NAMED = "Recipe by name or TOML file; presets follow after colons (simcse:bert-large:crop-10)."
+_WIDTH_OF_A_PIPE = 200
 
 
 @recipes.callback()
@@ -14,37 +20,111 @@ def overview(context: typer.Context) -> None:
     """List the recipes: what each is, the paper's number, what it is made of."""
     if context.invoked_subcommand is not None:
         return
-    from rich.console import Console
     from rich.table import Table
 
     from opencse.recipe import load_recipe, recipe_names
+    from opencse.recipe_summary import made_of, published, short_paper
 
     table = Table(title="Recipes", title_justify="left")
     table.add_column("name", no_wrap=True)
-    for column in ("what", "made of", "published for BERT-base"):
+    for column in ("what", "made of", "published for BERT-base", "paper"):
         table.add_column(column, overflow="fold")
     for name in recipe_names():
         recipe = load_recipe(name)
-        parts: list[str] = [recipe.objective.view.kind, *(s.kind for s in recipe.objective.negatives)]
-        parts += [s.kind for s in recipe.objective.terms]
-        base = recipe.presets.get("bert-base")
-        published = ", ".join(f"{key} {value:.2f}" for key, value in (base.expected if base else {}).items()
-                              if key in ("sts.average", "dev.stsb"))  # fmt: skip
-        table.add_row(name, recipe.title, " + ".join(parts), published)
-    Console().print(table)
+        table.add_row(name, recipe.title, made_of(recipe), published(recipe), short_paper(recipe))
+    _console().print(table)
+    typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
+
+
+@recipes.command()
+def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML file.")]) -> None:
+    """List a recipe's presets: for which backbone or table, what they change, what was published."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from opencse.errors import UserError
+    from opencse.recipe import load_recipe, split_name
+    from opencse.recipe_summary import preset_changes, scores
+
+    base, given = split_name(name)
+    if given:
+        raise UserError(f"{name}: all presets of a recipe are listed; name the recipe alone, {base}")
+    recipe = load_recipe(base)
+    if not recipe.presets:
+        typer.echo(f"{base} has no presets")
+        return
+    table = Table(title=f"Presets of {recipe.name}", title_justify="left", show_lines=True)
+    table.add_column("preset", no_wrap=True)
+    for column in ("sort", "changes", "published", "note"):
+        table.add_column(column, overflow="fold")
+    for key, preset in recipe.presets.items():
+        sort = recipe.sort_of(key)
+        row = [
+            key,
+            sort if preset.model is None else f"{sort}\n{preset.model}",
+            "\n".join(preset_changes(preset)),
+            ", ".join(scores(preset)),
+            preset.note,
+        ]
+        table.add_row(*map(Text, row))
+    _console().print(table)
+    typer.echo(f"Use one or several: --recipe {base}:{next(iter(recipe.presets))}")
 
 
 @recipes.command()
 def show(
-    name: Annotated[str, typer.Argument(help="Recipe by name or TOML file.")],
-    preset: Annotated[str | None, typer.Option(help="With this preset applied.")] = None,
+    name: Annotated[str, typer.Argument(help=_NAMED)],
+    preset: Annotated[str | None, typer.Option(help="More presets, joined by colons.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", help="Any setting: key.path=value.")] = None,
+    source: Annotated[
+        bool, typer.Option("--source", help="Print the file as it is written, with its comments.")
+    ] = False,
 ) -> None:
-    """Print a recipe: its TOML, or every resolved setting of a preset."""
-    from opencse.recipe import flatten, load_recipe, recipe_text
+    """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
+    from opencse.errors import UserError
+    from opencse.recipe import recipe_text, resolve_recipe, split_name, to_toml
 
-    if preset is None:
-        typer.echo(recipe_text(name), nl=False)
+    base, given = split_name(name)
+    if source:
+        if given or preset is not None or set_:
+            raise UserError(
+                f"--source prints {base} as it is written, without presets and --set; leave one of them out"
+            )
+        typer.echo(recipe_text(base), nl=False)
         return
-    resolved = load_recipe(name, preset=preset).model_dump(mode="json", exclude={"presets"})
-    for key, value in flatten(resolved).items():
-        typer.echo(f"{key} = {value!r}")
+    resolved = resolve_recipe(name, preset=preset, overrides=set_ or [])
+    overrides = "".join(f" --set {text}" for text in set_ or [])
+    called = " ".join(f"{':'.join([base, *resolved.presets])}{overrides}".split())
+    typer.echo(f"# {called}\n{to_toml(resolved.recipe)}", nl=False)
+
+
+@recipes.command()
+def diff(
+    a: Annotated[str, typer.Argument(help=_NAMED)], b: Annotated[str, typer.Argument(help="Another, likewise.")]
+) -> None:
+    """List the settings in which two recipes differ."""
+    from rich.table import Table
+    from rich.text import Text
+
+    from opencse.recipe import load_recipe
+    from opencse.recipe_summary import differences
+
+    found = differences(load_recipe(a), load_recipe(b))
+    if not found:
+        typer.echo("no difference")
+        return
+    table = Table("setting")
+    table.add_column(Text(a), overflow="fold")
+    table.add_column(Text(b), overflow="fold")
+    for difference in found:
+        table.add_row(*map(Text, (difference.key, difference.a or "-", difference.b or "-")))
+    _console().print(table)
+
+
+def _console() -> Console:
+    """As wide as the terminal; wide enough for long lines where the output is read by a program."""
+    import sys
+
+    from rich.console import Console
+
+    return Console() if sys.stdout.isatty() else Console(width=_WIDTH_OF_A_PIPE)

@@ -15,14 +15,14 @@ def train(
     ],
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained encoder.")],
     recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="Recipe by name (opencse recipes) or TOML file.")
+        str, typer.Option("--recipe", "-r", help="Recipe (opencse recipes) or TOML file; :PRESET may follow.")
     ] = "simcse",
     model: Annotated[
         str,
         typer.Option("--model", "-m", help="Where to start: the built-in encoder, a folder, a Hub id, or a preset."),
     ] = "opencse-mini",
     preset: Annotated[
-        str | None, typer.Option(help="Settings of the recipe for a backbone, if --model names none.")
+        str | None, typer.Option(help="More presets of the recipe, joined by colons; --model's own is applied.")
     ] = None,
     columns: Annotated[
         str | None,

@@ -161,8 +161,9 @@ class SentenceEncoder(nn.Module):
 
     @property
     def has_dropout(self) -> bool:
-        """Whether the backbone draws any dropout in training."""
-        return any(dropout_rates(self.backbone.config).values())
+        """Whether the backbone draws any dropout in training, by its configuration or by a module of its own."""
+        own = (part.p for part in self.backbone.modules() if isinstance(part, nn.Dropout))
+        return any(dropout_rates(self.backbone.config).values()) or any(own)
 
     def twin(self) -> Self:
         """An independent copy of all modules, as they are now; the tokenizer is shared."""
@@ -188,9 +189,9 @@ class SentenceEncoder(nn.Module):
         if tokens is not None:
             wanted = tuple(layers)
             states = self._states(tokens, need_all=bool(wanted))
-            sentence = self._project(self._pool(states, tokens))
+            sentence = self.project(self._pool(states, tokens))
             for layer in wanted:
-                by_layer[layer] = self._project(self.pooling([states[layer]], tokens.attention_mask))
+                by_layer[layer] = self.project(self.pooling([states[layer]], tokens.attention_mask))
         return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
 
     def embed(self, tokens: Tokens) -> Tensor:
@@ -210,7 +211,8 @@ class SentenceEncoder(nn.Module):
         chosen = [states[-1]] if len(wanted) == 1 else [states[layer] for layer in wanted]
         return self.pooling(chosen, tokens.attention_mask)
 
-    def _project(self, pooled: Tensor) -> Tensor:
+    def project(self, pooled: Tensor) -> Tensor:
+        """Pooled vectors (rows, hidden) through the dense layers and the training head, if there is one."""
         vectors: Tensor = self.dense(pooled)
         return vectors if self.projection is None else self.projection(vectors)
 

@@ -55,9 +55,10 @@ class InputBuilder:
 
     @property
     def lengths(self) -> NDArray[np.int64]:
-        """(M,) tokens of each example, all its texts together."""
+        """(M,) tokens of each example, all its texts together that are encoded."""
         lengths = np.diff(self.corpus.offsets).reshape(-1, self.corpus.width)
-        total: NDArray[np.int64] = lengths[self.places[:, :, 0], self.places[:, :, 1]].sum(axis=1)
+        read = self.places[:, self._roles]
+        total: NDArray[np.int64] = lengths[read[:, :, 0], read[:, :, 1]].sum(axis=1)
         return total
 
     def build(self, examples: NDArray[np.int64], step: int) -> StepInputs:

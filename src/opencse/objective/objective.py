@@ -9,9 +9,11 @@ from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
 from opencse.objective.losses import Columns, Similarity, info_nce, rowwise_similarity
 from opencse.objective.negatives import NegativeSettings, NegativeSource, Scoring, build_negatives
 from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.negatives.layers import Layers
 from opencse.objective.part import Part
 from opencse.objective.representations import Needs, Representations, StepInputs, represent
 from opencse.objective.sides import SidesSettings, Views, needs_of, sides
@@ -66,6 +68,15 @@ class ObjectiveSettings(Settings):
         return self
 
     @model_validator(mode="after")
+    def _something_plain(self) -> ObjectiveSettings:
+        averaged = [isinstance(source, Layers.Settings) and source.average_with_plain for source in self.negatives]
+        if averaged and all(averaged):
+            raise ValueError(
+                "average_with_plain leaves no negatives for the plain loss; add in_batch negatives, or set it to false"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _terms_once(self) -> ObjectiveSettings:
         kinds = [term.kind for term in self.terms]
         for kind in kinds:
@@ -88,7 +99,11 @@ class Outcome:
 
 
 class Objective(nn.Module):
-    """The composition of house and recipe: pure losses over representations, state in ``state_dict``."""
+    """The composition of house and recipe: pure losses over representations, state in ``state_dict``.
+
+    Raises:
+        UserError: if two of its parts cannot go together.
+    """
 
     def __init__(self, settings: ObjectiveSettings) -> None:
         super().__init__()
@@ -105,6 +120,23 @@ class Objective(nn.Module):
         needs = needs_of(self.settings.positive.of) if self.negatives else Needs()
         for part in self._parts:
             needs = needs | part.needs
+        for there, name in ((self.settings.dual_encoder, "dual_encoder"), (needs.shared_mask, "view.shared_mask")):
+            if there and needs.samples is not None:
+                raise UserError(
+                    f"means over dropout draws do not go with objective.{name}; set it to false, or choose another "
+                    "kind than mean for the vectors of the similarity"
+                )
+        if self.settings.dual_encoder and self.view.derived:
+            raise UserError(
+                f"a second encoder would have nothing to read: the view {self.settings.view.kind} makes the positives "
+                "of the anchors' vectors; set objective.dual_encoder to false, or choose another view"
+            )
+        both = any(isinstance(source, Layers.Settings) and source.views == "both" for source in self.settings.negatives)
+        if both and self.view.derived:
+            raise UserError(
+                f"the positives have no intermediate layers: the view {self.settings.view.kind} makes them of the "
+                'anchors\' vectors; set views = "anchor" in the layers negatives'
+            )
         return needs
 
     @property
@@ -115,6 +147,7 @@ class Objective(nn.Module):
         """Called once before a run: every part makes what it keeps; see `Part.begin`."""
         if self.settings.dual_encoder:
             self.second = encoder.twin()
+            self.second.lm_head = None  # masked copies go through the first
         for part in self._parts:
             part.begin(encoder, batch_size=batch_size, seed=seed)
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import Encoded, MaskedTokens, SentenceEncoder
+from opencse.errors import UserError
 from opencse.text.tokenizer import Tokens
 
 Derive = Callable[[Tensor, torch.Generator], Tensor]
@@ -51,6 +52,11 @@ class Needs:
         return self.lm_head or self.masked_rate is not None
 
     def __or__(self, other: Needs) -> Needs:
+        """What both read.
+
+        Raises:
+            UserError: if they ask for different numbers of dropout draws or masking rates.
+        """
         return Needs(
             sentences=self.sentences or other.sentences,
             hard=self.hard or other.hard,
@@ -65,7 +71,8 @@ class Needs:
 
 def _one(a: T | None, b: T | None, what: str) -> T | None:
     if a is not None and b is not None and a != b:
-        raise ValueError(f"two parts ask for different {what}: {sorted((a, b))}")
+        less, more = sorted((a, b))
+        raise UserError(f"two parts of the objective ask for different {what}, {less} and {more}; give both the same")
     return b if a is None else a
 
 
@@ -186,7 +193,13 @@ def represent(
         encoded = encoder(None, masked=inputs.masked)
         none = torch.zeros(n, 0, device=inputs.keys.device)
         return Representations(
-            none, none, none.unsqueeze(1)[:, :0], inputs.keys, {}, encoded.masked_logits, inputs.masked_labels
+            anchor=none,
+            positive=none,
+            hard=none.unsqueeze(1)[:, :0],
+            keys=inputs.keys,
+            masked_logits=encoded.masked_logits,
+            masked_labels=inputs.masked_labels,
+            noise=noise,
         )
     views = n if derive is not None else 2 * n
     encoded = _encode(encoder, second, inputs, needs, views)

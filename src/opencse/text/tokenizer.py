@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import tempfile
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,8 +40,9 @@ class TokenisedText:
 
     Attributes:
         ids: (length,).
-        words: (length,) number of the white-space delimited word each id is of, -1 for the special tokens that
-            the tokenizer put around the text; None where nobody reads it.
+        words: (length,) number of the white-space delimited word each id is of, counted from 0 at the first word
+            that has an id; -1 for the special tokens that the tokenizer put around the text. None where nobody
+            reads it.
     """
 
     ids: Ids
@@ -203,9 +205,16 @@ class Tokenizer:
 
 
 def _word_numbers(text: str, offsets: Sequence[tuple[int, int]], special: Sequence[int]) -> WordNumbers:
-    """The white-space delimited word at each token's last character; -1 for special tokens."""
-    begins = np.fromiter((match.start() for match in re.finditer(r"\S+", text)), dtype=np.int64)
-    last = np.fromiter((max(start, end - 1) for start, end in offsets), dtype=np.int64, count=len(offsets))
-    numbers = np.maximum(np.searchsorted(begins, last, side="right") - 1, 0)
-    numbers[np.asarray(special, dtype=bool)] = -1
-    return numbers.astype(np.int16)
+    """The white-space delimited word of each token's last character; -1 for special tokens.
+
+    A token of white space alone is of the word that follows, as the mark of a word's beginning is ("\u2581", "\u0120").
+    """
+    spans = [match.span() for match in re.finditer(r"\S+", text)]
+    begins = [begin for begin, _ in spans]
+    numbers = []
+    for (start, end), added in zip(offsets, special, strict=True):
+        begun = bisect_left(begins, end)  # words begun before the token's end
+        ongoing = begun > 0 and spans[begun - 1][1] > start
+        numbers.append(-1 if added else max(0, min(begun - ongoing, len(spans) - 1)))
+    first = min((number for number in numbers if number >= 0), default=0)  # not 0 where the text is cut on its left
+    return np.array([number - first if number >= 0 else -1 for number in numbers], dtype=np.int16)

@@ -129,13 +129,14 @@ class Trainer:
             reps = self.objective.represent(self.encoder, inputs)
         outcome = self.objective(reps)
         self.accelerator.backward(outcome.total)
-        with torch.no_grad(), self.precision.autocast(self.encoder.device):
-            self.objective.after_backward(self.encoder, inputs, reps.detached())
-        report = outcome.report | (self.objective.diagnose(reps.detached()) if self._logged(step + 1) else {})
+        with torch.no_grad():
+            with self.precision.autocast(self.encoder.device):
+                self.objective.after_backward(self.encoder, inputs, reps.detached())
+            seen = self.objective.diagnose(reps.detached()) if self._logged(step + 1) else {}
         norm = self.accelerator.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return Outcome(outcome.losses, report | {"gradient_norm": norm})
+        return Outcome(outcome.losses, outcome.report | seen | {"gradient_norm": norm})
 
     def _logged(self, step: int) -> bool:
         """Whether the log has a line for ``step`` (from 1)."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from opencse.objective.losses import Columns, Similarity, pairwise_similarity
+from opencse.objective.losses import Columns, Similarity, pairwise_similarity, rowwise_similarity
 from opencse.objective.part import Part
 from opencse.objective.representations import Needs, Representations
 
@@ -29,6 +29,10 @@ class Scoring:
     def logits(self, anchors: Tensor, columns: Tensor) -> Tensor:
         """(N, d), (K, d) -> (N, K): sim(a_i, c_k) / tau."""
         return pairwise_similarity(anchors, columns, self.similarity) / self.temperature
+
+    def own_logits(self, anchors: Tensor, others: Tensor) -> Tensor:
+        """(N, d), (N, d) -> (N,): sim(a_i, o_i) / tau."""
+        return rowwise_similarity(anchors, others, self.similarity) / self.temperature
 
 
 class NegativeSource(Part, ABC):

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field
+
+from opencse.objective.terms.barlow_twins import BarlowTwins
 from opencse.objective.terms.base import Term
+from opencse.objective.terms.dcl import DCL
 from opencse.objective.terms.mlm import MaskedLM
 from opencse.settings import PartSettings
 
 __all__ = ["Term", "TermSettings", "build_term"]
 
-TermSettings = MaskedLM.Settings  # becomes a discriminated union with the second term
+TermSettings = Annotated[MaskedLM.Settings | DCL.Settings | BarlowTwins.Settings, Field(discriminator="kind")]
 
-PARTS: Mapping[type[PartSettings], Callable[[Any], Term]] = {MaskedLM.Settings: MaskedLM}
+PARTS: Mapping[type[PartSettings], Callable[[Any], Term]] = {
+    MaskedLM.Settings: MaskedLM,
+    DCL.Settings: DCL,
+    BarlowTwins.Settings: BarlowTwins,
+}
 
 
 def build_term(settings: PartSettings) -> Term:

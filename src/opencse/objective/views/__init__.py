@@ -1,4 +1,4 @@
-"""How the positive is made: one view, one file. To add one, name it in the union and in ``PARTS``."""
+"""How the positive is made: one family, one file. To add one, name it in the union and in ``PARTS``."""
 
 from __future__ import annotations
 
@@ -8,19 +8,47 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from opencse.objective.views.base import View
+from opencse.objective.views.deletion import Crop, DeleteOneWord, DeleteWords
 from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.insertion import InsertMask, InsertStopwords
+from opencse.objective.views.mlm_substitute import MlmSubstitute
 from opencse.objective.views.next_sentence import NextSentence
 from opencse.objective.views.pair import Pair
+from opencse.objective.views.repetition import RepeatSubwords, RepeatWords
+from opencse.objective.views.synonym import Synonym
 from opencse.settings import PartSettings
 
 __all__ = ["View", "ViewSettings", "build_view"]
 
-ViewSettings = Annotated[Dropout.Settings | NextSentence.Settings | Pair.Settings, Field(discriminator="kind")]
+ViewSettings = Annotated[
+    Dropout.Settings
+    | NextSentence.Settings
+    | Pair.Settings
+    | RepeatSubwords.Settings
+    | RepeatWords.Settings
+    | InsertStopwords.Settings
+    | InsertMask.Settings
+    | Crop.Settings
+    | DeleteWords.Settings
+    | DeleteOneWord.Settings
+    | Synonym.Settings
+    | MlmSubstitute.Settings,
+    Field(discriminator="kind"),
+]
 
 PARTS: Mapping[type[PartSettings], Callable[[Any], View]] = {
     Dropout.Settings: Dropout,
     NextSentence.Settings: NextSentence,
     Pair.Settings: Pair,
+    RepeatSubwords.Settings: RepeatSubwords,
+    RepeatWords.Settings: RepeatWords,
+    InsertStopwords.Settings: InsertStopwords,
+    InsertMask.Settings: InsertMask,
+    Crop.Settings: Crop,
+    DeleteWords.Settings: DeleteWords,
+    DeleteOneWord.Settings: DeleteOneWord,
+    Synonym.Settings: Synonym,
+    MlmSubstitute.Settings: MlmSubstitute,
 }
 
 

@@ -6,9 +6,9 @@ from typing import Literal
 
 import numpy as np
 
-from opencse.errors import UserError
 from opencse.objective.representations import Needs
-from opencse.objective.views.base import Places, View, places
+from opencse.objective.views.base import Places, View
+from opencse.objective.views.sentences import with_itself
 from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
 
@@ -36,9 +36,4 @@ class Dropout(View):
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
         """Every sentence with itself."""
         del random
-        if corpus.width != 1:
-            raise UserError(
-                f"{corpus.facts.source}: the dropout view reads one text a row, not {corpus.width}; "
-                "name one column with --columns, or use a recipe for pairs (simcse-supervised)"
-            )
-        return places(np.arange(len(corpus), dtype=np.int64), [0, 0])
+        return with_itself(corpus, "dropout")

@@ -1,0 +1,73 @@
+"""Writes docs/recipes.md, the page of all recipes and presets, from the recipes: python docs/build_recipes.py."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opencse.recipe import Recipe, load_recipe, recipe_names
+from opencse.recipe_summary import made_of, preset_changes, published, scores, short_paper
+
+PAGE = Path(__file__).with_name("recipes.md")
+_INTRODUCTION = """# Recipes
+
+Written by `python docs/build_recipes.py` from `src/opencse/recipes`; the comments there tell where a paper and its
+authors' code differ. All numbers are the papers', in percent; none of them was measured here. `sts.average` is the mean
+of the seven STS test sets (Spearman, `all`), `dev.stsb` STS-B's development set, `dev.transfer` and `transfer.average`
+the mean accuracy over the seven transfer tasks.
+
+A recipe is the paper's; presets change it, and go together: `simcse:bert-large:crop-10`. There are three sorts:
+
+- *backbone*: settings for a model. `--model bert-base` takes the preset of that name, or of that Hub id, by itself.
+- *code*: `reference` is the authors' public code where it departs from the paper. `paper` is the recipe as it stands.
+- *ablation*: one row of a table; its numbers are with BERT-base.
+
+They are applied in that order, then come `--set` and `--seed`. `opencse recipes show NAME:PRESET` prints what results,
+`opencse recipes diff A B` where two differ.
+"""
+
+
+def page() -> str:
+    """The whole page in Markdown."""
+    recipes = [load_recipe(name) for name in recipe_names()]
+    links = [f"[`{recipe.name}`](#{anchor})" for recipe, anchor in zip(recipes, anchors(recipe_names()), strict=True)]
+    overview = [
+        [link, recipe.title, made_of(recipe), published(recipe), short_paper(recipe)]
+        for link, recipe in zip(links, recipes, strict=True)
+    ]
+    parts = [_INTRODUCTION, table(["recipe", "what", "made of", "published for BERT-base", "paper"], overview)]
+    for recipe in recipes:
+        parts.append(f"## {recipe.name}\n\n{recipe.title}.\n\n- Made of: {made_of(recipe)}\n- Paper: {recipe.paper}")
+        if recipe.presets:
+            parts.append(table(["preset", "sort", "changes", "published", "note"], presets(recipe)))
+    return "\n\n".join(part.strip("\n") for part in parts) + "\n"
+
+
+def presets(recipe: Recipe) -> list[list[str]]:
+    """A row for each preset."""
+    return [
+        [
+            f"`{name}`",
+            recipe.sort_of(name) + (f", `{preset.model}`" if preset.model else ""),
+            "<br>".join(f"`{change}`" for change in preset_changes(preset)),
+            ", ".join(scores(preset)),
+            preset.note,
+        ]
+        for name, preset in recipe.presets.items()
+    ]
+
+
+def table(head: list[str], rows: list[list[str]]) -> str:
+    """A Markdown table."""
+    lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def anchors(headings: list[str]) -> list[str]:
+    """The ids that headings get on a rendered page: letters, digits and hyphens, and a number where one comes again."""
+    plain = ["".join(letter for letter in heading if letter.isalnum() or letter == "-") for heading in headings]
+    before = [plain[:place].count(anchor) for place, anchor in enumerate(plain)]
+    return [f"{anchor}-{times}" if times else anchor for anchor, times in zip(plain, before, strict=True)]
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")

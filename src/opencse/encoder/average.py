@@ -1,0 +1,71 @@
+"""A slower copy of an encoder: the exponential moving average of its weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import get_ema_multi_avg_fn
+
+from opencse.encoder.backbone import drop_pooler
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.text.tokenizer import Tokens
+
+Follow = Callable[[list[Tensor], list[Tensor], None], None]
+
+
+class MovingAverage(nn.Module):
+    """A copy of an encoder that follows it: ``theta_m <- momentum * theta_m + (1 - momentum) * theta``.
+
+    Its weights take no gradient, and its vectors are made without any dropout. It has no masked-LM head.
+
+    Attributes:
+        encoder: the copy.
+
+    Args:
+        encoder: what is followed; the copy starts with its weights.
+        momentum: 0 <= momentum < 1; 0 is the encoder's own weights.
+        head: whether the dense layers and the training head are followed too; else the copy ends with the pooling.
+        random_seed: if given, the copy's backbone starts with new random weights of this seed instead.
+    """
+
+    def __init__(
+        self, encoder: SentenceEncoder, momentum: float, *, head: bool = True, random_seed: int | None = None
+    ) -> None:
+        super().__init__()
+        self.encoder = encoder.twin()
+        self.encoder.lm_head = None
+        if not head:
+            self.encoder.dense, self.encoder.projection = nn.Sequential(), None
+        if random_seed is not None:
+            _randomise(self.encoder, random_seed)
+        self.encoder.requires_grad_(False)
+        self._follow: Follow = get_ema_multi_avg_fn(momentum)  # type: ignore[no-untyped-call]
+
+    def update(self, encoder: SentenceEncoder) -> None:
+        """Moves every weight towards ``encoder``'s; buffers are copied. Tied weights are moved once."""
+        theirs = dict(encoder.named_parameters(remove_duplicate=False))
+        own = dict(self.encoder.named_parameters())
+        self._follow(list(own.values()), [theirs[name] for name in own], None)
+        buffers = dict(encoder.named_buffers(remove_duplicate=False))
+        for name, buffer in self.encoder.named_buffers():
+            buffer.copy_(buffers[name])
+
+    def forward(self, tokens: Tokens) -> Tensor:
+        """(rows, d) vectors of ``tokens``; pooled ones, (rows, hidden), of a copy without head."""
+        with self.encoder.without_dropout():
+            sentence: Tensor | None = self.encoder(tokens).sentence
+        if sentence is None:
+            raise RuntimeError("the encoder was asked for sentences and gave none")
+        return sentence
+
+
+def _randomise(encoder: SentenceEncoder, seed: int) -> None:
+    """A new backbone of the same configuration in place of the old one; no random state is moved."""
+    device, config = encoder.device, copy.deepcopy(encoder.backbone.config)
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs' generators too
+        encoder.backbone = drop_pooler(type(encoder.backbone)(config))
+    encoder.to(device)

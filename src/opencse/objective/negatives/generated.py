@@ -1,0 +1,106 @@
+"""Negatives that no sentence stands behind: sampled from the anchors' distribution."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.objective.losses import Columns, at_least_float32
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.representations import Representations
+from opencse.settings import PartSettings
+
+
+class GeneratedSettings(PartSettings):
+    """What every sampled source can be told.
+
+    Attributes:
+        count: columns an anchor gets, as a multiple of the batch (1 = N, as in Table 5 of the thesis), rounded; 0 is
+            none, which leaves the loss as it is without this source.
+        weight: of each column.
+    """
+
+    count: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    def rows(self, batch_size: int) -> int:
+        """Vectors to sample at a batch of ``batch_size``."""
+        return round(self.count * batch_size)
+
+
+class Generated(NegativeSource):
+    """A source of sampled vectors, drawn anew at every step and shared by all anchors of it.
+
+    Samples are made in float32 at least, autocast or not, and carry no gradient: neither into whatever made them nor,
+    through the batch's statistics, into the encoder. They have no text, so none is left out as a duplicate.
+    """
+
+    def __init__(self, settings: GeneratedSettings) -> None:
+        super().__init__()
+        self.sampling = settings
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Refuses a share of the batch that is not a single vector."""
+        del encoder, seed
+        settings = self.sampling
+        if settings.count > 0 and settings.rows(batch_size) == 0:
+            raise UserError(
+                f"{settings.kind}: {settings.count:g} times a batch of {batch_size} is no vector; set a larger count"
+            )
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """``count`` times N, rounded."""
+        del hard
+        return self.sampling.rows(batch_size)
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """(N, K) columns, K = ``count`` times the anchors of this very step, rounded."""
+        anchors = at_least_float32(reps.anchor.detach())
+        rows = self.sampling.rows(len(anchors))
+        samples = anchors[:0]
+        if rows:
+            with torch.autocast(anchors.device.type, enabled=False):
+                samples = self.generate(anchors, rows, noise_of(reps)).to(anchors)
+        return Columns(scoring.logits(reps.anchor, samples), math.log(self.sampling.weight))
+
+    @abstractmethod
+    def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
+        """(``rows``, d) vectors, or (0, d) where there is nothing to sample from yet.
+
+        Args:
+            anchors: (N, d) of this step, without gradient, float32 at least.
+            rows: at least 1.
+            noise: what all randomness comes from.
+        """
+
+
+def noise_of(reps: Representations) -> torch.Generator:
+    """The generator of this step's noise."""
+    if reps.noise is None:
+        raise RuntimeError("this step was given no generator for sampled noise")
+    return reps.noise
+
+
+def standard_normal(shape: tuple[int, ...], like: Tensor, noise: torch.Generator) -> Tensor:
+    """N(0, 1) of ``shape``, on ``like``'s device, of its type."""
+    return torch.randn(shape, generator=noise, device=like.device, dtype=like.dtype)
+
+
+def centre_and_spread(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and standard deviation (N - 1 below the sum) of each dimension: (N, d) -> (d,), (d,); sd 0 if N is 1."""
+    mean = vectors.mean(dim=0)
+    return mean, ((vectors - mean).square().sum(dim=0) / max(1, len(vectors) - 1)).sqrt()
+
+
+def empty_store(encoder: SentenceEncoder, sentences: int) -> VectorQueue:
+    """An empty queue for the last ``sentences`` vectors that the encoder makes in training."""
+    head = encoder.projection
+    dimension = encoder.dimension if head is None else head.linear.out_features
+    return VectorQueue(sentences, dimension, device=encoder.device, dtype=encoder.backbone.dtype)

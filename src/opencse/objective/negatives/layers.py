@@ -1,0 +1,110 @@
+"""The sentences' own vectors of intermediate layers."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.objective.losses import Columns
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.representations import Needs, Representations
+from opencse.settings import PartSettings
+
+
+class Layers(NegativeSource):
+    """Sentence vectors of intermediate layers, so that the last layer moves away from them (SSCL, eq. 4).
+
+    With h_jl and h'_jl the vectors of example j's anchor and positive at layer l, pooled and projected like the last
+    layer's, columns of anchor i, weight ``weight`` each, for every l of ``layers``:
+
+    - ``columns = "all"``: ``sim(a_i, h_jl) / tau`` for every j, its own (j = i) among them, and with
+      ``views = "both"`` ``sim(a_i, h'_jl) / tau`` too: 2N columns a layer (the authors' code).
+    - ``columns = "own"``: the same for j = i alone: 2 columns a layer (eq. 4 as it is written, with
+      ``views = "anchor"`` 1).
+
+    ``layers`` counts from the top if negative: -2 is the layer before the last; 0 is the output of the embedding
+    layer. ``[-2, -3]`` is progressive SSCL of two layers (Figure 3), the default of the authors' code. ``detach`` keeps
+    the gradient out of the intermediate vectors; in the authors' code it flows. ``average_with_plain`` makes the loss
+    the mean of those with and without these columns, as the authors' code does and the paper does not.
+
+    The anchor's own text is a negative here on purpose. Another example whose anchor or positive is the same text as
+    anchor i or its positive is left out of row i (unless ``mask_duplicates`` is off).
+    """
+
+    class Settings(PartSettings):
+        """Settings of `Layers`."""
+
+        kind: Literal["layers"] = "layers"
+        layers: tuple[int, ...] = Field(default=(-2,), min_length=1)
+        columns: Literal["all", "own"] = "all"
+        views: Literal["both", "anchor"] = "both"
+        detach: bool = False
+        average_with_plain: bool = False
+        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.needs = Needs(sentences=True, layers=frozenset(settings.layers))
+        self.averaged_with_plain = settings.average_with_plain
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Refuses layers that the backbone does not have, the last one, and one given twice."""
+        del batch_size, seed
+        depth = encoder.depth
+        if depth == 0:
+            raise UserError("layers: this backbone has no intermediate layer; drop the layers negatives")
+        seen: dict[int, int] = {}
+        for layer in self.settings.layers:
+            place = layer if layer >= 0 else depth + 1 + layer
+            if place == depth:
+                raise UserError(
+                    f"layers: {layer} is the last layer, the anchor itself; take -2, or one from 0 to {depth - 1}"
+                )
+            if not 0 <= place < depth:
+                raise UserError(
+                    f"layers: this backbone has no layer {layer}; take one from 0 to {depth - 1}, or -2 to {-depth - 1}"
+                )
+            if place in seen:
+                raise UserError(f"layers: {seen[place]} and {layer} are the same layer; give it once")
+            seen[place] = layer
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """Layers times views times N, or 1 for ``own``."""
+        del hard
+        return len(self.settings.layers) * self._views * (batch_size if self.settings.columns == "all" else 1)
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """(N, L * V * N) or (N, L * V) columns: layer by layer, the anchors', then the positives'."""
+        n = len(reps.anchor)
+        groups = [vectors for layer in self.settings.layers for vectors in self._vectors(reps, layer)]
+        weight = math.log(self.settings.weight)
+        if self.settings.columns == "own":
+            own = [scoring.own_logits(reps.anchor, vectors) for vectors in groups]
+            return Columns(torch.stack(own, dim=1), weight)
+        duplicates = None
+        if scoring.mask_duplicates:
+            others = ~torch.eye(n, dtype=torch.bool, device=reps.anchor.device)
+            same = reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])
+            duplicates = (same & others).repeat(1, len(groups))
+        return Columns(scoring.logits(reps.anchor, torch.cat(groups)), weight, duplicates=duplicates)
+
+    @property
+    def _views(self) -> int:
+        return 2 if self.settings.views == "both" else 1
+
+    def _vectors(self, reps: Representations, layer: int) -> list[Tensor]:
+        """The (N, d) vectors of each view at ``layer``."""
+        n = len(reps.anchor)
+        vectors = reps.layers[layer]
+        if len(vectors) < self._views * n:
+            raise RuntimeError("the positives have no intermediate vectors; they were made of the anchors'")
+        if self.settings.detach:
+            vectors = vectors.detach()
+        return [vectors[view * n : (view + 1) * n] for view in range(self._views)]

@@ -1,0 +1,72 @@
+"""The anchors of earlier steps, as the encoder of that time made them."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.objective.losses import Columns, at_least_float32
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.negatives.generated import empty_store
+from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.representations import Representations, StepInputs
+from opencse.settings import PartSettings
+
+
+class MemoryBank(NegativeSource):
+    """The encoder's outputs of previous steps (Park's thesis, section 4.3; Table 5).
+
+    Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each. After the
+    backward pass of each step the queue takes in its anchors' vectors, after the training head and with the step's
+    dropout, and keeps the last ``steps`` times N: those of the last ``steps`` steps while batches are full, filled up
+    with older ones after a smaller batch, since the thesis keeps "the number of additional samples same as batch
+    size". The first step has no column of this source. Vectors are kept as they come, not normalised, and take no
+    gradient; there is no second encoder (`MomentumQueue` has one).
+
+    A sentence of the queue that is the same text as anchor i or its positive is left out of row i (unless
+    ``mask_duplicates`` is off).
+    """
+
+    class Settings(PartSettings):
+        """Settings of `MemoryBank`."""
+
+        kind: Literal["memory_bank"] = "memory_bank"
+        steps: int = Field(default=1, ge=1)
+        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.queue: VectorQueue | None = None
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Makes the empty queue."""
+        del seed
+        self.queue = empty_store(encoder, self.settings.steps * batch_size)
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """``steps`` times N, once the queue is full."""
+        del hard
+        return self.settings.steps * batch_size
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """(N, K) columns, K the vectors that are in the queue by now."""
+        queue = self._begun()
+        return Columns(
+            logits=scoring.logits(reps.anchor, queue.vectors.to(at_least_float32(reps.anchor).dtype)),
+            log_weight=math.log(self.settings.weight),
+            duplicates=reps.same_text(queue.keys) if scoring.mask_duplicates else None,
+        )
+
+    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
+        """Puts this step's anchors into the queue."""
+        del encoder, inputs
+        self._begun().push(reps.anchor, reps.keys[:, 0])
+
+    def _begun(self) -> VectorQueue:
+        if self.queue is None:
+            raise RuntimeError("the memory bank is used before begin")
+        return self.queue

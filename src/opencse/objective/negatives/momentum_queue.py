@@ -1,0 +1,122 @@
+"""Sentences of earlier batches, encoded by a slower copy of the encoder."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from pydantic import Field, field_validator
+
+from opencse.encoder.average import MovingAverage
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.objective.losses import Columns
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.representations import Representations, StepInputs
+from opencse.settings import PartSettings
+
+_MULTIPLE = re.compile(r"(\d+(?:\.\d+)?)x")
+_WEIGHTS_STREAM = 11
+
+
+class MomentumQueue(NegativeSource):
+    """The last M sentences of earlier batches, encoded by a momentum encoder (ESimCSE, eq. 6 and 7).
+
+    Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each. After the
+    backward pass of each step, with theta the weights that made its vectors::
+
+        theta_m <- momentum * theta_m + (1 - momentum) * theta                              (eq. 6)
+        queue   <- the last ``size`` of (queue, f(x_1; theta_m), ..., f(x_N; theta_m))
+
+    where x_i are the anchors' own texts and f is without any dropout. So a step sees the vectors of earlier steps
+    only: the first one has no column of this source, and the queue is never filled with anything else. Vectors are
+    kept as they come, not normalised, and take no gradient. ``size`` is a number of sentences, or a multiple of the
+    batch: ``"2.5x"`` (Table 11; 160 at a batch of 64). A sentence of the queue that is the same text as anchor i or
+    its positive is left out of row i (unless ``mask_duplicates`` is off).
+
+    Where the authors' code differs from the paper, a setting: it begins theta_m with random weights, not the
+    pretrained ones (``init = "random"``; their part is 0.995^t after t steps, 8% after 500), and puts the vectors of
+    the queue through the trained head, not one that moves slowly (``head = "online"``).
+    """
+
+    class Settings(PartSettings):
+        """Settings of `MomentumQueue`."""
+
+        kind: Literal["momentum_queue"] = "momentum_queue"
+        size: int | str = "2.5x"
+        momentum: float = Field(default=0.995, ge=0, lt=1)
+        init: Literal["pretrained", "random"] = "pretrained"
+        head: Literal["momentum", "online"] = "momentum"
+        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+        @field_validator("size", mode="before")
+        @classmethod
+        def _size(cls, size: Any) -> Any:  # noqa: ANN401 - anything a recipe may hold
+            number = isinstance(size, int) and not isinstance(size, bool) and size > 0
+            multiple = _MULTIPLE.fullmatch(size) if isinstance(size, str) else None
+            if not number and (multiple is None or float(multiple[1]) == 0):
+                raise ValueError('size is a number of sentences (160) or a multiple of the batch ("2.5x")')
+            return size
+
+        def sentences(self, batch_size: int) -> int:
+            """The size in sentences (M), rounded."""
+            if isinstance(self.size, int):
+                return self.size
+            return round(float(self.size.removesuffix("x")) * batch_size)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.average: MovingAverage | None = None
+        self.queue: VectorQueue | None = None
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Makes the momentum encoder and the empty queue."""
+        settings = self.settings
+        size = settings.sentences(batch_size)
+        if size == 0:
+            raise UserError(f"momentum_queue: size {settings.size} is no sentence at a batch of {batch_size}; raise it")
+        weights = int(np.random.default_rng([seed, _WEIGHTS_STREAM]).integers(2**63))
+        self.average = MovingAverage(
+            encoder,
+            settings.momentum,
+            head=settings.head == "momentum",
+            random_seed=weights if settings.init == "random" else None,
+        )
+        head = encoder.projection
+        dimension = encoder.dimension if head is None else head.linear.out_features
+        self.queue = VectorQueue(size, dimension, device=encoder.device, dtype=encoder.backbone.dtype)
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """M, once the queue is full."""
+        del hard
+        return self.settings.sentences(batch_size) if self.queue is None else self.queue.size
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """(N, K) columns, K <= M the sentences that are in the queue by now."""
+        _, queue = self._begun()
+        return Columns(
+            logits=scoring.logits(reps.anchor, queue.vectors),
+            log_weight=math.log(self.settings.weight),
+            duplicates=reps.same_text(queue.keys) if scoring.mask_duplicates else None,
+        )
+
+    @torch.no_grad()
+    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
+        """Moves the momentum encoder, then puts its vectors of this step's anchors into the queue."""
+        del reps
+        average, queue = self._begun()
+        average.update(encoder)
+        vectors = average(inputs.anchors)
+        if self.settings.head == "online":
+            vectors = encoder.project(vectors)
+        queue.push(vectors, inputs.keys[:, 0])
+
+    def _begun(self) -> tuple[MovingAverage, VectorQueue]:
+        if self.average is None or self.queue is None:
+            raise RuntimeError("the momentum queue is used before begin")
+        return self.average, self.queue

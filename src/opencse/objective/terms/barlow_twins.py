@@ -1,0 +1,82 @@
+"""Barlow Twins, with artificial rows."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from opencse.objective.decorrelation import centred, cross_products, rank_of_products, redundancy, unit_columns
+from opencse.objective.losses import at_least_float32
+from opencse.objective.representations import Needs, Representations
+from opencse.objective.terms.base import Term
+from opencse.settings import PartSettings
+
+
+class BarlowTwins(Term):
+    """Barlow Twins: the correlation matrix of the two views' dimensions is to be the identity (SimCSE++, eq. 4).
+
+    With z^1, z^2 the (N, D) anchors and positives::
+
+        C_cd = sum_i z^1_ic z^2_id / ( sqrt(sum_i (z^1_ic)^2) sqrt(sum_i (z^2_id)^2) )
+        loss = sum_c (1 - C_cc)^2 + off_diagonal * sum_c sum_{d != c} C_cd^2
+
+    (The paper prints a minus before the first sum; Zbontar et al. 2021, whose loss it is, add both.) The paper takes
+    no mean off; Zbontar et al. do: ``centre``. C is at most of rank N, so it cannot become the identity of D > N
+    dimensions. ``artificial`` (M) appends M rows of standard normal numbers, drawn anew each step, to both matrices
+    (section 4.2 and Table 2, M = 100, 300, 704) and makes the bound N + M. They are the same rows for both views, as
+    in what is left in the authors' code: an artificial example agrees with itself. The mean, where it is taken off,
+    is that of all N + M rows. A dimension of zeros (a constant one, if centred) has C_cd = 0 and gets no gradient.
+
+    The log has ``barlow_twins_rank``, the rank of C: at most min(N + M, D), one less if centred and N + M <= D. With
+    artificial rows it is that of another draw than the loss's.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `BarlowTwins`.
+
+        Attributes:
+            weight: of the term. The paper gives none; the default is that of its other term, ``dcl``.
+            off_diagonal: lambda_BT. The paper gives none; the default is Zbontar et al.'s.
+            artificial: rows appended (M).
+            centre: take the mean of each dimension off first.
+        """
+
+        kind: Literal["barlow_twins"] = "barlow_twins"
+        weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
+        off_diagonal: float = Field(default=0.005, ge=0, allow_inf_nan=False)
+        artificial: int = Field(default=0, ge=0)
+        centre: bool = False
+
+    needs = Needs(sentences=True)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.weight = settings.weight
+
+    def loss(self, reps: Representations) -> Tensor:
+        """Eq. 4, in float32 at least."""
+        left, right = self._padded(reps)
+        return redundancy(cross_products(self._columns(left), self._columns(right)), self.settings.off_diagonal)
+
+    def diagnose(self, reps: Representations) -> dict[str, Tensor]:
+        """``barlow_twins_rank``: the rank of C."""
+        left, right = (side.to("cpu", torch.float64) for side in self._padded(reps))
+        return {"barlow_twins_rank": rank_of_products(self._columns(left), self._columns(right))}
+
+    def _padded(self, reps: Representations) -> tuple[Tensor, Tensor]:
+        """Both views, (N + M, D)."""
+        left, right = at_least_float32(reps.anchor), at_least_float32(reps.positive)
+        if not self.settings.artificial:
+            return left, right
+        if reps.noise is None:
+            raise RuntimeError("this step was given no generator for artificial rows")
+        shape = (self.settings.artificial, left.shape[1])
+        rows = torch.randn(shape, generator=reps.noise, device=left.device, dtype=left.dtype)
+        return torch.cat([left, rows]), torch.cat([right, rows])
+
+    def _columns(self, vectors: Tensor) -> Tensor:
+        return unit_columns(centred(vectors) if self.settings.centre else vectors)

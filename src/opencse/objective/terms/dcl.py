@@ -1,0 +1,94 @@
+"""Dimension-wise contrastive learning."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from opencse.errors import UserError
+from opencse.objective.decorrelation import cross_products, dimension_contrast, rank_of_products, standardised
+from opencse.objective.losses import at_least_float32
+from opencse.objective.representations import Needs, Representations
+from opencse.objective.terms.base import Term
+from opencse.settings import PartSettings
+
+
+class DCL(Term):
+    """Dimension-wise contrast: each dimension of one view is to be most like itself in the other (SimCSE++, eq. 5).
+
+    With y^1, y^2 the (N, D) anchors and positives, each dimension with mean 0 and variance 1 over the batch::
+
+        s_cd = sum_i y^1_ic y^2_id / temperature
+        loss = sum_c ( -s_cc + log sum_d exp(s_cd) )
+
+    That is ``scaling = "paper"``. ``"reference"`` is the authors' code, another regime under the same name:
+
+    ============================  =========================  ==================================
+    .                             paper                      reference
+    ============================  =========================  ==================================
+    variance                      unbiased (N - 1)           biased (N), plus 1e-5
+    s_cd                          as above                   divided by N too
+    loss                          sum over c                 mean over c
+    s_cc; sd of s_cd, c != d      11.4; 1.6                  .18; .025
+    mean over c of the loss       .03 (their sum: 25)        6.46 (log D is 6.64)
+    ============================  =========================  ==================================
+
+    (numbers: N = 64, D = 768, temperature 5, the two views of a dimension correlated by .905). In the paper's regime
+    the softmax is sharp; in the code's it is nearly uniform, which makes the term a weak, nearly constant pull: up on
+    the diagonal, down on everything else. Where the authors train in several processes, their s_cd is larger by the
+    number of processes.
+
+    A dimension of variance 0 has no y: under ``paper`` it is 0, so its logits are 0, its loss is log D, and it gets no
+    gradient from the term; under ``reference`` the 1e-5 keeps it finite. The term goes alone too (``negatives = []``,
+    Table 4, there with a temperature of .05).
+
+    The log has ``dcl_rank``, the rank of the (D, D) matrix s, at most min(N - 1, D) because the mean is taken off.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `DCL`.
+
+        Attributes:
+            temperature: tau_DCL of eq. 5.
+            weight: lambda of eq. 6.
+            scaling: ``paper`` or ``reference``.
+        """
+
+        kind: Literal["dcl"] = "dcl"
+        weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
+        temperature: float = Field(default=5.0, gt=0, allow_inf_nan=False)
+        scaling: Literal["paper", "reference"] = "paper"
+
+    needs = Needs(sentences=True)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.weight = settings.weight
+
+    def loss(self, reps: Representations) -> Tensor:
+        """Eq. 5, in float32 at least.
+
+        Raises:
+            UserError: for a batch of one example.
+        """
+        n = len(reps.anchor)
+        if n < 2:
+            raise UserError("the dcl term compares examples and a batch holds one alone; set training.batch_size")
+        left, right = self._standardised(at_least_float32(reps.anchor), at_least_float32(reps.positive))
+        products = cross_products(left, right) / self.settings.temperature
+        if self.settings.scaling == "paper":
+            return dimension_contrast(products).sum()
+        return dimension_contrast(products / n).mean()
+
+    def diagnose(self, reps: Representations) -> dict[str, Tensor]:
+        """``dcl_rank``: the rank of s."""
+        left, right = self._standardised(reps.anchor.to("cpu", torch.float64), reps.positive.to("cpu", torch.float64))
+        return {"dcl_rank": rank_of_products(left, right)}
+
+    def _standardised(self, anchor: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
+        ddof, eps = (1, 0.0) if self.settings.scaling == "paper" else (0, 1e-5)
+        return standardised(anchor, ddof=ddof, eps=eps), standardised(positive, ddof=ddof, eps=eps)

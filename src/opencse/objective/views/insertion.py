@@ -1,0 +1,131 @@
+"""A sentence made longer by words that say little."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from opencse.errors import UserError
+from opencse.objective.views.repetition import draw, fitting, longest
+from opencse.objective.views.tokens import TokenView, word_numbers
+from opencse.settings import PartSettings
+from opencse.text.tokenizer import Ids, Tokenizer, WordNumbers
+from opencse.text.words import FUNCTION_WORDS, find_words
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+
+class InsertStopwords(TokenView):
+    """A random stop-word after each of some words (ESimCSE, section 5.3, "Inserting Stop-words" of Table 10).
+
+    With N the number of words, ``k ~ uniform{0, ..., max(2, int(rate * N))}`` distinct words are drawn uniformly, as
+    for `RepeatWords`, and each is followed by a stop-word drawn uniformly from the list; what does not fit into the
+    encoder's longest input is left out. The paper names no list: ours are some 140 English function words. The
+    authors' code has no working insertion.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `InsertStopwords`.
+
+        Attributes:
+            rate: as for repetition.
+            words: stop-words of your own; by default English function words.
+        """
+
+        kind: Literal["insert_stopwords"] = "insert_stopwords"
+        rate: float = Field(default=0.32, gt=0, le=1)
+        words: tuple[str, ...] | None = Field(default=None, min_length=1)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.rate = settings.rate
+        self.words = FUNCTION_WORDS if settings.words is None else settings.words
+        self.pieces: list[Ids] = []
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Tokenises the stop-words, each alone, as it stands inside a sentence.
+
+        Raises:
+            UserError: if the tokenizer does not know one of them.
+        """
+        super().begin(encoder, batch_size=batch_size, seed=seed)
+        self.pieces = [_inside(word, encoder.tokenizer) for word in self.words]
+
+    def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
+        """(length,) -> (length + ids of the stop-words,)."""
+        room = self.room(ids)
+        words = find_words(numbers)
+        chosen = draw(random, longest(self.rate, len(words)), len(words))
+        pieces = [self.pieces[i] for i in random.integers(len(self.pieces), size=len(chosen))]
+        sizes = np.asarray([len(piece) for piece in pieces], dtype=np.int64)
+        kept = len(fitting(chosen, sizes, room))
+        if kept == 0:
+            return ids
+        return np.insert(ids, np.repeat(words.ends[chosen[:kept]], sizes[:kept]), np.concatenate(pieces[:kept]))
+
+
+class InsertMask(TokenView):
+    """A [MASK] after each of some words (ESimCSE, section 5.3, "Inserting [MASK]" of Table 10).
+
+    With N the number of words, ``k ~ uniform{0, ..., max(2, int(rate * N))}`` distinct words are drawn uniformly, as
+    for `RepeatWords`, and each is followed by the tokenizer's mask token; what does not fit into the encoder's
+    longest input is left out. The authors' code has no such insertion.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `InsertMask`."""
+
+        kind: Literal["insert_mask"] = "insert_mask"
+        rate: float = Field(default=0.32, gt=0, le=1)
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.rate = settings.rate
+        self.mask_id = -1
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Looks up the mask token.
+
+        Raises:
+            UserError: if the tokenizer has none.
+        """
+        super().begin(encoder, batch_size=batch_size, seed=seed)
+        self.mask_id = mask_id(encoder.tokenizer, self.kind)
+
+    def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
+        """(length,) -> (length + k,)."""
+        room = self.room(ids)
+        ends: NDArray[np.int64] = find_words(numbers).ends
+        chosen = draw(random, longest(self.rate, len(ends)), len(ends))[:room]
+        return np.insert(ids, ends[chosen], self.mask_id)
+
+
+def mask_id(tokenizer: Tokenizer, kind: str) -> int:
+    """The id of the mask token.
+
+    Raises:
+        UserError: if there is none; ``kind`` is the view that needs it.
+    """
+    found = tokenizer.hf.mask_token_id
+    if found is None:
+        raise UserError(
+            f"{tokenizer.hf.name_or_path}: the tokenizer has no mask token, which the {kind} view needs; "
+            "choose another view, or a model with one"
+        )
+    return int(found)
+
+
+def _inside(word: str, tokenizer: Tokenizer) -> Ids:
+    """The ids of ``word`` in the middle of a sentence, without special tokens."""
+    text = tokenizer.encode_words([f" {word.strip()}"], None)[0]
+    ids = text.ids[word_numbers(text) >= 0]
+    if len(ids) == 0 or tokenizer.hf.unk_token_id in ids.tolist():
+        raise UserError(
+            f"insert_stopwords: {tokenizer.hf.name_or_path or 'the tokenizer'} does not know the stop-word {word!r}; "
+            "give view.words of its language"
+        )
+    return ids

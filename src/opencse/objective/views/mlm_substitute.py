@@ -1,0 +1,116 @@
+"""Tokens replaced by what the backbone itself expects in their place."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, Self
+
+import numpy as np
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.objective.representations import Needs
+from opencse.objective.views.base import Places, View
+from opencse.objective.views.insertion import mask_id
+from opencse.objective.views.sentences import with_itself
+from opencse.objective.views.tokens import word_numbers
+from opencse.settings import PartSettings
+from opencse.text.corpus import Corpus
+from opencse.text.tokenizer import Ids, TokenisedText, Tokens
+
+
+class MlmSubstitute(View):
+    """Some tokens replaced by the backbone's own masked-LM guesses (SimCSE, Table 1, "MLM k%": 62.2 at 15%).
+
+    Every token that is not special is chosen with probability ``rate``; all chosen ones become [MASK] at once, a
+    frozen copy of the backbone as it was before training, with its masked-LM head and without dropout, reads the
+    sentence, and each is replaced by a draw from the softmax there (``pick = "sample"``) or by its most probable
+    token (``"best"``). Special tokens are never put in; the old token may come back. The paper says "use BERT-base
+    to replace k% of words" and no more; no code was published.
+
+    One more forward of N rows a step, without gradient. The copy is part of the state, and never trained.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `MlmSubstitute`.
+
+        Attributes:
+            rate: probability that a token is replaced.
+            pick: which guess replaces it.
+        """
+
+        kind: Literal["mlm_substitute"] = "mlm_substitute"
+        rate: float = Field(default=0.15, gt=0, le=1)
+        pick: Literal["sample", "best"] = "sample"
+
+    needs = Needs(lm_head=True)
+    needs_words = True
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        self.settings = settings
+        self.frozen: SentenceEncoder | None = None
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Copies the backbone and its masked-LM head.
+
+        Raises:
+            UserError: if the tokenizer has no mask token.
+        """
+        del batch_size, seed
+        mask_id(encoder.tokenizer, self.settings.kind)
+        if encoder.lm_head is None:
+            raise RuntimeError("the mlm_substitute view was begun with an encoder without a masked-LM head")
+        self.frozen = encoder.twin().requires_grad_(False).eval()
+        self.frozen.projection = None  # sentence vectors are not made
+        self.frozen.dense = torch.nn.Sequential()
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode of everything but the copy, which guesses without dropout."""
+        super().train(mode)
+        if self.frozen is not None:
+            self.frozen.eval()
+        return self
+
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
+        """Every sentence with itself."""
+        del random
+        return with_itself(corpus, self.settings.kind)
+
+    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        """The texts' ids, some replaced; as many as before."""
+        if self.frozen is None:
+            raise RuntimeError("the mlm_substitute view was not begun")
+        rows = [text.ids.copy() for text in texts]
+        chosen = [
+            np.flatnonzero((word_numbers(t) >= 0) & (random.random(len(t.ids)) < self.settings.rate)) for t in texts
+        ]
+        seed = int(random.integers(2**63))
+        tokens = self.frozen.tokenizer.pad(rows)
+        positions = torch.zeros_like(tokens.input_ids, dtype=torch.bool)
+        for row, places in enumerate(chosen):
+            positions[row, torch.from_numpy(places)] = True
+        if not positions.any():
+            return rows
+        guesses = self._guesses(self.frozen, tokens, positions, seed).numpy()
+        ends = np.cumsum([len(places) for places in chosen])
+        for ids, places, end in zip(rows, chosen, ends, strict=True):
+            ids[places] = guesses[end - len(places) : end]
+        return rows
+
+    @torch.no_grad()
+    def _guesses(self, frozen: SentenceEncoder, tokens: Tokens, positions: Tensor, seed: int) -> Tensor:
+        """(M,) ids, on the CPU, for the M ``positions`` in row-major order."""
+        tokenizer = frozen.tokenizer
+        ids = tokens.input_ids.masked_fill(positions, mask_id(tokenizer, self.settings.kind))
+        masked = MaskedTokens(Tokens(ids, tokens.attention_mask).to(frozen.device), positions.to(frozen.device))
+        logits = frozen(None, masked=masked).masked_logits.float()
+        logits[:, tokenizer.vocabulary_size :] = -torch.inf  # rows that only round the embedding table up
+        logits[:, tokenizer.hf.all_special_ids] = -torch.inf
+        if self.settings.pick == "best":
+            best: Tensor = logits.argmax(dim=1).cpu()
+            return best
+        generator = torch.Generator(frozen.device).manual_seed(seed)
+        return torch.multinomial(logits.softmax(dim=1), 1, generator=generator).squeeze(1).cpu()

@@ -1,0 +1,151 @@
+"""A word replaced by one that means the same."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from pydantic import Field
+
+from opencse.objective.views.tokens import TokenView, word_numbers
+from opencse.settings import PartSettings
+from opencse.text.tokenizer import Ids, Tokenizer, WordNumbers
+from opencse.text.wordnet import Synonyms, read_synonyms
+from opencse.text.words import FUNCTION_WORDS, find_words
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+_FUNCTION_WORDS = frozenset(FUNCTION_WORDS)
+_WORD = re.compile(r"([\W_]*)([^\W\d_]+)([\W_]*)")
+_REMEMBERED = 65_536
+
+
+class Synonym(TokenView):
+    """One word replaced by a synonym of it (SimCSE, Table 1, "synonym replacement": 77.4).
+
+    A word is drawn uniformly from those that have a synonym, then one of its synonyms uniformly: any other lemma,
+    of letters alone, of any of its WordNet synsets. Punctuation stuck to the word and a capital at its beginning
+    are kept. A sentence without such a word stays as it is, and so does a word whose synonym would make the text
+    longer than the encoder reads.
+
+    The paper uses nlpaug, which tags parts of speech; that keeps grammatical words as they are ("a" is a noun of
+    WordNet too: the angstrom) and looks inflected words up by their base form, so that it may give "dogs" a synonym
+    in the singular. Here English function words are never replaced, and inflected words only where WordNet has
+    them as they stand. No code was published.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `Synonym`.
+
+        Attributes:
+            count: words replaced in a sentence; fewer where fewer have a synonym.
+            wordnet: folder of WordNet's database files (``data.noun`` and so on); where Debian has them by default.
+        """
+
+        kind: Literal["synonym"] = "synonym"
+        count: int = Field(default=1, ge=1)
+        wordnet: str = "/usr/share/wordnet"
+
+    def __init__(self, settings: Settings, synonyms: Synonyms | None = None) -> None:
+        """Args: the settings, and the synonyms of every word, in place of WordNet's."""
+        super().__init__(settings)
+        self.count = settings.count
+        self.wordnet = settings.wordnet
+        self.synonyms = synonyms
+        self.vocabulary: _Vocabulary | None = None
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Reads WordNet.
+
+        Raises:
+            UserError: if it is not there.
+        """
+        super().begin(encoder, batch_size=batch_size, seed=seed)
+        if self.synonyms is None:
+            self.synonyms = read_synonyms(Path(self.wordnet).expanduser())
+        self.vocabulary = _Vocabulary(encoder.tokenizer, self.synonyms)
+
+    def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
+        """(length,) -> (length with the synonym's ids in place of the word's,)."""
+        room = self.room(ids)
+        if self.vocabulary is None:
+            raise RuntimeError("the synonym view was not begun")
+        words = find_words(numbers)
+        spans = list(zip(words.starts.tolist(), words.ends.tolist(), strict=True))
+        replaced: dict[int, Ids] = {}
+        # The first of a random order that have a synonym are a uniform draw from all that have one.
+        for word in random.permutation(len(spans)).tolist():
+            start, end = spans[word]
+            replaceable = self.vocabulary.replaceable(ids[start:end].tobytes())
+            if replaceable is None:
+                continue
+            synonym = replaceable.synonyms[int(random.integers(len(replaceable.synonyms)))]
+            new = self.vocabulary.ids(replaceable.with_synonym(synonym))
+            if len(new) - (end - start) > room:
+                continue
+            room -= len(new) - (end - start)
+            replaced[word] = new
+            if len(replaced) == self.count:
+                break
+        return _spliced(ids, {spans[word]: new for word, new in replaced.items()})
+
+
+@dataclass(frozen=True)
+class _Replaceable:
+    """A word that has synonyms, and what stands around it."""
+
+    before: str
+    word: str
+    after: str
+    synonyms: tuple[str, ...]
+
+    def with_synonym(self, synonym: str) -> str:
+        if self.word[0].isupper():
+            synonym = synonym[0].upper() + synonym[1:]
+        return self.before + synonym + self.after
+
+
+class _Vocabulary:
+    """Words by their ids, each read and spelt once."""
+
+    def __init__(self, tokenizer: Tokenizer, synonyms: Mapping[str, tuple[str, ...]]) -> None:
+        self.tokenizer = tokenizer
+        self.synonyms = synonyms
+        self.special = frozenset(tokenizer.hf.all_special_ids)
+        self.replaceable = lru_cache(_REMEMBERED)(self._replaceable)
+        self.ids = lru_cache(_REMEMBERED)(self._ids)
+
+    def _replaceable(self, word: bytes) -> _Replaceable | None:
+        """The word that these ids (int32) spell, if it has synonyms."""
+        ids = np.frombuffer(word, dtype=np.int32)
+        if not self.special.isdisjoint(ids.tolist()):  # [UNK] is a word of letters, too
+            return None
+        text = "".join(str(self.tokenizer.hf.decode(ids.tolist())).split())
+        match = _WORD.fullmatch(text)
+        if match is None or match[2].lower() in _FUNCTION_WORDS:
+            return None
+        others = self.synonyms.get(match[2].lower(), ())
+        # A byte-level BPE spells a word otherwise where no space is before it, at the beginning of a text.
+        space = "" if np.array_equal(self._ids(text), ids) else " "
+        return _Replaceable(space + match[1], match[2], match[3], others) if others else None
+
+    def _ids(self, text: str) -> Ids:
+        """The ids of ``text`` alone, without special tokens."""
+        tokenised = self.tokenizer.encode_words([text], None)[0]
+        return tokenised.ids[word_numbers(tokenised) >= 0]
+
+
+def _spliced(ids: Ids, replaced: Mapping[tuple[int, int], Ids]) -> Ids:
+    """``ids`` with other ids in place of some spans (start, end) of them."""
+    pieces: list[Ids] = []
+    at = 0
+    for (start, end), new in sorted(replaced.items(), key=lambda item: item[0]):
+        pieces += [ids[at:start], new]
+        at = end
+    return np.concatenate([*pieces, ids[at:]])

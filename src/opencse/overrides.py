@@ -1,0 +1,152 @@
+"""Changes to a tree of settings by dotted keys: parsed, applied whatever their order, blamed when they are wrong."""
+
+from __future__ import annotations
+
+import copy
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from opencse.errors import UserError
+
+
+@dataclass(frozen=True)
+class Change:
+    """One setting to replace.
+
+    Attributes:
+        where: who asks for it, as it is to be named in an error (``--set training.epochs=2``, ``simcse:crop-10``).
+        key: dotted; a number is a position in a list (``objective.negatives.0.weight``).
+        value: plain, as read from TOML; whole lists and tables too.
+    """
+
+    where: str
+    key: str
+    value: object
+
+    @property
+    def path(self) -> list[str]:
+        """The steps of the key."""
+        return self.key.split(".")
+
+
+def parse_override(override: str) -> tuple[str, Any]:
+    """``key.path=value`` -> the key and the value, read as TOML; a bare word is a string."""
+    key, sign, text = override.partition("=")
+    if not sign or not key.strip():
+        raise UserError(f"--set {override}: key.path=value is expected, for instance training.learning_rate=1e-4")
+    try:
+        return key.strip(), tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return key.strip(), text.strip()
+
+
+def changes_of(settings: Mapping[str, object], where: str) -> list[Change]:
+    """Dotted keys and values as changes that may be applied one after the other.
+
+    Wholes come before their parts and a ``kind`` before the other settings of its part, so that the order in which
+    they were written means nothing; of two changes of one key the later stands.
+    """
+    return in_order(Change(where, key, value) for key, value in settings.items())
+
+
+def in_order(changes: Iterable[Change]) -> list[Change]:
+    """Wholes before parts, a ``kind`` before its part's other settings; otherwise as given."""
+    return sorted(changes, key=lambda change: (len(change.path), change.path[-1] != "kind"))
+
+
+def changed(data: Mapping[str, Any], changes: Iterable[Change]) -> dict[str, Any]:
+    """A copy of ``data`` with ``changes`` applied one after the other.
+
+    Raises:
+        UserError: for a key that leads nowhere, naming the change.
+    """
+    tree = copy.deepcopy(dict(data))
+    for change in changes:
+        _set(tree, change)
+    return tree
+
+
+def _set(tree: dict[str, Any], change: Change) -> None:
+    node: Any = tree
+    *path, last = change.path
+    for step in path:
+        node = _child(node, step, change)
+    value = copy.deepcopy(change.value)
+    if isinstance(node, list):
+        node[_index(node, last, change)] = value
+    elif isinstance(node, dict):
+        if last == "kind" and node.get("kind") != value:
+            node.clear()  # another part has other settings
+        node[last] = value
+    else:
+        raise UserError(f"{change.where}: {path[-1]} is a plain value, it has no settings inside")
+
+
+def _child(node: Any, step: str, change: Change) -> Any:  # noqa: ANN401 - a TOML tree
+    if isinstance(node, list):
+        return node[_index(node, step, change)]
+    if isinstance(node, dict):
+        return node.setdefault(step, {})
+    raise UserError(f"{change.where}: {step!r} is inside a plain value")
+
+
+def _index(node: list[Any], step: str, change: Change) -> int:
+    if not step.isdecimal() or int(step) >= len(node):
+        raise UserError(f"{change.where}: {step!r} is not a position in a list of {len(node)}")
+    return int(step)
+
+
+def blame(cls: type[BaseModel], changes: Sequence[Change], build: Callable[[Sequence[Change]], dict[str, Any]]) -> str:
+    """Who is at fault where ``build(changes)`` is no valid ``cls``: the change's ``where``, or several joined by "and".
+
+    That is the change whose value the error lies in; or, where the error is about a whole (two settings that do not
+    go together), every change without which all would be well.
+
+    Args:
+        cls: the settings class.
+        changes: at least one.
+        build: the tree of settings with some changes applied.
+    """
+    try:
+        cls.model_validate(build(changes))
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+        place = [str(step) for step in first["loc"]]
+    inside = [change for change in changes if _leads_to(change.path, place)]
+    if inside:
+        return inside[-1].where
+    around = [change for change in changes if _leads_to(place, change.path)] or list(changes)
+    guilty = [c for c in around if _valid(cls, build, [other for other in changes if other is not c])]
+    return " and ".join(dict.fromkeys(change.where for change in guilty or around[:1]))
+
+
+def _leads_to(path: Sequence[str], place: Sequence[str]) -> bool:
+    """Whether ``place`` is at or inside ``path``; errors name the tags of unions too, which keys do not."""
+    steps = iter(place)
+    return all(step in steps for step in path)
+
+
+def _valid(
+    cls: type[BaseModel], build: Callable[[Sequence[Change]], dict[str, Any]], changes: Sequence[Change]
+) -> bool:
+    try:
+        cls.model_validate(build(changes))
+    except (ValidationError, UserError):
+        return False
+    return True
+
+
+def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested settings as dotted keys, for comparing two of them."""
+    flat: dict[str, Any] = {}
+    for key, value in settings.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[f"{prefix}{key}"] = value
+    return flat

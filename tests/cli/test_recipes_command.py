@@ -1,0 +1,228 @@
+"""``opencse recipes``: the list, presets, resolved TOML, differences."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opencse.recipe import Recipe, load_recipe, recipe_names, recipe_text
+from opencse.recipe_summary import Difference, differences, made_of, published, short_paper, shown
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def refused(result: tuple[int, str, str], *parts: str) -> None:
+    code, out, err = result
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    for part in parts:
+        assert part in err
+
+
+def rows(table: str) -> list[list[str]]:
+    """The cells of a printed table, lines of a row apart."""
+    return [[cell.strip() for cell in line.strip("│┃").replace("┃", "│").split("│")]
+            for line in table.splitlines() if line[:1] in "│┃"]  # fmt: skip
+
+
+def test_the_list_tells_what_recipes_are_made_of(opencse: Run) -> None:
+    code, stdout, _ = opencse("recipes")
+    assert code == 0
+    found = {row[0]: row for row in rows(stdout) if row[0]}
+    assert set(recipe_names()) <= found.keys()
+    assert found["esimcse"][2].startswith("repeat_subwords + in_batch + momentum_queue 2.5x")
+    assert found["esimcse"][3:] == ["78.27", "Wu et al. 2022"]
+    assert found["next-sentence"][3] == "67.10 (STS-B dev)"
+    assert stdout.splitlines()[-1].endswith("opencse recipes presets NAME")
+
+
+@pytest.mark.parametrize(
+    ("recipe", "parts"),
+    [
+        ("simcse++", "dropout + in_batch of clean + dcl + mlp head in training"),
+        ("sscl-bert", "dropout + positive of anchors + in_batch of anchors + layers -2,-3 + mlp head in training"),
+        ("simcse-supervised", "pair + in_batch + hard + mlp head"),
+        ("simcse:two-encoders:no-mlp", "dropout + in_batch + two encoders"),
+        ("pretrain", "dropout + mlm"),
+    ],
+)
+def test_made_of(recipe: str, parts: str) -> None:
+    assert made_of(load_recipe(recipe)) == parts
+
+
+@pytest.mark.parametrize(
+    ("paper", "short"),
+    [
+        ("Gao, Yao, Chen 2021. SimCSE: Simple. arXiv:1", "Gao et al. 2021"),
+        ("Li, Wu 2020. Title.", "Li and Wu 2020"),
+        ("Li 2020. Title.", "Li 2020"),
+        ("our own; the objective is SimCSE's (Gao 2021. A)", "our own"),
+        ("", ""),
+    ],
+)
+def test_short_paper(paper: str, short: str) -> None:
+    assert short_paper(Recipe(name="x", title="t", paper=paper)) == short
+
+
+def test_published_is_empty_without_a_number() -> None:
+    assert published(load_recipe("pretrain")) == ""
+    assert published(load_recipe("opencse-mini")) == ""
+
+
+def test_presets_are_listed_with_sort_changes_and_numbers(opencse: Run) -> None:
+    code, stdout, _ = opencse("recipes", "presets", "esimcse")
+    assert code == 0
+    found = {row[0]: row for row in rows(stdout) if row[0]}
+    recipe = load_recipe("esimcse")
+    assert found.keys() == {"preset", *recipe.presets}
+    assert found["rate-0.24"][1:] == ["ablation", "objective.view.rate = 0.24", "dev.stsb 84.24", "Table 9"]
+    assert found["mask"][2] == "objective.view = insert_mask(rate=0.32)"
+    assert found["reference"][1] == "code"
+    assert found["bert-base"][1] == "backbone"
+    assert found["bert-base"][3].startswith("sts.average 78.27, sts.sts12 73.40")
+    assert "with reference: objective.view.rate = 0.28" in stdout
+    assert "google-bert/bert-large-uncased" in stdout
+
+
+def test_a_recipe_without_presets(opencse: Run, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\ntitle = "t"\n')
+    code, stdout, _ = opencse("recipes", "presets", path)
+    assert code == 0
+    assert "no presets" in stdout
+
+
+@pytest.mark.parametrize("name", ["simcse", "esimcse:roberta-large:reference:words", "simcse++:m-0.5", "pretrain"])
+def test_show_prints_toml_that_loads_to_the_same_recipe(opencse: Run, tmp_path: Path, name: str) -> None:
+    code, stdout, err = opencse("recipes", "show", name)
+    assert code == 0, err
+    assert stdout.splitlines()[0] == f"# {name}"
+    path = tmp_path / "shown.toml"
+    path.write_text(stdout)
+    assert load_recipe(str(path)) == load_recipe(name).model_copy(update={"presets": {}})
+
+
+def test_show_applies_presets_and_settings(opencse: Run) -> None:
+    code, stdout, _ = opencse(
+        "recipes", "show", "simcse:crop-10", "--preset", "roberta-base", "--set", "training.epochs=3"
+    )
+    assert code == 0
+    assert stdout.splitlines()[0] == "# simcse:roberta-base:crop-10 --set training.epochs=3"
+    shown = tomllib.loads(stdout)
+    assert (shown["training"]["batch_size"], shown["training"]["epochs"]) == (512, 3)
+    assert shown["objective"]["view"] == {"kind": "crop", "rate": 0.1}
+
+
+def test_show_is_one_comment_line_whatever_is_set(opencse: Run) -> None:
+    code, stdout, _ = opencse("recipes", "show", "simcse", "--set", 'title="""\na\nb"""')
+    assert code == 0
+    assert tomllib.loads(stdout)["title"] == "a\nb"
+
+
+def test_show_source_prints_the_file_as_written(opencse: Run) -> None:
+    code, stdout, _ = opencse("recipes", "show", "simcse", "--source")
+    assert code == 0
+    assert stdout == recipe_text("simcse")
+    for more in (["simcse:crop-10"], ["simcse", "--preset", "crop-10"], ["simcse", "--set", "training.epochs=2"]):
+        refused(opencse("recipes", "show", "--source", *more), "--source prints simcse as it is written")
+
+
+def test_diff_lists_what_differs(opencse: Run) -> None:
+    code, stdout, _ = opencse("recipes", "diff", "simcse", "esimcse")
+    assert code == 0
+    head, *found = rows(stdout)
+    assert head == ["setting", "simcse", "esimcse"]
+    assert [row[0] for row in found] == [
+        "objective.view",
+        "objective.negatives.momentum_queue",
+        "training.evaluate_every",
+    ]
+    assert found[1][1] == "-"
+    assert found[1][2].startswith("momentum_queue(size=2.5x")
+    assert found[2][1:] == ["250", "125"]
+
+
+def test_diff_of_equals_and_of_files(opencse: Run, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(recipe_text("simcse").replace('name = "simcse"', 'name = "mine"'))
+    for pair in (("simcse", "simcse:paper"), ("simcse", path), (f"{path}:bert-base", "simcse")):
+        code, stdout, _ = opencse("recipes", "diff", *pair)
+        assert (code, stdout) == (0, "no difference\n")
+    code, stdout, _ = opencse("recipes", "diff", path, f"{path}:roberta-large")
+    assert [row[0] for row in rows(stdout)] == ["setting", "training.batch_size"]
+
+
+class TestDifferences:
+    def between(self, a: str, b: str) -> list[Difference]:
+        return differences(load_recipe(a), load_recipe(b))
+
+    def test_parts_of_a_kind_are_compared_setting_by_setting(self) -> None:
+        assert self.between("simcse++", "simcse++:m-0.5") == [
+            Difference("objective.negatives.in_batch.weight", "0.9", "0.5")
+        ]
+        assert self.between("simcse", "simcse:dropout-0.2") == [Difference("encoder.dropout", "", "0.2")]
+
+    def test_a_part_more_is_one_difference_wherever_it_stands(self) -> None:
+        one = load_recipe("simcse-supervised")
+        swapped = load_recipe("simcse-supervised", overrides=['objective.negatives=[{kind="hard"},{kind="in_batch"}]'])
+        more = load_recipe(
+            "simcse-supervised", overrides=['objective.negatives=[{kind="layers"},{kind="hard"},{kind="in_batch"}]']
+        )
+        assert differences(one, swapped) == []
+        (added,) = differences(one, more)
+        assert (added.key, added.a) == ("objective.negatives.layers", "")
+        assert added.b.startswith("layers(layers=[-2]")
+        (removed,) = differences(more, one)
+        assert (removed.a, removed.b) == (added.b, "")
+
+    def test_the_second_part_of_a_kind_has_a_number(self) -> None:
+        twice = load_recipe("simcse", overrides=['objective.negatives=[{kind="in_batch"},{kind="in_batch",weight=2}]'])
+        (added,) = differences(load_recipe("simcse"), twice)
+        assert added.key == "objective.negatives.in_batch#2"
+
+    def test_terms_that_come_and_all_negatives_that_go(self) -> None:
+        found = {d.key: (d.a, d.b) for d in self.between("simcse", "dcl-post")}
+        assert found["objective.negatives.in_batch"][1] == ""
+        assert found["objective.terms.dcl"][0] == ""
+        assert found["encoder.head"] == ("mlp(keep=false)", "none(keep=false)")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        ({"kind": "pair"}, "pair"),
+        ({"kind": "crop", "rate": 0.1, "x": None}, "crop(rate=0.1)"),
+        ([1, 2], "[1, 2]"),
+        (list(range(20)), "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, ... 20 in all]"),
+        (True, "true"),
+        ("mean", "mean"),
+        (None, "unset"),
+        ({}, "{}"),
+    ],
+)
+def test_shown(value: object, text: str) -> None:
+    assert shown(value) == text
+
+
+class TestErrors:
+    """Each one line, exit code 2."""
+
+    @pytest.mark.parametrize(
+        ("arguments", "parts"),
+        [
+            (("show", "simsce"), ["unknown recipe 'simsce'", "did you mean 'simcse'?"]),
+            (("show", "simcse:bert-bse"), ["did you mean 'bert-base'?", "opencse recipes presets simcse"]),
+            (("show", "none.toml:x"), ["none.toml: no such recipe file"]),
+            (("show", "simcse:bert-base:roberta-base"), ["two backbones"]),
+            (("show", "simcse", "--set", "training.epoch=1"), ["--set training.epoch=1", "did you mean 'epochs'?"]),
+            (("presets", "esimcs"), ["did you mean 'esimcse'?"]),
+            (("presets", "esimcse:words"), ["name the recipe alone, esimcse"]),
+            (("diff", "simcse", "simcse:"), ["a preset's name is missing"]),
+            (("diff", "simcse", "sscl:layer-12"), ["no preset 'layer-12'"]),
+        ],
+    )
+    def test_refused(self, opencse: Run, arguments: tuple[str, ...], parts: list[str]) -> None:
+        refused(opencse("recipes", *arguments), *parts)

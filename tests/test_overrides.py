@@ -1,0 +1,179 @@
+"""Changes by dotted keys: what they reach, that their order means nothing, and who is blamed."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Annotated, Any, Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import BaseModel, Field, model_validator
+
+from opencse.errors import UserError
+from opencse.overrides import Change, blame, changed, flatten, in_order, parse_override
+from opencse.recipe import load_recipe, resolve_recipe
+
+TREE: dict[str, Any] = {"a": {"b": 1, "c": [{"kind": "x", "w": 1}, {"kind": "y"}]}, "d": 2}
+
+
+def set_(key: str, value: object) -> dict[str, Any]:
+    return changed(TREE, [Change("--set", key, value)])
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("a=1", 1), ("a=1e-4", 1e-4), ("a=true", True), ("a=mean", "mean"), ('a="x y"', "x y"), ("a=[1,2]", [1, 2])],
+)
+def test_overrides_are_toml_values(text: str, value: object) -> None:
+    assert parse_override(text) == ("a", value)
+
+
+def test_keys_reach_tables_lists_and_what_is_not_there_yet() -> None:
+    assert set_("a.b", 5)["a"]["b"] == 5
+    assert set_("a.c.1.w", 5)["a"]["c"] == [{"kind": "x", "w": 1}, {"kind": "y", "w": 5}]
+    assert set_("a.c", [])["a"]["c"] == []
+    assert set_("a.c.0", {"kind": "z"})["a"]["c"][0] == {"kind": "z"}
+    assert set_("e.f", 5)["e"] == {"f": 5}
+    assert TREE == {"a": {"b": 1, "c": [{"kind": "x", "w": 1}, {"kind": "y"}]}, "d": 2}, "the tree itself stays"
+
+
+def test_values_are_copied() -> None:
+    value: list[dict[str, object]] = [{"kind": "z"}]
+    one = set_("a.c", value)
+    one["a"]["c"][0]["kind"] = "changed"
+    assert value == [{"kind": "z"}]
+
+
+def test_another_kind_drops_the_settings_of_the_old_one_and_the_same_kind_does_not() -> None:
+    assert set_("a.c.0.kind", "z")["a"]["c"][0] == {"kind": "z"}
+    assert set_("a.c.0.kind", "x")["a"]["c"][0] == {"kind": "x", "w": 1}
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("d.x", "d is a plain value"),
+        ("d.x.y", "'x' is inside a plain value"),
+        ("a.c.2.w", "'2' is not a position in a list of 2"),
+        ("a.c.2", "'2' is not a position in a list of 2"),
+        ("a.c.-1", "'-1' is not a position"),
+        ("a.c.²", "is not a position"),
+        ("a.c.x.w", "'x' is not a position"),
+    ],
+)
+def test_keys_that_lead_nowhere(key: str, message: str) -> None:
+    with pytest.raises(UserError, match="--set: ") as caught:
+        set_(key, 1)
+    assert message in str(caught.value)
+
+
+def test_wholes_come_before_parts_and_kinds_before_the_rest() -> None:
+    keys = ["a.c.0.w", "a.c.0.kind", "a.c", "d"]
+    for order in itertools.permutations(keys):
+        assert [change.key for change in in_order(Change("", key, 0) for key in order)] == sorted(
+            keys, key=lambda key: (key.count("."), not key.endswith("kind"))
+        )
+    again = in_order([Change("first", "d", 1), Change("second", "d", 2)])
+    assert [change.where for change in again] == ["first", "second"], "of two changes of one key the later stands"
+
+
+OVERRIDES = [
+    "objective.negatives.1.size=64",
+    "objective.view.rate=0.2",
+    "objective.view.kind=crop",
+    'objective.negatives=[{ kind = "in_batch" }, { kind = "momentum_queue" }]',
+    "training.batch_size=16",
+]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.permutations(OVERRIDES))
+def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:
+    recipe = load_recipe("simcse", overrides=order)
+    assert recipe == load_recipe("simcse", overrides=OVERRIDES)
+    assert recipe.objective.view.model_dump() == {"kind": "crop", "rate": 0.2}
+    assert recipe.objective.negatives[1].size == 64  # type: ignore[union-attr]
+
+
+@settings(deadline=None, max_examples=10)
+@given(st.permutations(["training.learning_rat=1", "objective.view.kind=next_sentence", "objective.view.window=2"]))
+def test_the_wrong_override_is_named_whatever_the_order(order: list[str]) -> None:
+    with pytest.raises(UserError, match=r"^--set training\.learning_rat=1: .*did you mean 'learning_rate'"):
+        load_recipe("simcse", overrides=order)
+
+
+def test_the_last_of_two_changes_of_a_key_is_blamed() -> None:
+    with pytest.raises(UserError, match=r"^--set training\.epochs=-2: "):
+        load_recipe("simcse", overrides=["training.epochs=-1", "training.epochs=-2"])
+
+
+def test_a_wrong_kind_is_blamed_and_not_the_settings_beside_it() -> None:
+    with pytest.raises(UserError, match=r"^--set objective\.view\.kind=crap: "):
+        load_recipe("simcse", overrides=["objective.view.rate=0.1", "objective.view.kind=crap"])
+
+
+def test_two_settings_that_do_not_go_together_are_both_named() -> None:
+    wrong = ["training.batch_tokens=130", "data.max_length=140"]
+    with pytest.raises(UserError) as caught:
+        load_recipe("pretrain", overrides=["training.epochs=2", *wrong])
+    assert str(caught.value).startswith("--set training.batch_tokens=130 and --set data.max_length=140: ")
+
+
+def test_a_change_without_which_others_lead_nowhere_is_not_blamed() -> None:
+    longer = 'objective.negatives=[{ kind = "in_batch" }, { kind = "in_batch" }]'
+    with pytest.raises(UserError, match=r"^--set training\.batch_tokens=130: "):
+        load_recipe("simcse", overrides=[longer, "objective.negatives.1.weight=2", "training.batch_tokens=130"])
+
+
+class Part(BaseModel):
+    kind: Literal["part"] = "part"
+    low: int = 0
+    high: int = 9
+
+    @model_validator(mode="after")
+    def _in_order(self) -> Part:
+        if self.low > self.high:
+            raise ValueError("low is above high")
+        return self
+
+
+class Other(BaseModel):
+    kind: Literal["other"] = "other"
+
+
+class Whole(BaseModel):
+    parts: list[Annotated[Part | Other, Field(discriminator="kind")]]
+    name: str = ""
+
+
+def test_settings_of_one_part_that_do_not_go_together_are_blamed_alone() -> None:
+    changes = [Change(key, key, value) for key, value in (("name", "x"), ("parts.0.low", 5), ("parts.0.high", 4))]
+    tree = {"parts": [{"kind": "part"}]}
+    assert blame(Whole, changes, lambda some: changed(tree, some)) == "parts.0.low and parts.0.high"
+    assert blame(Whole, [*changes[:2], Change("low", "parts.0.low", 99)], lambda some: changed(tree, some)) == "low"
+
+
+def test_a_wrong_preset_is_blamed_by_name_and_not_the_overrides(tmp_path: Any) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\ntitle = "t"\n[presets]\nbad = { settings = { "training.epochs" = -1 } }\n'
+        'worse = { settings = { "data.max_length.x" = 1 } }\n'
+    )
+    with pytest.raises(UserError, match=r"mine\.toml:bad: training\.epochs: "):
+        load_recipe(f"{path}:bad", overrides=["training.batch_size=8"])
+    with pytest.raises(UserError, match=r"mine\.toml:worse: .*plain value"):
+        load_recipe(f"{path}:worse")
+    assert resolve_recipe(f"{path}:bad", overrides=["training.epochs=1"]).recipe.training.epochs == 1
+
+
+def test_positions_reach_parts_that_the_file_does_not_write_out(tmp_path: Any) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text('name = "mine"\ntitle = "t"\n')
+    recipe = load_recipe(str(path), overrides=["objective.negatives.0.weight=0.5", "objective.positive.of.kind=clean"])
+    assert recipe.objective.negatives[0].weight == 0.5  # type: ignore[union-attr]
+    assert recipe.objective.positive.of.kind == "clean"
+
+
+def test_flatten_gives_dotted_keys_and_keeps_lists_whole() -> None:
+    assert flatten(TREE) == {"a.b": 1, "a.c": TREE["a"]["c"], "d": 2}

@@ -1,0 +1,197 @@
+"""The recipes that come with the package: every preset works, and the numbers are the papers'."""
+
+from __future__ import annotations
+
+import importlib.util
+import itertools
+import tomllib
+from functools import cache
+from pathlib import Path
+from statistics import mean
+
+import pytest
+
+from opencse.encoder.locate import BUILTIN
+from opencse.objective.objective import Objective
+from opencse.recipe import Recipe, load_recipe, recipe_names, to_toml
+
+TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
+PUBLISHED = {
+    "simcse": 76.25,
+    "simcse-supervised": 81.57,
+    "esimcse": 78.27,
+    "esimcse-repetition": 77.43,
+    "esimcse-queue": 77.54,
+    "simcse++": 78.05,
+    "simcse++-off-dropout": 77.13,
+    "simcse++-dcl": 77.40,
+    "sscl": 77.80,
+    "sscl-progressive": 77.90,
+    "sscl-bert": 62.42,
+    "dcl-post": 67.07,
+}
+OWN = {"opencse-mini", "pretrain", "next-sentence"}
+LAYERED = {"sscl", "sscl-progressive", "sscl-bert"}
+MISPRINTED = {("sscl-progressive", "bert-base"): 77.749, ("sscl-progressive", "bert-large"): 79.594}
+ROWS = [(name, preset) for name in recipe_names() for preset in load_recipe(name).presets]
+
+
+@cache
+def recipe_called(name: str) -> Recipe:
+    return load_recipe(name)
+
+
+def plain(recipe: Recipe) -> Recipe:
+    return recipe.model_copy(update={"presets": {}})
+
+
+def test_the_recipes_are_those_of_the_papers_and_our_own() -> None:
+    assert set(recipe_names()) == PUBLISHED.keys() | OWN
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_names_itself_and_can_be_built(name: str) -> None:
+    recipe = recipe_called(name)
+    assert recipe.name == name
+    Objective(recipe.objective)
+    if name not in LAYERED | {"pretrain"}:
+        assert recipe.preset_for(BUILTIN) == BUILTIN, "the built-in encoder needs settings of its own"
+        mini = load_recipe(name, preset=BUILTIN)
+        assert (mini.encoder.pooling, mini.encoder.head.kind) == ("mean", "none")
+    else:
+        assert recipe.preset_for(BUILTIN) is None
+
+
+@pytest.mark.parametrize(("name", "preset"), ROWS)
+def test_every_preset_can_be_built_changes_something_and_reads_back(name: str, preset: str) -> None:
+    recipe = load_recipe(f"{name}:{preset}")
+    Objective(recipe.objective)
+    assert Recipe.model_validate(tomllib.loads(to_toml(recipe))) == plain(recipe)
+    given = recipe.presets[preset]
+    if recipe.sort_of(preset) != "backbone" and preset not in ("data-anli", "neutral-too", "data-nli"):
+        rate = load_recipe(name, overrides=["encoder.dropout=0.1"]) if preset == "dropout-0.1" else None
+        assert plain(recipe) != plain(recipe_called(name)) or recipe == rate or preset == "layer-11"
+    if recipe.sort_of(preset) != "code" and "reference" in recipe.presets:
+        beside = load_recipe(f"{name}:{preset}:reference")
+        Objective(beside.objective)
+        assert not given.reference or plain(beside) != plain(load_recipe(f"{name}:reference"))
+    if recipe.sort_of(preset) == "ablation":
+        assert given.note, "an ablation names its table"
+
+
+@pytest.mark.parametrize("name", PUBLISHED)
+def test_the_average_for_bert_base_and_the_code_preset(name: str) -> None:
+    recipe = recipe_called(name)
+    assert recipe.presets["bert-base"].expected["sts.average"] == PUBLISHED[name]
+    assert not recipe.presets["bert-base"].settings, "the recipe itself is BERT-base's"
+    assert "reference" in recipe.presets
+
+
+@pytest.mark.parametrize(("name", "preset"), ROWS)
+def test_averages_are_those_of_the_seven_tasks(name: str, preset: str) -> None:
+    expected = recipe_called(name).presets[preset].expected
+    seven = [expected[f"sts.{task}"] for task in TASKS if f"sts.{task}" in expected]
+    assert len(seven) in (0, 7)
+    if seven:
+        average = MISPRINTED.get((name, preset), expected["sts.average"])
+        assert mean(seven) == pytest.approx(average, abs=0.0101)
+    assert all(20 < score < 100 for score in expected.values())
+
+
+def test_there_are_as_many_rows_of_seven_as_the_papers_have() -> None:
+    rows = [(n, p) for n, p in ROWS if "sts.sts12" in recipe_called(n).presets[p].expected]
+    assert len(rows) == 36
+
+
+@pytest.mark.parametrize(
+    ("row", "key", "value"),
+    [
+        ("simcse:crop-10", "dev.stsb", 77.8),
+        ("simcse:delete-one-word-no-dropout", "dev.stsb", 74.2),
+        ("simcse:dropout-fixed-0.1", "dev.stsb", 43.6),
+        ("simcse:first-last", "dev.stsb", 81.2),
+        ("simcse-supervised:temperature-0.05", "dev.stsb", 86.2),
+        ("simcse-supervised:data-entailment", "dev.stsb", 84.9),
+        ("next-sentence:window-3-two-encoders", "dev.stsb", 68.8),
+        ("esimcse:roberta-large", "sts.average", 79.45),
+        ("esimcse:rate-0.24", "dev.stsb", 84.24),
+        ("esimcse:stop-words", "dev.stsb", 81.72),
+        ("esimcse:queue-3x", "dev.stsb", 82.66),
+        ("simcse++:m-0.5", "dev.stsb", 68.55),
+        ("simcse++:sbert-large", "sts.average", 80.63),
+        ("simcse++-off-dropout:negatives-less-noise", "sts.average", 77.06),
+        ("simcse++-dcl:barlow-twins-704", "sts.average", 76.08),
+        ("sscl-bert:mean", "sts.average", 62.56),
+        ("sscl-progressive:dimension-256", "sts.average", 77.97),
+    ],
+)
+def test_rows_of_the_papers(row: str, key: str, value: float) -> None:
+    name, preset = row.split(":")
+    given = recipe_called(name).presets["bert-base" if preset == "temperature-0.05" else preset]
+    assert given.expected[key] == value
+
+
+def settings_of(recipe: str) -> dict[str, object]:
+    resolved = load_recipe(recipe).model_dump(mode="json")
+    return {"view": resolved["objective"]["view"], "negatives": resolved["objective"]["negatives"],
+            "terms": resolved["objective"]["terms"], "positive": resolved["objective"]["positive"],
+            "dropout": resolved["encoder"]["dropout"], "rate": resolved["training"]["learning_rate"]}  # fmt: skip
+
+
+def test_esimcse_and_its_code_by_backbone() -> None:
+    paper, code = settings_of("esimcse:roberta-large"), settings_of("esimcse:roberta-large:reference")
+    assert paper["view"] == {"kind": "repeat_subwords", "rate": 0.32, "rule": "paper", "redraw": "step"}
+    assert code["view"] == {"kind": "repeat_subwords", "rate": 0.28, "rule": "reference", "redraw": "once"}
+    queue = {"kind": "momentum_queue", "momentum": 0.995, "weight": 1.0}
+    assert paper["negatives"][1] == queue | {"size": "2.5x", "init": "pretrained", "head": "momentum"}  # type: ignore[index]
+    assert code["negatives"][1] == queue | {"size": 128, "init": "random", "head": "online"}  # type: ignore[index]
+    assert [settings_of(f"esimcse:bert-large{code}")["dropout"] for code in ("", ":reference")] == [0.15, 0.1]
+    assert settings_of("esimcse:roberta-base:reference:rate-0.08")["view"]["rate"] == 0.08  # type: ignore[index]
+
+
+def test_simcse_plus_plus_and_where_its_m_stands() -> None:
+    def m(recipe: str) -> tuple[float, float]:
+        resolved = load_recipe(recipe).objective
+        return resolved.negatives[0].weight, resolved.positive.scale  # type: ignore[union-attr]
+
+    assert m("simcse++") == m("simcse++-off-dropout") == (0.9, 1.0)
+    assert m("simcse++:reference") == m("simcse++-off-dropout:reference") == (1.0, 0.9)
+    assert m("simcse++:m-0.5") == (0.5, 1.0)
+    assert m("simcse++:m-0.5:reference") == m("simcse++:reference:m-0.5") == (1.0, 0.5)
+    assert m("simcse++-off-dropout:reference:positives-more-noise") == (1.0, 1.0)
+
+
+def test_sscl_by_the_paper_and_by_the_code() -> None:
+    for name, layers in (("sscl", [-2]), ("sscl-progressive", [-2, -3]), ("sscl-bert", [-2, -3])):
+        paper, code = settings_of(name)["negatives"][1], settings_of(f"{name}:reference")["negatives"][1]  # type: ignore[index]
+        shared = {"kind": "layers", "layers": layers, "detach": False}
+        own = {"columns": "own", "views": "anchor", "average_with_plain": False, "weight": 64.0}
+        assert paper == shared | own
+        assert load_recipe(name).training.batch_size == 64, "the weight is eq. 4's sum over the batch"
+        assert code == shared | {"columns": "all", "views": "both", "average_with_plain": True, "weight": 1.0}
+    assert settings_of("sscl-bert")["positive"] == {"of": {"kind": "anchors"}, "scale": 1.0}
+    assert load_recipe("sscl-progressive:stack-11").objective.negatives[1].layers == tuple(range(-2, -13, -1))  # type: ignore[union-attr]
+    singles = [load_recipe(f"sscl:layer-{n}").objective.negatives[1].layers for n in range(1, 12)]  # type: ignore[union-attr]
+    assert list(itertools.chain(*singles)) == list(range(1, 12))
+
+
+def test_learning_rates_by_backbone() -> None:
+    rates = {
+        "simcse:bert-base": 3e-5, "simcse:roberta-large": 3e-5, "esimcse:bert-large": 1e-5,
+        "esimcse:roberta-base": 1e-5, "simcse++:bert-large": 8e-6, "simcse++:sbert-base": 3e-5,
+        "sscl-progressive:bert-large": 1e-5, "simcse-supervised:bert-base": 5e-5,
+    }  # fmt: skip
+    assert {recipe: settings_of(recipe)["rate"] for recipe in rates} == rates
+
+
+def test_the_page_of_recipes_is_up_to_date() -> None:
+    script = Path(__file__).parents[1] / "docs" / "build_recipes.py"
+    spec = importlib.util.spec_from_file_location("build_recipes", script)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    written = script.with_name("recipes.md").read_text(encoding="utf-8")
+    assert written == module.page(), "run python docs/build_recipes.py"
+    for name, preset in ROWS:
+        assert f"| `{preset}` |" in written.partition(f"## {name}\n")[2].partition("\n## ")[0]

@@ -1,0 +1,80 @@
+"""Every recipe trains, moves the weights, and goes on after a stop as if it had never stopped."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from opencse.job import TrainJob
+from opencse.recipe import load_recipe, recipe_names
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+from opencse.training.trainer import InterruptedRunError
+
+STEPS, STOP = 9, 5
+SETTINGS = (
+    "training.epochs=10",
+    f"training.max_steps={STEPS}",
+    "training.batch_size=8",
+    "training.evaluate_every=100",
+    "training.checkpoint_every=3",
+    "training.log_every=1",
+    "training.learning_rate=1e-3",
+    "training.precision=float32",
+)
+
+
+class Stop(Silent):
+    """Breaks a run off in the middle of a step, as a kill would: what came after the last checkpoint is lost."""
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == STOP:
+            raise InterruptedRunError("killed")
+
+
+def text_for(name: str, folder: Path, sentences: list[str]) -> Source:
+    """What the recipe reads: 20 sentences, or 20 triples."""
+    if load_recipe(name).objective.view.kind == "pair":
+        path = folder / "triples.tsv"
+        rows = [f"{sentences[i]}\t{sentences[i + 20]}\t{sentences[i + 40]}" for i in range(20)]
+        path.write_text("\n".join(["anchor\tpositive\tnegative", *rows]))
+    else:
+        path = folder / "text.txt"
+        path.write_text("\n".join(sentences[:20]))
+    return Source(str(path))
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in ("model.safetensors", "metrics.jsonl")}
+
+
+def words_of(folder: Path) -> torch.Tensor:
+    """The word embeddings of a folder."""
+    tensors = load_file(folder / "model.safetensors")
+    words: torch.Tensor = next(t for name, t in tensors.items() if name.endswith("embeddings.word_embeddings.weight"))
+    return words
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
+    settings: tuple[str, ...] = SETTINGS
+    if load_recipe(name).training.batch_tokens is not None:
+        settings = (*settings, "data.max_length=32", "training.batch_tokens=200")
+    job = TrainJob(text_for(name, tmp_path, sentences), name, str(tiny_folder), settings=settings, dev=None)
+    job.run(tmp_path / "whole")
+    with pytest.raises(InterruptedRunError):
+        job.run(tmp_path / "broken", reporter=Stop())
+    state = json.loads((tmp_path / "broken" / "checkpoint" / "state.json").read_text())
+    assert state["step"] == 3, "two steps were lost, and are made again"
+    job.run(tmp_path / "broken", resume=True)
+    assert files(tmp_path / "broken") == files(tmp_path / "whole")
+    lines = [json.loads(line) for line in (tmp_path / "whole" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "loss" in line] == list(range(1, STEPS + 1))
+    assert len({line["loss"] for line in lines if "loss" in line}) > STEPS // 2
+    before, after = words_of(tiny_folder), words_of(tmp_path / "whole")
+    assert before.shape == after.shape
+    assert not torch.equal(before, after)
