@@ -110,10 +110,10 @@ class Recipe(Settings):
     @model_validator(mode="after")
     def _contrast_needs_a_batch_size(self) -> Recipe:
         if self.training.batch_tokens is not None:
-            if self.objective.negatives:
+            if self.objective.compares_examples:
                 raise ValueError(
-                    "training.batch_tokens puts texts of equal length together, which would make them one another's "
-                    "negatives; set training.batch_size instead"
+                    "training.batch_tokens puts texts of equal length together, which would then be compared with each "
+                    "other; set training.batch_size instead"
                 )
             if self.training.batch_tokens < self.data.max_length:
                 raise ValueError("training.batch_tokens cannot hold a text of data.max_length")

@@ -332,10 +332,14 @@ def test_a_recipe_with_contrast_is_refused_before_anything_is_written(text: Path
 
 @pytest.mark.parametrize(
     ("recipe", "setting"),
-    [("simcse", "training.batch_tokens=512"), ("pretrain", 'objective.negatives=[{kind="in_batch"}]')],
+    [
+        ("simcse", "training.batch_tokens=512"),
+        ("dcl-post", "training.batch_tokens=512"),
+        ("pretrain", 'objective.negatives=[{kind="in_batch"}]'),
+    ],
 )
 def test_contrast_among_texts_of_equal_length_is_refused(recipe: str, setting: str) -> None:
-    with pytest.raises(UserError, match=r"would make them one another's negatives; set training\.batch_size"):
+    with pytest.raises(UserError, match=r"would then be compared with each other; set training\.batch_size"):
         load_recipe(recipe, overrides=[setting])
 
 

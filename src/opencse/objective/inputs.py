@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import MaskedTokens
 from opencse.errors import UserError
+from opencse.objective.negatives.hard import Hard
 from opencse.objective.objective import Objective
 from opencse.objective.representations import StepInputs
 from opencse.text.corpus import Corpus
@@ -39,7 +40,7 @@ class InputBuilder:
             self.places = self.places[:, :1]  # a term on masked copies reads the anchors alone
         elif not self.needs.hard:
             self.places = self.places[:, :2]
-        if objective.negatives and not objective.negatives_per_anchor(2, self.hard):
+        if objective.negatives and not self.hard and all(isinstance(s, Hard) for s in objective.negatives):
             raise UserError(
                 f"{corpus.facts.source}: the objective has no negatives but the data's hard ones, and rows of "
                 f"{corpus.width} hold none; name a third column, or add the in_batch negatives"

@@ -18,6 +18,7 @@ from opencse.objective.part import Part
 from opencse.objective.representations import Needs, Representations, StepInputs, represent
 from opencse.objective.sides import SidesSettings, Views, needs_of, sides
 from opencse.objective.terms import Term, TermSettings, build_term
+from opencse.objective.terms.mlm import MaskedLM
 from opencse.objective.views import ViewSettings, build_view
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import Settings
@@ -60,6 +61,11 @@ class ObjectiveSettings(Settings):
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     mask_duplicates: bool = True
     dual_encoder: bool = False
+
+    @property
+    def compares_examples(self) -> bool:
+        """Whether a batch's examples are set against each other: by contrast, or by a term over their vectors."""
+        return bool(self.negatives) or any(not isinstance(term, MaskedLM.Settings) for term in self.terms)
 
     @model_validator(mode="after")
     def _something_to_learn(self) -> ObjectiveSettings:
