@@ -10,8 +10,6 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from opencse.encoder.average import MovingAverage
@@ -114,36 +112,6 @@ def begun(encoder: SentenceEncoder, *, batch_size: int = N, seed: int = 5, **que
     objective = build(**queue)
     objective.begin(encoder, batch_size=batch_size, seed=seed)
     return objective
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 9), st.lists(st.integers(0, 12), max_size=12))
-def test_the_ring_is_a_list_whose_oldest_fall_out(size: int, pushes: list[int]) -> None:
-    queue = VectorQueue(size, 2, device=CPU, dtype=torch.float32)
-    expected: list[int] = []
-    number = 0
-    for count in pushes:
-        new = list(range(number, number + count))
-        number += count
-        expected = (expected + new)[-size:]
-        queue.push(torch.tensor([[float(i), -1.0] for i in new]).reshape(-1, 2), torch.tensor(new, dtype=torch.int64))
-        assert len(queue) == len(expected)
-        assert sorted(queue.keys.tolist()) == expected
-        assert queue.vectors[:, 0].tolist() == [float(key) for key in queue.keys]
-        assert (queue.vectors[:, 1] == -1).all()
-    assert queue.stored.shape == (size, 2)
-
-
-def test_a_queue_starts_empty_and_keeps_its_dtype() -> None:
-    queue = VectorQueue(3, 2, device=CPU, dtype=torch.float64)
-    assert len(queue) == 0
-    assert queue.vectors.shape == (0, 2)
-    vectors = torch.full((2, 2), 1.5, dtype=torch.bfloat16, requires_grad=True)
-    queue.push(vectors, torch.tensor([4, 5]))
-    assert queue.vectors.dtype == torch.float64
-    assert queue.keys.dtype == torch.int64
-    assert not queue.vectors.requires_grad
-    assert queue.vectors.tolist() == [[1.5, 1.5], [1.5, 1.5]]
 
 
 def filled(objective: Objective, vectors: Tensor, keys: Tensor) -> Objective:
@@ -351,40 +319,11 @@ def test_random_weights_decay_as_momentum_to_the_t(encoder: SentenceEncoder, sen
         assert torch.allclose(p - own[name], MOMENTUM**5 * (start[name] - own[name]), atol=1e-6)
 
 
-def test_a_pretrained_start_is_a_copy(encoder: SentenceEncoder) -> None:
-    follower = average_of(begun(encoder)).encoder
-    assert weights(follower).keys() == weights(encoder).keys()
-    for name, p in follower.named_parameters():
-        assert torch.equal(p, encoder.get_parameter(name))
-        assert p.data_ptr() != encoder.get_parameter(name).data_ptr()
-
-
 def test_momentum_0_is_the_encoder_itself(encoder: SentenceEncoder, sentences: list[str]) -> None:
     objective = begun(encoder, momentum=0.0)
     run = Run(encoder, objective).steps(batches(encoder, sentences, (N, N)))
     for name, p in average_of(objective).encoder.named_parameters():
         assert torch.equal(p, run.seen[-1][name])
-
-
-def output(encoder: SentenceEncoder, layer: int) -> nn.Linear:
-    found = encoder.backbone.get_submodule(f"encoder.layer.{layer}.output.dense")
-    assert isinstance(found, nn.Linear)
-    return found
-
-
-def test_tied_weights_are_moved_once_and_buffers_copied(encoder: SentenceEncoder) -> None:
-    output(encoder, 1).weight = output(encoder, 0).weight
-    encoder.register_buffer("counted", torch.tensor([3, 4]))
-    average = MovingAverage(encoder, MOMENTUM)
-    tied = output(average.encoder, 0).weight
-    assert output(average.encoder, 1).weight is tied
-    start = tied.clone()
-    with torch.no_grad():
-        output(encoder, 0).weight.add_(1.0)
-    encoder.get_buffer("counted").add_(10)
-    average.update(encoder)
-    assert torch.allclose(tied, start + (1 - MOMENTUM), atol=1e-6)
-    assert average.encoder.get_buffer("counted").tolist() == [13, 14]
 
 
 def test_the_average_is_not_trained(encoder: SentenceEncoder, sentences: list[str]) -> None:

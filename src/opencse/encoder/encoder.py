@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 Vectors = NDArray[np.float32]
 Progress = Callable[[int, int], None]
+Disturb = Callable[[Tensor], Tensor]
+"""Input embeddings (rows, length, hidden) -> the same shape."""
 _TOKEN_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
 _WINDOW = 32_768
 
@@ -176,7 +178,12 @@ class SentenceEncoder(nn.Module):
             yield
 
     def forward(
-        self, tokens: Tokens | None, *, layers: Iterable[int] = (), masked: MaskedTokens | None = None
+        self,
+        tokens: Tokens | None,
+        *,
+        layers: Iterable[int] = (),
+        masked: MaskedTokens | None = None,
+        disturb: Disturb | None = None,
     ) -> Encoded:
         """The training forward: vectors after the training head, and whatever else the objective needs.
 
@@ -184,11 +191,12 @@ class SentenceEncoder(nn.Module):
             tokens: the sentences; None if only the MLM term is trained.
             layers: intermediate layers whose sentence vectors are wanted (0 = embedding output).
             masked: a masked copy for the MLM term.
+            disturb: changes the sentences' input embeddings (the words' alone; positions come after), if given.
         """
         sentence, by_layer = None, {}
         if tokens is not None:
             wanted = tuple(layers)
-            states = self._states(tokens, need_all=bool(wanted))
+            states = self._states(tokens, need_all=bool(wanted), disturb=disturb)
             sentence = self.project(self._pool(states, tokens))
             for layer in wanted:
                 by_layer[layer] = self.project(self.pooling([states[layer]], tokens.attention_mask))
@@ -199,11 +207,14 @@ class SentenceEncoder(nn.Module):
         vectors: Tensor = self.dense(self._pool(self._states(tokens), tokens))
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
-    def _states(self, tokens: Tokens, *, need_all: bool = False) -> Sequence[Tensor]:
+    def _states(self, tokens: Tokens, *, need_all: bool = False, disturb: Disturb | None = None) -> Sequence[Tensor]:
         need_all = need_all or len(self.pooling.layers(self.depth)) > 1
-        output = self.backbone(
-            input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, output_hidden_states=need_all
-        )
+        mask = tokens.attention_mask
+        if disturb is None:
+            output = self.backbone(input_ids=tokens.input_ids, attention_mask=mask, output_hidden_states=need_all)
+        else:
+            words = disturb(self.backbone.get_input_embeddings()(tokens.input_ids))
+            output = self.backbone(inputs_embeds=words, attention_mask=mask, output_hidden_states=need_all)
         return output.hidden_states if need_all else (output.last_hidden_state,)
 
     def _pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.encoder import Disturb, SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.losses import Columns, Similarity, info_nce, rowwise_similarity
 from opencse.objective.negatives import NegativeSettings, NegativeSource, Scoring, build_negatives
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.negatives.layers import Layers
 from opencse.objective.part import Part
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
+from opencse.objective.representations import Needs, Representations, StepInputs, random_state, represent, restore
 from opencse.objective.sides import SidesSettings, Views, needs_of, sides
 from opencse.objective.terms import Term, TermSettings, build_term
 from opencse.objective.terms.mlm import MaskedLM
@@ -137,6 +137,11 @@ class Objective(nn.Module):
                 f"a second encoder would have nothing to read: the view {self.settings.view.kind} makes the positives "
                 "of the anchors' vectors; set objective.dual_encoder to false, or choose another view"
             )
+        if self.settings.dual_encoder and (self.view.disturbs or self.view.attacks == "inputs"):
+            raise UserError(
+                f"the view {self.settings.view.kind} changes the input embeddings of one encoder; set "
+                "objective.dual_encoder to false, or choose another view"
+            )
         both = any(isinstance(source, Layers.Settings) and source.views == "both" for source in self.settings.negatives)
         if both and self.view.derived:
             raise UserError(
@@ -157,10 +162,53 @@ class Objective(nn.Module):
         for part in self._parts:
             part.begin(encoder, batch_size=batch_size, seed=seed)
 
-    def represent(self, encoder: SentenceEncoder, inputs: StepInputs) -> Representations:
-        """The vectors that this objective reads of ``inputs``."""
+    def represent(
+        self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: Disturb | None = None
+    ) -> Representations:
+        """The vectors that this objective reads of ``inputs``.
+
+        Where the view attacks the inputs, the loss's gradient is found first, in a pass of its own under the very
+        dropout masks of the one that counts.
+
+        Args:
+            encoder: what is trained.
+            inputs: the step's texts.
+            disturb: changes all rows' input embeddings, before the view changes the positives'.
+        """
+        view, n = self.view, inputs.examples
+        if view.attacks == "inputs":
+            gradient = self._gradient_of_inputs(encoder, inputs, disturb)
+            disturb = _then_positives(disturb, n, lambda words: view.attacked(words, gradient[n : 2 * n]))
+        elif view.disturbs:
+            noise = inputs.noise(1)
+            disturb = _then_positives(disturb, n, lambda words: view.disturb(words, noise))
+        reps = self._represent(encoder, inputs, disturb)
+        if view.attacks == "outputs":
+            positive = reps.positive.detach().requires_grad_()
+            alone = replace(reps.detached(), positive=positive, noise=inputs.noise(0))
+            with torch.enable_grad():
+                (gradient,) = torch.autograd.grad(self._contrast_of(alone), positive)
+            reps = replace(reps, positive=view.attacked(reps.positive, gradient))
+        return reps
+
+    def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Representations:
         derive = self.view.derive if self.view.derived else None
-        return represent(encoder, inputs, self.needs, derive=derive, second=self.second)
+        return represent(encoder, inputs, self.needs, derive=derive, second=self.second, disturb=disturb)
+
+    def _gradient_of_inputs(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Tensor:
+        """The contrastive loss's gradient with respect to the input embeddings; no generator is moved."""
+        seen: list[Tensor] = []
+
+        def watch(words: Tensor) -> Tensor:
+            seen.append((words if disturb is None else disturb(words)).detach().requires_grad_())
+            return seen[0]
+
+        before = random_state(inputs.keys.device)
+        with torch.enable_grad():
+            loss = self._contrast_of(self._represent(encoder, inputs, watch))
+            (gradient,) = torch.autograd.grad(loss, seen[0])
+        restore(before, inputs.keys.device)
+        return gradient
 
     def forward(self, reps: Representations) -> Outcome:
         """Losses (already weighted) and the report of one step.
@@ -172,8 +220,7 @@ class Objective(nn.Module):
         losses: dict[str, Tensor] = {}
         report: dict[str, Tensor] = {}
         if self.negatives:
-            positive = rowwise_similarity(*sides(self.settings.positive.of, reps), self.scoring.similarity)
-            columns = [source.columns(reps, self.scoring) for source in self.negatives]
+            positive, columns = self._similarities(reps)
             losses["contrast"] = self._contrast(positive, columns).mean()
             report["positive_similarity"] = positive.detach().mean()
             report["negative_similarity"] = _mean_similarity(columns, self.scoring.temperature)
@@ -181,6 +228,14 @@ class Objective(nn.Module):
         for settings, term in zip(self.settings.terms, self.terms, strict=True):
             losses[settings.kind] = term.weight * term.loss(reps)
         return Outcome(losses, report)
+
+    def _similarities(self, reps: Representations) -> tuple[Tensor, list[Columns]]:
+        positive = rowwise_similarity(*sides(self.settings.positive.of, reps), self.scoring.similarity)
+        return positive, [source.columns(reps, self.scoring) for source in self.negatives]
+
+    def _contrast_of(self, reps: Representations) -> Tensor:
+        """The contrastive loss alone, as a scalar."""
+        return self._contrast(*self._similarities(reps)).mean()
 
     def _contrast(self, positive: Tensor, columns: list[Columns]) -> Tensor:
         """(N,) losses; the mean of those with and without the sources that ask for it."""
@@ -207,6 +262,16 @@ class Objective(nn.Module):
     def negatives_per_anchor(self, batch_size: int, hard: int) -> int:
         """Columns in an anchor's denominator besides its positive, for a full batch without duplicates."""
         return sum(source.count(batch_size, hard) for source in self.negatives)
+
+
+def _then_positives(disturb: Disturb | None, n: int, change: Disturb) -> Disturb:
+    """``disturb`` on all rows, then ``change`` on those of the N positives."""
+
+    def both(words: Tensor) -> Tensor:
+        words = words if disturb is None else disturb(words)
+        return torch.cat([words[:n], change(words[n : 2 * n]), words[2 * n :]])
+
+    return both
 
 
 def _mean_similarity(columns: list[Columns], temperature: float) -> Tensor:

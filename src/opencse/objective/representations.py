@@ -9,7 +9,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import Encoded, MaskedTokens, SentenceEncoder
+from opencse.encoder.encoder import Disturb, Encoded, MaskedTokens, SentenceEncoder
 from opencse.errors import UserError
 from opencse.text.tokenizer import Tokens
 
@@ -102,6 +102,10 @@ class StepInputs:
         """The anchors' rows."""
         return _rows(self.tokens, 0, self.examples)
 
+    def noise(self, stream: int) -> torch.Generator:
+        """A generator for noise of this step, on the texts' device; streams do not disturb each other."""
+        return torch.Generator(self.keys.device).manual_seed((self.noise_seed + stream) % 2**63)
+
     def to(self, device: torch.device) -> StepInputs:
         """The same inputs on ``device``."""
         masked = self.masked
@@ -171,6 +175,7 @@ def represent(
     *,
     derive: Derive | None = None,
     second: SentenceEncoder | None = None,
+    disturb: Disturb | None = None,
 ) -> Representations:
     """One forward over all the rows of a step; a further one for each thing that cannot share it.
 
@@ -186,9 +191,11 @@ def represent(
         needs: what all parts together read.
         derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
         second: encodes positives and hard negatives, if given.
+        disturb: changes the input embeddings of all rows, if given; the masked copy and the anchors without dropout
+            stay as they are.
     """
     n = inputs.examples
-    noise = torch.Generator(inputs.keys.device).manual_seed(inputs.noise_seed)
+    noise = inputs.noise(0)
     if not needs.reads_sentences:
         encoded = encoder(None, masked=inputs.masked)
         none = torch.zeros(n, 0, device=inputs.keys.device)
@@ -202,7 +209,7 @@ def represent(
             noise=noise,
         )
     views = n if derive is not None else 2 * n
-    encoded = _encode(encoder, second, inputs, needs, views)
+    encoded = _encode(encoder, second, inputs, needs, views, disturb)
     vectors = _sentences(encoded)
     extra = views * (needs.samples or 0)
     vectors, drawn = vectors[: len(vectors) - extra], vectors[len(vectors) - extra :]
@@ -225,24 +232,30 @@ def represent(
 
 
 def _encode(
-    encoder: SentenceEncoder, second: SentenceEncoder | None, inputs: StepInputs, needs: Needs, views: int
+    encoder: SentenceEncoder,
+    second: SentenceEncoder | None,
+    inputs: StepInputs,
+    needs: Needs,
+    views: int,
+    disturb: Disturb | None,
 ) -> Encoded:
     """All rows, then the rows of the views again for every further dropout draw."""
     layers, n = sorted(needs.layers), inputs.examples
     draws = [_rows(inputs.tokens, 0, views)] * (needs.samples or 0)
     if second is None and not needs.shared_mask:
-        return encoder(_joined([inputs.tokens, *draws]), layers=layers, masked=inputs.masked)  # type: ignore[no-any-return]
-    if draws:
-        raise ValueError("means over dropout draws go with one encoder and independent masks")
+        rows = _joined([inputs.tokens, *draws])
+        return encoder(rows, layers=layers, masked=inputs.masked, disturb=disturb)  # type: ignore[no-any-return]
+    if draws or disturb is not None:
+        raise ValueError("dropout draws and disturbed inputs go with one encoder and independent masks")
     rest = _rows(inputs.tokens, n, len(inputs.tokens))
-    before = _random_state(inputs.keys.device)
+    before = random_state(inputs.keys.device)
     first = encoder(inputs.anchors, layers=layers, masked=inputs.masked)
-    after = _random_state(inputs.keys.device)
+    after = random_state(inputs.keys.device)
     if needs.shared_mask:
-        _restore(before, inputs.keys.device)
+        restore(before, inputs.keys.device)
     other = (second or encoder)(rest, layers=layers)
     if needs.shared_mask:
-        _restore(after, inputs.keys.device)
+        restore(after, inputs.keys.device)
     return Encoded(
         torch.cat([_sentences(first), _sentences(other)]),
         {layer: torch.cat([first.layers[layer], other.layers[layer]]) for layer in layers},
@@ -273,12 +286,13 @@ def _joined(parts: list[Tokens]) -> Tokens:
     return Tokens(torch.cat([p.input_ids for p in parts]), torch.cat([p.attention_mask for p in parts]))
 
 
-def _random_state(device: torch.device) -> Tensor:
+def random_state(device: torch.device) -> Tensor:
     """The state of the generator that dropout draws from on ``device``."""
     return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
 
 
-def _restore(state: Tensor, device: torch.device) -> None:
+def restore(state: Tensor, device: torch.device) -> None:
+    """The inverse of `random_state`."""
     if device.type == "cuda":
         torch.cuda.set_rng_state(state, device)
     else:

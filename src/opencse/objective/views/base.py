@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 import torch
@@ -20,8 +21,8 @@ Places = NDArray[np.int64]
 class View(Part, ABC):
     """How the positive of an anchor is made.
 
-    A view first says where an example's texts are in the corpus, then may change the positives' tokens, or make
-    the positives' vectors of the anchors' own without a forward of theirs.
+    A view first says where an example's texts are in the corpus; then it may change the positives' tokens, or their
+    input embeddings, or make the positives' vectors of the anchors' own without a forward of theirs.
     """
 
     needs_dropout = False
@@ -32,6 +33,12 @@ class View(Part, ABC):
 
     derived = False
     """Whether the positives are made by `derive`; only the anchors go through the encoder then."""
+
+    disturbs = False
+    """Whether `disturb` changes the positives' input embeddings."""
+
+    attacks: Literal["inputs", "outputs"] | None = None
+    """Whether `attacked` moves the positives' input embeddings, or their vectors, along the loss's gradient."""
 
     @abstractmethod
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
@@ -56,6 +63,14 @@ class View(Part, ABC):
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """(N, d) -> (N, d): the positives' vectors, where the view is ``derived``."""
         raise NotImplementedError(f"{type(self).__name__} does not derive positives from the anchors' vectors")
+
+    def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
+        """(N, length, hidden) -> the same: the positives' input embeddings, where the view ``disturbs`` them."""
+        raise NotImplementedError(f"{type(self).__name__} does not disturb input embeddings")
+
+    def attacked(self, values: Tensor, gradient: Tensor) -> Tensor:
+        """The positives' input embeddings or vectors, moved by the contrastive loss's gradient of the same shape."""
+        raise NotImplementedError(f"{type(self).__name__} does not follow the gradient")
 
 
 def places(rows: NDArray[np.int64], columns: Sequence[int]) -> Places:

@@ -1,0 +1,171 @@
+"""Worst-case passes: the gradient that moves the weights is taken where the loss is higher, nearby.
+
+Around any recipe. Each step makes a pass as usual, moves weights (and inputs, if asked) a little way up the loss,
+makes a second pass there, and puts the weights back bit for bit; the second pass's gradient is the step's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Annotated, Generic, Literal, TypeVar
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from opencse.encoder.encoder import Disturb
+from opencse.settings import PartSettings
+
+T = TypeVar("T")
+
+
+class Undisturbed(PartSettings):
+    """No disturbance of the inputs in the second pass."""
+
+    kind: Literal["none"] = "none"
+
+
+class GaussianInputs(PartSettings):
+    """N(0, sd) on every number of the input embeddings in the second pass (thesis, 4.2 "AWP + GNI")."""
+
+    kind: Literal["gaussian"] = "gaussian"
+    sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
+
+
+class FgsmInputs(PartSettings):
+    """``epsilon * sign(gradient)`` on the input embeddings in the second pass (thesis, 4.2 "AWP + FGSM").
+
+    The gradient is the first pass's with respect to the input embeddings; ``epsilon`` is our choice, the thesis
+    gives none.
+    """
+
+    kind: Literal["fgsm"] = "fgsm"
+    epsilon: float = Field(default=0.001, ge=0, allow_inf_nan=False)
+
+
+InputsSettings = Annotated[Undisturbed | GaussianInputs | FgsmInputs, Field(discriminator="kind")]
+
+
+class Sam(PartSettings):
+    """Sharpness-aware minimisation (Foret et al. 2020, eq. 2; thesis, 4.2): ``w + rho * g / ||g||``, g of all weights.
+
+    ``rho`` = 0 is the plain step, bit for bit (under ``same_masks``).
+    """
+
+    kind: Literal["sam"] = "sam"
+    rho: float = Field(default=0.05, ge=0, allow_inf_nan=False)
+    inputs: InputsSettings = Undisturbed()
+    same_masks: bool = True
+
+
+class Awp(PartSettings):
+    """Adversarial weight perturbation (Wu et al. 2020, eq. 9; thesis, 4.2): ``w + gamma * ||w|| * g / ||g||``.
+
+    Matrix by matrix; biases and LayerNorm weights stay. ``gamma`` is our choice, the thesis gives none.
+    ``gamma`` = 0 is the plain step, bit for bit (under ``same_masks``).
+    """
+
+    kind: Literal["awp"] = "awp"
+    gamma: float = Field(default=0.005, ge=0, allow_inf_nan=False)
+    inputs: InputsSettings = Undisturbed()
+    same_masks: bool = True
+
+
+WorstCaseSettings = Annotated[Sam | Awp, Field(discriminator="kind")]
+
+
+class WorstCase(Generic[T]):
+    """The two passes of a step.
+
+    Args:
+        settings: how the worst case is sought.
+        parameters: what the run trains, the weights that may be moved.
+    """
+
+    def __init__(self, settings: Sam | Awp, parameters: Sequence[nn.Parameter]) -> None:
+        self.settings = settings
+        self.parameters = parameters
+
+    def gradients(self, forward_backward: Callable[[Disturb | None], T], noise: torch.Generator) -> T:
+        """Leaves the worst case's gradient in the parameters, and the weights as they were, bit for bit.
+
+        Args:
+            forward_backward: makes a pass and adds its gradient to the parameters; input embeddings go through its
+                argument, if there is one.
+            noise: of the inputs' disturbance.
+
+        Returns:
+            What the first pass, at the weights as they are, gave.
+        """
+        watched: list[Tensor] = []
+        fgsm = isinstance(self.settings.inputs, FgsmInputs)
+        before = _random_states()
+        first = forward_backward(_watch(watched) if fgsm else None)
+        if self.settings.same_masks:
+            _restore(before)
+        saved = self._ascend()
+        for parameter in self.parameters:
+            parameter.grad = None
+        forward_backward(self._disturb(watched, noise))
+        with torch.no_grad():
+            for parameter, weights in saved:
+                parameter.copy_(weights)
+        return first
+
+    @torch.no_grad()
+    def _ascend(self) -> list[tuple[nn.Parameter, Tensor]]:
+        """Moves the weights up the loss; what they were before."""
+        moved = [(p, p.grad) for p in self.parameters if p.grad is not None]
+        if isinstance(self.settings, Awp):
+            moved = [(p, g) for p, g in moved if p.ndim >= 2]
+        saved = [(p, p.clone()) for p, _ in moved]
+        if isinstance(self.settings, Awp):
+            for p, g in moved:
+                _step(p, g, self.settings.gamma * p.norm(), g.norm())
+        else:
+            norm = torch.stack([g.norm() for _, g in moved]).norm()
+            for p, g in moved:
+                _step(p, g, torch.full_like(norm, self.settings.rho), norm)
+        return saved
+
+    def _disturb(self, watched: Sequence[Tensor], noise: torch.Generator) -> Disturb | None:
+        inputs = self.settings.inputs
+        if isinstance(inputs, FgsmInputs):
+            gradient = watched[0].grad
+            if gradient is None:
+                raise RuntimeError("the first pass left no gradient at the input embeddings")
+            epsilon, sign = inputs.epsilon, gradient.sign()
+            return lambda words: words + epsilon * sign
+        if isinstance(inputs, GaussianInputs):
+            sd = inputs.sd
+            return lambda words: words + sd * torch.randn(
+                words.shape, generator=noise, device=words.device, dtype=words.dtype
+            )
+        return None
+
+
+def _watch(watched: list[Tensor]) -> Disturb:
+    """Keeps the input embeddings, so that their gradient can be read afterwards."""
+
+    def keep(words: Tensor) -> Tensor:
+        words.retain_grad()
+        watched.append(words)
+        return words
+
+    return keep
+
+
+def _step(weights: Tensor, gradient: Tensor, size: Tensor, norm: Tensor) -> None:
+    """``weights + size * gradient / norm``; a gradient of zero moves nothing."""
+    weights.add_(gradient * torch.where(norm > 0, size / norm, torch.zeros_like(norm)))
+
+
+def _random_states() -> list[Tensor]:
+    """The states of the generators that dropout draws from."""
+    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_available() else [])]
+
+
+def _restore(states: Sequence[Tensor]) -> None:
+    torch.set_rng_state(states[0])
+    if len(states) > 1:
+        torch.cuda.set_rng_state(states[1])
