@@ -45,10 +45,10 @@ class Run:
     seconds: float
 
 
-def judge(folder: Path, data: StsData, out: Path) -> float:
+def judge(folder: Path, data: StsData, out: Path, pooling: str | None = None) -> float:
     """The seven-task average of ``folder``; the whole result is kept in ``out``."""
     if not out.is_file():
-        encoder = SentenceEncoder.load(folder)
+        encoder = SentenceEncoder.load(folder, pooling=pooling)
         evaluate_sts(encoder.encode, data, model=str(folder), device=str(encoder.device)).write_json(out)
     average = StsResult.read_json(out).sts.average
     if average is None:
@@ -74,11 +74,13 @@ def run(recipe: str, seed: int, arguments: argparse.Namespace, data: StsData) ->
         )
     told = json.loads(record.read_text(encoding="utf-8"))
     scores = {int(step): score for step, score in told["result"]["scores"].items()}
+    kept = judge(folder, data, folder / "kept.json")
+    same = max(scores, key=lambda step: scores[step]) == max(scores)
     return Run(
         dev=max(scores.values()),
         last_dev=scores[max(scores)],
-        kept=judge(folder, data, folder / "kept.json"),
-        last=judge(folder / "last", data, folder / "last.json"),
+        kept=kept,
+        last=kept if same else judge(folder / "last", data, folder / "last.json"),
         seconds=told["seconds"],
     )
 
@@ -102,6 +104,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--start", type=Path, required=True, help="the encoder that every run begins with")
+    parser.add_argument("--pooling", help="to judge a start without pooling of its own by; mean if not given")
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--recipes", nargs="+", required=True, help="the first one is what the others stand beside")
     parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
@@ -109,7 +112,7 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
     data = load_sts(arguments.data / "sts")
-    start = judge(arguments.start, data, arguments.work / "start.json")
+    start = judge(arguments.start, data, arguments.work / "start.json", arguments.pooling)
     # Seed by seed, so that a comparison broken off early is one of fewer seeds and not of fewer systems.
     runs: dict[str, list[Run]] = {recipe: [] for recipe in arguments.recipes}
     for seed in arguments.seeds:

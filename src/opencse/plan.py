@@ -59,6 +59,7 @@ class Plan:
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.steps_per_epoch:,} steps an epoch, so {epochs:.2f} epochs",
+            *self._passes(),
             f"negatives  {self.negatives_per_anchor:,} per anchor{hard}"
             if self.recipe.objective.negatives
             else "negatives  none: no contrast, the terms alone",
@@ -66,6 +67,14 @@ class Plan:
             f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
             f"selection  {selection}",
         ]
+
+    def _passes(self) -> list[str]:
+        worst_case = self.recipe.training.worst_case
+        return (
+            []
+            if worst_case is None
+            else [f"passes     two a step, the second at worst-case weights ({worst_case.kind})"]
+        )
 
     def _batch(self) -> str:
         if self.recipe.training.batch_tokens is None:

@@ -17,6 +17,7 @@ from opencse.encoder.head import HeadSettings
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest
 from opencse.objective.objective import ObjectiveSettings
+from opencse.objective.views.dropout import Dropout
 from opencse.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
 from opencse.settings import Settings, validate
 from opencse.training.settings import TrainingSettings
@@ -94,6 +95,7 @@ class Recipe(Settings):
         encoder: what is trained.
         objective: what it is trained for.
         training: how.
+        seeds: of a comparison as the paper made it; a single run takes ``training.seed``.
         presets: other settings, by name. ``paper`` and ``reference`` are the paper and the authors' public code where
             they differ; ``paper`` may be left out, being the recipe as it stands.
     """
@@ -105,6 +107,7 @@ class Recipe(Settings):
     encoder: EncoderSettings = EncoderSettings()
     objective: ObjectiveSettings = ObjectiveSettings()
     training: TrainingSettings = TrainingSettings()
+    seeds: tuple[int, ...] = ()
     presets: dict[str, Preset] = Field(default_factory=dict)
 
     @model_validator(mode="after")
@@ -117,6 +120,17 @@ class Recipe(Settings):
                 )
             if self.training.batch_tokens < self.data.max_length:
                 raise ValueError("training.batch_tokens cannot hold a text of data.max_length")
+        return self
+
+    @model_validator(mode="after")
+    def _one_forward_to_disturb(self) -> Recipe:
+        worst_case, view = self.training.worst_case, self.objective.view
+        shared = isinstance(view, Dropout.Settings) and view.shared_mask
+        if worst_case is not None and worst_case.inputs.kind != "none" and (self.objective.dual_encoder or shared):
+            raise ValueError(
+                "training.worst_case.inputs changes the inputs of one forward, and this objective makes two "
+                '(dual_encoder, or shared_mask of the view); set inputs to { kind = "none" }'
+            )
         return self
 
     @model_validator(mode="after")

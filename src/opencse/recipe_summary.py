@@ -24,6 +24,10 @@ def made_of(recipe: Recipe) -> str:
     parts += [term.kind for term in objective.terms]
     if objective.dual_encoder:
         parts.append("two encoders")
+    worst_case = recipe.training.worst_case
+    if worst_case is not None:
+        inputs = "" if worst_case.inputs.kind == "none" else f" with {worst_case.inputs.kind} inputs"
+        parts.append(f"{worst_case.kind} pass{inputs}")
     head = recipe.encoder.head
     if head.kind != "none":
         parts.append(f"{head.kind} head" if head.keep else f"{head.kind} head in training")

@@ -86,6 +86,7 @@ class InputBuilder:
             torch.from_numpy(np.ascontiguousarray(keys)),
             masked,
             labels,
+            anchor_length=max(len(ids) for ids in rows[: len(examples)]),
             noise_seed=int(np.random.default_rng([self.seed, _NOISE_STREAM, step]).integers(2**63)),
         )
 

@@ -88,6 +88,7 @@ class StepInputs:
         masked: a masked copy for the MLM term, or None.
         masked_labels: (M,) the ids that were masked, or None.
         noise_seed: of whatever noise the step's parts draw.
+        anchor_length: ids of the longest anchor; None if nobody counted.
     """
 
     tokens: Tokens
@@ -96,11 +97,13 @@ class StepInputs:
     masked: MaskedTokens | None = None
     masked_labels: Tensor | None = None
     noise_seed: int = 0
+    anchor_length: int | None = None
 
     @property
     def anchors(self) -> Tokens:
-        """The anchors' rows."""
-        return _rows(self.tokens, 0, self.examples)
+        """The anchors' rows, padded no further than the longest of them where that is known."""
+        rows = _rows(self.tokens, 0, self.examples)
+        return Tokens(rows.input_ids[:, : self.anchor_length], rows.attention_mask[:, : self.anchor_length])
 
     def noise(self, stream: int) -> torch.Generator:
         """A generator for noise of this step, on the texts' device; streams do not disturb each other."""
@@ -249,7 +252,7 @@ def _encode(
         raise ValueError("dropout draws and disturbed inputs go with one encoder and independent masks")
     rest = _rows(inputs.tokens, n, len(inputs.tokens))
     before = random_state(inputs.keys.device)
-    first = encoder(inputs.anchors, layers=layers, masked=inputs.masked)
+    first = encoder(_rows(inputs.tokens, 0, n), layers=layers, masked=inputs.masked)
     after = random_state(inputs.keys.device)
     if needs.shared_mask:
         restore(before, inputs.keys.device)

@@ -14,6 +14,8 @@ from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.optimizer import build_optimizer
 from opencse.training.precision import Precision
 from opencse.training.settings import TrainingSettings
+from opencse.training.step import Step
+from opencse.training.worst_case import WorstCase
 
 _WARM_UP = 2
 _TIMED = 12
@@ -45,6 +47,9 @@ def seconds_per_step(
         group["lr"] = 0.0
     spread = np.linspace(0, batches.steps_per_epoch - 1, _WARM_UP + _TIMED).astype(int)
     order = np.random.default_rng(settings.seed).permutation(spread)
+    trained = [p for group in optimizer.param_groups for p in group["params"]]
+    worst_case = None if settings.worst_case is None else WorstCase(settings.worst_case, trained)
+    made = Step(encoder, objective, precision, worst_case=worst_case)
     encoder.train()
     objective.train()
     started = 0.0
@@ -53,11 +58,7 @@ def seconds_per_step(
             _wait(encoder.device)
             started = time.perf_counter()
         rows = inputs.build(batches.batch(int(step)), int(step)).to(encoder.device)
-        with precision.autocast(encoder.device):
-            reps = objective.represent(encoder, rows)
-        objective(reps).total.backward()
-        with torch.no_grad(), precision.autocast(encoder.device):
-            objective.after_backward(encoder, rows, reps.detached())
+        made.gradients(rows)
         optimizer.step()
         optimizer.zero_grad()
     _wait(encoder.device)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from opencse.settings import Settings
+from opencse.training.worst_case import WorstCaseSettings
 
 
 class TrainingSettings(Settings):
@@ -27,6 +28,7 @@ class TrainingSettings(Settings):
         warmup: share of the steps over which the rate rises linearly from 0.
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
+        worst_case: a second pass of each step at worst-case weights, and maybe inputs, whose gradient counts.
         precision: ``auto`` takes bf16 autocast where the processor computes in it, float32 elsewhere.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
         checkpoint_every: steps between checkpoints; a kill loses at most these.
@@ -45,6 +47,7 @@ class TrainingSettings(Settings):
     warmup: float = Field(default=0.0, ge=0, lt=1)
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
+    worst_case: WorstCaseSettings | None = None
     precision: Literal["auto", "float32", "bf16"] = "auto"
     evaluate_every: int = Field(default=125, gt=0)
     checkpoint_every: int = Field(default=125, gt=0)

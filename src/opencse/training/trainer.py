@@ -12,7 +12,7 @@ from types import FrameType
 
 import torch
 from accelerate import Accelerator
-from torch import Tensor
+from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -35,6 +35,8 @@ from opencse.training.precision import Precision
 from opencse.training.reporter import Reporter
 from opencse.training.selection import Dev, History
 from opencse.training.settings import TrainingSettings
+from opencse.training.step import Step
+from opencse.training.worst_case import WorstCase
 
 
 class InterruptedRunError(Exception):
@@ -83,6 +85,14 @@ class Trainer:
         if self.accelerator.num_processes > 1:
             raise UserError("training in several processes is not supported yet; start a single process")
         self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
+        worst_case = self.settings.worst_case
+        self.step = Step(
+            self.encoder,
+            self.objective,
+            self.precision,
+            self.accelerator.backward,
+            None if worst_case is None else WorstCase(worst_case, self._trained()),
+        )
 
     @property
     def checkpoint_folder(self) -> Path:
@@ -125,14 +135,9 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.steps, self.settings)
         inputs = self.inputs.build(self.batches.batch(step), step).to(self.encoder.device)
-        with self.precision.autocast(self.encoder.device):
-            reps = self.objective.represent(self.encoder, inputs)
-        outcome = self.objective(reps)
-        self.accelerator.backward(outcome.total)
+        reps, outcome = self.step.gradients(inputs)
         with torch.no_grad():
-            with self.precision.autocast(self.encoder.device):
-                self.objective.after_backward(self.encoder, inputs, reps.detached())
-            seen = self.objective.diagnose(reps.detached()) if self._logged(step + 1) else {}
+            seen = self.objective.diagnose(reps) if self._logged(step + 1) else {}
         norm = self.accelerator.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
@@ -142,7 +147,7 @@ class Trainer:
         """Whether the log has a line for ``step`` (from 1)."""
         return step % self.settings.log_every == 0 or step in (1, self.steps)
 
-    def _trained(self) -> list[Tensor]:
+    def _trained(self) -> list[nn.Parameter]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
     def _after(self, step: int, outcome: Outcome) -> None:

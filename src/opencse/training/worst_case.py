@@ -7,13 +7,14 @@ makes a second pass there, and puts the weights back bit for bit; the second pas
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Generic, Literal, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import Disturb
+from opencse.objective.representations import random_state, restore
 from opencse.settings import PartSettings
 
 T = TypeVar("T")
@@ -74,7 +75,7 @@ class Awp(PartSettings):
 WorstCaseSettings = Annotated[Sam | Awp, Field(discriminator="kind")]
 
 
-class WorstCase(Generic[T]):
+class WorstCase:
     """The two passes of a step.
 
     Args:
@@ -99,10 +100,11 @@ class WorstCase(Generic[T]):
         """
         watched: list[Tensor] = []
         fgsm = isinstance(self.settings.inputs, FgsmInputs)
-        before = _random_states()
+        device = self.parameters[0].device
+        before = random_state(device)
         first = forward_backward(_watch(watched) if fgsm else None)
         if self.settings.same_masks:
-            _restore(before)
+            restore(before, device)
         saved = self._ascend()
         for parameter in self.parameters:
             parameter.grad = None
@@ -138,8 +140,8 @@ class WorstCase(Generic[T]):
             return lambda words: words + epsilon * sign
         if isinstance(inputs, GaussianInputs):
             sd = inputs.sd
-            return lambda words: words + sd * torch.randn(
-                words.shape, generator=noise, device=words.device, dtype=words.dtype
+            return lambda words: (
+                words + sd * torch.randn(words.shape, generator=noise, device=words.device, dtype=words.dtype)
             )
         return None
 
@@ -158,14 +160,3 @@ def _watch(watched: list[Tensor]) -> Disturb:
 def _step(weights: Tensor, gradient: Tensor, size: Tensor, norm: Tensor) -> None:
     """``weights + size * gradient / norm``; a gradient of zero moves nothing."""
     weights.add_(gradient * torch.where(norm > 0, size / norm, torch.zeros_like(norm)))
-
-
-def _random_states() -> list[Tensor]:
-    """The states of the generators that dropout draws from."""
-    return [torch.get_rng_state(), *([torch.cuda.get_rng_state()] if torch.cuda.is_available() else [])]
-
-
-def _restore(states: Sequence[Tensor]) -> None:
-    torch.set_rng_state(states[0])
-    if len(states) > 1:
-        torch.cuda.set_rng_state(states[1])

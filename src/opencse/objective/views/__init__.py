@@ -10,9 +10,11 @@ from pydantic import Field
 from opencse.objective.views.base import View
 from opencse.objective.views.deletion import Crop, DeleteOneWord, DeleteWords
 from opencse.objective.views.dropout import Dropout
+from opencse.objective.views.inputs import InputBernoulli, InputFgsm, InputGaussian, InputGaussianDropout
 from opencse.objective.views.insertion import InsertMask, InsertStopwords
 from opencse.objective.views.mlm_substitute import MlmSubstitute
 from opencse.objective.views.next_sentence import NextSentence
+from opencse.objective.views.output import OutputBernoulli, OutputFgsm, OutputGaussian, OutputMask
 from opencse.objective.views.pair import Pair
 from opencse.objective.views.repetition import RepeatSubwords, RepeatWords
 from opencse.objective.views.synonym import Synonym
@@ -32,7 +34,15 @@ ViewSettings = Annotated[
     | DeleteWords.Settings
     | DeleteOneWord.Settings
     | Synonym.Settings
-    | MlmSubstitute.Settings,
+    | MlmSubstitute.Settings
+    | InputGaussian.Settings
+    | InputGaussianDropout.Settings
+    | InputBernoulli.Settings
+    | InputFgsm.Settings
+    | OutputGaussian.Settings
+    | OutputBernoulli.Settings
+    | OutputMask.Settings
+    | OutputFgsm.Settings,
     Field(discriminator="kind"),
 ]
 
@@ -49,6 +59,14 @@ PARTS: Mapping[type[PartSettings], Callable[[Any], View]] = {
     DeleteOneWord.Settings: DeleteOneWord,
     Synonym.Settings: Synonym,
     MlmSubstitute.Settings: MlmSubstitute,
+    InputGaussian.Settings: InputGaussian,
+    InputGaussianDropout.Settings: InputGaussianDropout,
+    InputBernoulli.Settings: InputBernoulli,
+    InputFgsm.Settings: InputFgsm,
+    OutputGaussian.Settings: OutputGaussian,
+    OutputBernoulli.Settings: OutputBernoulli,
+    OutputMask.Settings: OutputMask,
+    OutputFgsm.Settings: OutputFgsm,
 }
 
 

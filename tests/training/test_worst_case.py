@@ -1,0 +1,252 @@
+"""Worst-case passes: where the gradient is taken, and the weights as they were."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from opencse.encoder.encoder import Disturb, SentenceEncoder
+from opencse.errors import UserError
+from opencse.job import TrainJob
+from opencse.objective.objective import Objective, ObjectiveSettings
+from opencse.objective.representations import StepInputs
+from opencse.recipe import load_recipe
+from opencse.settings import validate
+from opencse.text.readers import Source
+from opencse.training.precision import Precision, choose_precision
+from opencse.training.reporter import Silent
+from opencse.training.step import Step
+from opencse.training.worst_case import Awp, FgsmInputs, GaussianInputs, Sam, WorstCase
+
+N = 4
+SETTINGS = (
+    "training.epochs=10",
+    "training.max_steps=6",
+    "training.batch_size=8",
+    "training.log_every=1",
+    "training.learning_rate=1e-3",
+    "training.precision=float32",
+    "encoder.pooling=mean",
+)
+
+
+class Toy(nn.Module):
+    """``L(W, b) = sum(c * W^2) / 2 + sum(W b)``: dL/dW = c W + b, dL/db = column sums of W."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.tensor([[1.0, -2.0], [0.5, 3.0]], dtype=torch.float64))
+        self.bias = nn.Parameter(torch.tensor([0.25, -1.0], dtype=torch.float64))
+        self.curvature = torch.tensor([[2.0, 1.0], [4.0, 0.5]], dtype=torch.float64)
+
+    def forward_backward(self, disturb: Disturb | None) -> float:
+        assert disturb is None
+        loss = (self.curvature * self.weight**2).sum() / 2 + (self.weight * self.bias).sum()
+        torch.autograd.backward(loss)
+        return float(loss.detach())
+
+
+def by_hand(toy: Toy, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    return toy.curvature * weight + bias, weight.sum(dim=0)
+
+
+def noise() -> torch.Generator:
+    return torch.Generator().manual_seed(0)
+
+
+def test_sam_by_hand() -> None:
+    toy, rho = Toy(), 0.3
+    weight, bias = toy.weight.detach().clone(), toy.bias.detach().clone()
+    g, h = by_hand(toy, weight, bias)
+    norm = (g.square().sum() + h.square().sum()).sqrt()
+    expected = by_hand(toy, weight + rho * g / norm, bias + rho * h / norm)
+    loss = WorstCase(Sam(rho=rho), [toy.weight, toy.bias]).gradients(toy.forward_backward, noise())
+    assert loss == pytest.approx(float((toy.curvature * weight**2).sum() / 2 + (weight * bias).sum()))
+    for parameter, gradient in zip((toy.weight, toy.bias), expected, strict=True):
+        assert parameter.grad is not None
+        assert torch.allclose(parameter.grad, gradient, rtol=1e-12)
+    assert not torch.allclose(expected[0], g), "the second pass is somewhere else"
+    assert torch.equal(toy.weight, weight)
+    assert torch.equal(toy.bias, bias)
+
+
+def test_awp_by_hand() -> None:
+    toy, gamma = Toy(), 0.1
+    weight, bias = toy.weight.detach().clone(), toy.bias.detach().clone()
+    g, _ = by_hand(toy, weight, bias)
+    expected = by_hand(toy, weight + gamma * weight.norm() * g / g.norm(), bias)
+    WorstCase(Awp(gamma=gamma), [toy.weight, toy.bias]).gradients(toy.forward_backward, noise())
+    assert toy.weight.grad is not None
+    assert toy.bias.grad is not None
+    assert torch.allclose(toy.weight.grad, expected[0], rtol=1e-12)
+    assert torch.allclose(toy.bias.grad, expected[1], rtol=1e-12)
+    assert not torch.allclose(expected[1], by_hand(toy, weight, bias)[1])
+    assert torch.equal(toy.weight, weight)
+    assert torch.equal(toy.bias, bias)
+
+
+def test_a_gradient_of_zero_moves_nothing() -> None:
+    weight = nn.Parameter(torch.ones(2, 2))
+
+    def flat(disturb: Disturb | None) -> float:
+        del disturb
+        torch.autograd.backward((0 * weight).sum())
+        return 0.0
+
+    for settings in (Sam(), Awp()):
+        WorstCase(settings, [weight]).gradients(flat, noise())
+        assert torch.equal(weight, torch.ones(2, 2))
+        assert weight.grad is not None
+        assert not weight.grad.any()
+
+
+@pytest.fixture
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
+
+
+def step_of(encoder: SentenceEncoder, settings: Sam | Awp | None) -> Step:
+    objective = Objective(validate(ObjectiveSettings, {}, "test"))
+    worst_case = None if settings is None else WorstCase(settings, list(encoder.parameters()))
+    precision: Precision = choose_precision("float32", encoder.device)
+    return Step(encoder, objective, precision, worst_case=worst_case)
+
+
+def inputs_of(encoder: SentenceEncoder, sentences: list[str]) -> StepInputs:
+    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N] * 2))
+    return StepInputs(tokens, N, torch.arange(N).unsqueeze(1).repeat(1, 2), noise_seed=3)
+
+
+@pytest.mark.parametrize("inputs", [None, GaussianInputs(sd=0.05), FgsmInputs(epsilon=1e-4)], ids=str)
+@pytest.mark.parametrize("kind", [Sam, Awp])
+def test_the_loss_is_higher_at_the_worst_case_and_the_weights_come_back(
+    kind: type[Sam | Awp], inputs: GaussianInputs | FgsmInputs | None, encoder: SentenceEncoder, sentences: list[str]
+) -> None:
+    settings = kind() if inputs is None else kind(inputs=inputs)
+    step, given = step_of(encoder, settings), inputs_of(encoder, sentences)
+    before = {name: p.detach().clone() for name, p in encoder.named_parameters()}
+    losses: list[float] = []
+    step.objective.register_forward_hook(lambda module, args, outcome: losses.append(float(outcome.total.detach())))
+    torch.manual_seed(1)
+    reps, outcome = step.gradients(given)
+    assert len(losses) == 2
+    assert losses[0] == float(outcome.total.detach())
+    if not isinstance(inputs, GaussianInputs):
+        assert losses[1] > losses[0]
+    assert losses[1] != losses[0]
+    assert not reps.anchor.requires_grad
+    for name, p in encoder.named_parameters():
+        assert torch.equal(p, before[name]), name
+        assert p.grad is not None
+    plain = step_of(encoder, None)
+    worst = {name: p.grad.clone() for name, p in encoder.named_parameters() if p.grad is not None}
+    encoder.zero_grad()
+    torch.manual_seed(1)
+    plain.gradients(given)
+    assert any(p.grad is not None and not torch.allclose(p.grad, worst[n]) for n, p in encoder.named_parameters())
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_masks_are_the_same_in_both_passes_when_asked(
+    same: bool, encoder: SentenceEncoder, sentences: list[str]
+) -> None:
+    states: list[Tensor] = []
+    encoder.backbone.register_forward_pre_hook(lambda module, args: states.append(torch.get_rng_state()))
+    step_of(encoder, Awp(same_masks=same)).gradients(inputs_of(encoder, sentences))
+    assert len(states) == 2
+    assert torch.equal(states[0], states[1]) is same
+    assert not torch.equal(states[1], torch.get_rng_state())
+
+
+def test_fgsm_inputs_follow_the_first_pass(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    """With gamma 0 the weights stand still, so the second pass's inputs are the first's, each moved by epsilon."""
+    seen: list[Tensor] = []
+    encoder.backbone.register_forward_pre_hook(
+        lambda module, args, kwargs: seen.append(kwargs["inputs_embeds"].detach()), with_kwargs=True
+    )
+    given = inputs_of(encoder, sentences)
+    step_of(encoder, Awp(gamma=0.0, inputs=FgsmInputs(epsilon=0.01))).gradients(given)
+    moved = (seen[1] - seen[0])[given.tokens.attention_mask.bool()]
+    assert torch.allclose(moved.abs(), torch.tensor(0.01), atol=1e-6)
+    assert (moved > 0).any()
+    assert (moved < 0).any()
+
+
+def train(model: Path, out: Path, text: Path, *settings: str) -> dict[str, Tensor]:
+    job = TrainJob(Source(str(text)), "simcse", str(model), settings=(*SETTINGS, *settings), dev=None)
+    job.run(out)
+    weights: dict[str, Tensor] = load_file(out / "model.safetensors")
+    return weights
+
+
+@pytest.fixture
+def text(tmp_path: Path, sentences: list[str]) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(sentences[:24]))
+    return path
+
+
+def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    assert a.keys() == b.keys()
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+@pytest.mark.parametrize(
+    "worst_case",
+    ['{kind="sam", rho=0.0}', '{kind="awp", gamma=0.0}', '{kind="awp", gamma=0.0, inputs={kind="fgsm", epsilon=0.0}}'],
+)
+def test_a_worst_case_of_no_size_is_the_plain_run_bit_for_bit(
+    worst_case: str, tiny_folder: Path, tmp_path: Path, text: Path
+) -> None:
+    plain = train(tiny_folder, tmp_path / "plain", text)
+    assert equal(train(tiny_folder, tmp_path / "none", text, f"training.worst_case={worst_case}"), plain)
+    real = worst_case.replace("0.0}", "0.05}", 1)
+    assert not equal(train(tiny_folder, tmp_path / "some", text, f"training.worst_case={real}"), plain)
+
+
+def test_weights_stand_still_at_a_rate_of_next_to_nothing(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
+    still = ("training.learning_rate=1e-45", 'training.worst_case={kind="sam", rho=0.5, inputs={kind="gaussian"}}')
+    after, before = train(tiny_folder, tmp_path / "still", text, *still), load_file(tiny_folder / "model.safetensors")
+    assert all(torch.equal(after[name], before[f"bert.{name}"]) for name in after)
+
+
+def test_a_queue_sees_the_weights_as_they_are(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
+    """The momentum encoder at momentum 0 is the encoder: the perturbed weights must never reach it."""
+    queue = 'objective.negatives=[{kind="in_batch"}, {kind="momentum_queue", size=8, momentum=0.0}]'
+    seen: list[bool] = []
+    after: Callable[..., None] = Objective.after_backward
+
+    def spy(self: Objective, encoder: SentenceEncoder, inputs: StepInputs, reps: object) -> None:
+        after(self, encoder, inputs, reps)
+        state = self.state_dict()
+        prefix = "parts.1.average.encoder."
+        own = encoder.state_dict()
+        seen.append(all(torch.equal(state[k], own[k.removeprefix(prefix)]) for k in state if k.startswith(prefix)))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Objective, "after_backward", spy)
+        train(tiny_folder, tmp_path / "run", text, queue, 'training.worst_case={kind="sam", rho=0.5}')
+    assert seen == [True] * 6
+
+
+def test_the_plan_and_the_log_tell(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
+    settings = (*SETTINGS, 'training.worst_case={kind="awp"}')
+    job = TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=settings, dev=None)
+    lines = job.prepare(Silent()).plan.lines()
+    assert "passes     two a step, the second at worst-case weights (awp)" in lines
+    job.run(tmp_path / "run")
+    logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert all(line["loss"] > 0 for line in logged)
+
+
+def test_two_forwards_cannot_be_disturbed() -> None:
+    for wrong in ("objective.dual_encoder=true", "objective.view.shared_mask=true"):
+        with pytest.raises(UserError, match="changes the inputs of one forward, and this objective makes two"):
+            load_recipe("simcse", overrides=[wrong, 'training.worst_case={kind="awp", inputs={kind="gaussian"}}'])
+        load_recipe("simcse", overrides=[wrong, 'training.worst_case={kind="awp"}'])
