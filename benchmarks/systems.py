@@ -35,14 +35,12 @@ class Run:
         last_dev: of the last step's.
         kept: seven-task average of the kept encoder.
         last: of the last step's.
-        seconds: of training.
     """
 
     dev: float
     last_dev: float
     kept: float
     last: float
-    seconds: float
 
 
 def judge(folder: Path, data: StsData, out: Path, pooling: str | None = None) -> float:
@@ -80,8 +78,7 @@ def run(recipe: str, seed: int, arguments: argparse.Namespace, data: StsData) ->
         dev=max(scores.values()),
         last_dev=scores[max(scores)],
         kept=kept,
-        last=kept if same else judge(folder / "last", data, folder / "last.json"),
-        seconds=told["seconds"],
+        last=kept if same or arguments.kept_only else judge(folder / "last", data, folder / "last.json"),
     )
 
 
@@ -108,6 +105,7 @@ def main() -> None:
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--recipes", nargs="+", required=True, help="the first one is what the others stand beside")
     parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
+    parser.add_argument("--kept-only", action="store_true", help="do not judge the last step where it was not kept")
     parser.add_argument("--set", nargs="+", default=[], help="settings of every run")
     arguments = parser.parse_args()
     arguments.work.mkdir(parents=True, exist_ok=True)
@@ -120,9 +118,11 @@ def main() -> None:
             done.append(run(recipe, seed, arguments, data))
     first = runs[arguments.recipes[0]]
     beside = f"beside {arguments.recipes[0]}"
-    print(f"\n| recipe | dev, kept | average, kept | {beside} | dev, last | average, last | {beside} | s |")
-    print("|---|---|---|---|---|---|---|---|")
-    print(f"| the start | | {start:.2f} | | | | | |")
+    head = ["recipe", "dev, kept", "average, kept", beside, "dev, last", "average, last", beside]
+    shown = 5 if arguments.kept_only else 7
+    print(f"\n| {' | '.join(head[:shown])} |")
+    print("|---" * shown + "|")
+    print("| " + " | ".join(["the start", "", f"{start:.2f}", *[""] * (shown - 3)]) + " |")
     for recipe, done in runs.items():
         kept, last = [r.kept for r in done], [r.last for r in done]
         cells = [
@@ -133,9 +133,8 @@ def main() -> None:
             spread([r.last_dev for r in done]),
             spread(last),
             paired(last, [r.last for r in first]) if done is not first else "",
-            f"{statistics.mean(r.seconds for r in done):.0f}",
         ]
-        print(f"| {' | '.join(cells)} |")
+        print(f"| {' | '.join(cells[:shown])} |")
     environment = Environment.here("cpu").model_dump(mode="json")
     print(f"\nseeds {arguments.seeds}; settings {' '.join(arguments.set)}")
     print(", ".join(f"{k} {v}" for k, v in environment.items()) + f"; {datetime.now(UTC):%Y-%m-%d}")
