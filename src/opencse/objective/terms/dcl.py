@@ -41,6 +41,10 @@ class DCL(Term):
     the diagonal, down on everything else. Where the authors train in several processes, their s_cd is larger by the
     number of processes.
 
+    In the paper's scaling s grows with N, so a temperature goes with a batch: what 5 is at 64 examples, 20 is at 256.
+    Where the two views are alike and the temperature is too low for the batch, the term is 0 from the first step
+    (docs/results/systems.md).
+
     A dimension of variance 0 has no y: under ``paper`` it is 0, so its logits are 0, its loss is log D, and it gets no
     gradient from the term; under ``reference`` the 1e-5 keeps it finite. The term goes alone too (``negatives = []``,
     Table 4, there with a temperature of .05).
