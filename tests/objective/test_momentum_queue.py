@@ -397,37 +397,6 @@ def test_a_size_is_a_number_or_a_multiple_of_the_batch(encoder: SentenceEncoder)
         begun(encoder, size="0.1x")
 
 
-@pytest.mark.parametrize("size", [0, -3, True, 2.5, "2.5", "x", "-1x", "2.5 x", "0x", "1e3x", "2.5xx", None])
-def test_a_wrong_size_is_told_in_plain_words(size: Any) -> None:
-    with pytest.raises(UserError, match=r"size is a number of sentences \(160\) or a multiple of the batch") as caught:
-        build(size=size)
-    assert "\n" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("setting", "words"),
-    [
-        ({"momentum": 1.0}, "less than 1"),
-        ({"momentum": -0.1}, "greater than or equal to 0"),
-        ({"init": "copy"}, "'pretrained' or 'random'"),
-        ({"head": "none"}, "'momentum' or 'online'"),
-        ({"weight": 0.0}, "greater than 0"),
-        ({"moment": 0.9}, "did you mean 'momentum'"),
-    ],
-    ids=str,
-)
-def test_wrong_settings(setting: dict[str, Any], words: str) -> None:
-    with pytest.raises(UserError, match=words):
-        build(**setting)
-
-
-def test_the_defaults_are_the_papers() -> None:
-    data = {"negatives": [{"kind": "momentum_queue"}]}
-    chosen = validate(ObjectiveSettings, data, "test").negatives[0]
-    assert isinstance(chosen, MomentumQueue.Settings)
-    assert (chosen.size, chosen.momentum, chosen.init, chosen.head) == ("2.5x", 0.995, "pretrained", "momentum")
-
-
 def test_used_before_begin_is_a_fault_of_the_program(encoder: SentenceEncoder, sentences: list[str]) -> None:
     objective = build()
     inputs = batches(encoder, sentences, (N,))[0]

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
-
 from opencse.objective.representations import Needs
-from opencse.objective.views.base import Places, View
-from opencse.objective.views.sentences import with_itself
+from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
-from opencse.text.corpus import Corpus
 
 
-class Dropout(View):
+class Dropout(SentenceView):
     """The same tokens twice, told apart by dropout alone (SimCSE, eq. 4).
 
     Both copies go through one forward of 2N rows; dropout draws every element on its own, so the
@@ -30,10 +26,5 @@ class Dropout(View):
     needs_dropout = True
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__()
+        super().__init__(settings)
         self.needs = Needs(shared_mask=settings.shared_mask)
-
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
-        """Every sentence with itself."""
-        del random
-        return with_itself(corpus, "dropout")

@@ -8,32 +8,16 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.views.base import Places, View
 from opencse.objective.views.output import kept, normal
-from opencse.objective.views.sentences import with_itself
+from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
-from opencse.text.corpus import Corpus
 
 
-class InputView(View):
-    """Every sentence with itself, its second copy disturbed; dropout stays on in both."""
-
-    def __init__(self, settings: PartSettings) -> None:
-        super().__init__()
-        self.kind = settings.kind
-
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
-        """Every sentence with itself."""
-        del random
-        return with_itself(corpus, self.kind)
-
-
-class InputGaussian(InputView):
+class InputGaussian(SentenceView):
     """``e + N(0, sd)``, a number of its own for every number. Published: 75.57 +- .70 (SimCSE there: 74.80 +- 1.12)."""
 
     class Settings(PartSettings):
@@ -53,7 +37,7 @@ class InputGaussian(InputView):
         return embeddings + self.sd * normal(embeddings, noise)
 
 
-class InputGaussianDropout(InputView):
+class InputGaussianDropout(SentenceView):
     """``e * N(1, sd)``, number by number. Published: 75.17 +- 1.18."""
 
     class Settings(PartSettings):
@@ -73,7 +57,7 @@ class InputGaussianDropout(InputView):
         return embeddings * (1.0 + self.sd * normal(embeddings, noise))
 
 
-class InputBernoulli(InputView):
+class InputBernoulli(SentenceView):
     """``m * e / (1 - rate)``, each number of m 0 with probability ``rate``, else 1: dropout once more.
 
     ``features = true`` drops whole dimensions of a sentence, the same for all its tokens (ConSERT's cutoff). Published:
@@ -101,7 +85,7 @@ class InputBernoulli(InputView):
         return embeddings * kept(shape, self.settings.rate, embeddings, noise) / (1 - self.settings.rate)
 
 
-class InputFgsm(InputView):
+class InputFgsm(SentenceView):
     """``e + epsilon * sign(dL/de)``: a step up the contrastive loss (Goodfellow et al. 2015).
 
     A pass of its own finds the gradient, under the very dropout masks of the pass that counts. Published: 74.75 +-

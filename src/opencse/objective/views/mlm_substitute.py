@@ -12,16 +12,14 @@ from torch import Tensor
 
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.objective.representations import Needs
-from opencse.objective.views.base import Places, View
 from opencse.objective.views.insertion import mask_id
-from opencse.objective.views.sentences import with_itself
+from opencse.objective.views.sentences import SentenceView
 from opencse.objective.views.tokens import word_numbers
 from opencse.settings import PartSettings
-from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText, Tokens
 
 
-class MlmSubstitute(View):
+class MlmSubstitute(SentenceView):
     """Some tokens replaced by the backbone's own masked-LM guesses (SimCSE, Table 1, "MLM k%": 62.2 at 15%).
 
     Every token that is not special is chosen with probability ``rate``; all chosen ones become [MASK] at once, a
@@ -49,7 +47,7 @@ class MlmSubstitute(View):
     needs_words = True
 
     def __init__(self, settings: Settings) -> None:
-        super().__init__()
+        super().__init__(settings)
         self.settings = settings
         self.frozen: SentenceEncoder | None = None
 
@@ -73,11 +71,6 @@ class MlmSubstitute(View):
         if self.frozen is not None:
             self.frozen.eval()
         return self
-
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
-        """Every sentence with itself."""
-        del random
-        return with_itself(corpus, self.settings.kind)
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """The texts' ids, some replaced; as many as before."""

@@ -7,30 +7,18 @@ from __future__ import annotations
 
 from typing import Literal
 
-import numpy as np
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.views.base import Places, View
-from opencse.objective.views.sentences import with_itself
+from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
-from opencse.text.corpus import Corpus
 
 
-class OutputView(View):
+class OutputView(SentenceView):
     """A sentence's own vector a_i, changed: ``b_i = g(a_i)``; the gradient flows through both."""
 
     derived = True
-
-    def __init__(self, settings: PartSettings) -> None:
-        super().__init__()
-        self.kind = settings.kind
-
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
-        """Every sentence with itself."""
-        del random
-        return with_itself(corpus, self.kind)
 
 
 class OutputGaussian(OutputView):

@@ -5,23 +5,28 @@ from __future__ import annotations
 import numpy as np
 
 from opencse.errors import UserError
-from opencse.objective.views.base import Places, places
+from opencse.objective.views.base import Places, View, places
+from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
 
 
-def with_itself(corpus: Corpus, kind: str) -> Places:
-    """Every sentence with itself.
+class SentenceView(View):
+    """Every sentence with itself."""
 
-    Args:
-        corpus: the text.
-        kind: of the view, for the message.
+    def __init__(self, settings: PartSettings) -> None:
+        super().__init__()
+        self.kind = settings.kind
 
-    Raises:
-        UserError: if the rows hold more than one text.
-    """
-    if corpus.width != 1:
-        raise UserError(
-            f"{corpus.facts.source}: the {kind} view reads one text a row, not {corpus.width}; "
-            "name one column with --columns, or use a recipe for pairs (simcse-supervised)"
-        )
-    return places(np.arange(len(corpus), dtype=np.int64), [0, 0])
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
+        """(M, 2, 2): each row twice.
+
+        Raises:
+            UserError: if the rows hold more than one text.
+        """
+        del random
+        if corpus.width != 1:
+            raise UserError(
+                f"{corpus.facts.source}: the {self.kind} view reads one text a row, not {corpus.width}; "
+                "name one column with --columns, or use a recipe for pairs (simcse-supervised)"
+            )
+        return places(np.arange(len(corpus), dtype=np.int64), [0, 0])

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from opencse.objective.views.base import Places, View
-from opencse.objective.views.sentences import with_itself
+from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
-from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText, WordNumbers
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 
-class TokenView(View, ABC):
+class TokenView(SentenceView, ABC):
     """Every sentence with itself, the positive's tokens changed anew each step; the anchor stays as it is.
 
     The special tokens that the tokenizer put around the text are never changed, and no positive is longer than the
@@ -28,19 +26,13 @@ class TokenView(View, ABC):
     needs_words = True
 
     def __init__(self, settings: PartSettings) -> None:
-        super().__init__()
-        self.kind = settings.kind
+        super().__init__(settings)
         self._longest: int | None = None
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Notes how long a text may become."""
         del batch_size, seed
         self._longest = encoder.max_length
-
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
-        """Every sentence with itself."""
-        del random
-        return with_itself(corpus, self.kind)
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         """The changed ids of each text."""
