@@ -2,8 +2,9 @@
 
     python benchmarks/steps.py --text wiki100k.txt --model FOLDER --recipes simcse esimcse simcse++
 
-Each turn times 12 whole steps (after 2 to warm up) of every recipe: inputs, forward, loss, backward, the parts' own
-work (a momentum encoder's, for instance), clipping left out, AdamW. Ratios are of the same turn; the median is told.
+Each turn times 12 whole steps (after 2 to warm up) of every recipe, and of the first one right before it: inputs,
+forward, loss, backward, the parts' own work (a momentum encoder's, for instance), AdamW; clipping is left out. A ratio
+is of two neighbours in time, because the machine's pace changes within minutes; the median over the turns is told.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from opencse.evaluation.result import Environment
-from opencse.job import TrainJob
+from opencse.job import Prepared, TrainJob
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import seconds_per_step
@@ -37,18 +38,25 @@ def main() -> None:
         for recipe in arguments.recipes
     ]
     prepared = [job.prepare(Silent()) for job in jobs]
-    times: list[list[float]] = [[] for _ in prepared]
+    first, *others = prepared
+
+    def pace(p: Prepared) -> float:
+        return seconds_per_step(p.encoder, p.objective, p.inputs, p.batches, p.plan.recipe.training, p.plan.precision)
+
+    times: list[list[tuple[float, float]]] = [[] for _ in others]
     for turn in range(arguments.turns):
-        for recipe, p, taken in zip(arguments.recipes, prepared, times, strict=True):
-            training = p.plan.recipe.training
-            taken.append(seconds_per_step(p.encoder, p.objective, p.inputs, p.batches, training, p.plan.precision))
-            print(f"turn {turn + 1} {recipe}: {taken[-1]:.3f} s", flush=True)
-    print("\n| recipe | s a step, median | beside the first, median of the turns | lowest, highest |")
-    print("|---|---|---|---|")
-    for recipe, taken in zip(arguments.recipes, times, strict=True):
-        ratios = [a / b for a, b in zip(taken, times[0], strict=True)]
-        middle = f"{statistics.median(ratios):.2f}"
-        print(f"| {recipe} | {statistics.median(taken):.3f} | {middle} | {min(ratios):.2f}, {max(ratios):.2f} |")
+        for recipe, p, taken in zip(arguments.recipes[1:], others, times, strict=True):
+            taken.append((pace(first), pace(p)))
+            print(f"turn {turn + 1} {recipe}: {taken[-1][1]:.3f} s, before it {taken[-1][0]:.3f} s", flush=True)
+    print(f"\n| recipe | s a step, median | {arguments.recipes[0]} before it | ratio, median | lowest, highest |")
+    print("|---|---|---|---|---|")
+    for recipe, taken in zip(arguments.recipes[1:], times, strict=True):
+        ratios = [b / a for a, b in taken]
+        median = [f"{statistics.median(column):.3f}" for column in (list(c) for c in zip(*taken, strict=True))]
+        print(
+            f"| {recipe} | {median[1]} | {median[0]} | {statistics.median(ratios):.2f} "
+            f"| {min(ratios):.2f}, {max(ratios):.2f} |"
+        )
     plan = prepared[0].plan
     print(f"\n{plan.tokens_per_step:,} tokens a step of {plan.batch_size} sentences; {plan.precision.name}")
     environment = Environment.here(plan.device).model_dump(mode="json")
