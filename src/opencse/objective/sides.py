@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Annotated, Literal, assert_never
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
+from opencse.objective.noise import noise_of, standard_normal
 from opencse.objective.representations import Needs, Representations
 from opencse.settings import PartSettings
 
@@ -79,11 +79,8 @@ def sides(settings: SidesSettings, reps: Representations) -> tuple[Tensor, Tenso
 
 
 def _noisy(vectors: Tensor, variance: float, reps: Representations) -> Tensor:
-    if reps.noise is None:
-        raise RuntimeError("this step was given no generator for sampled noise")
-    noise = torch.randn(vectors.shape, generator=reps.noise, device=vectors.device, dtype=vectors.dtype)
-    noisy: Tensor = vectors + variance**0.5 * noise
-    return noisy
+    scale: float = variance**0.5
+    return vectors + scale * standard_normal(vectors.shape, vectors, noise_of(reps))
 
 
 def _given(vectors: Tensor | None, what: str) -> Tensor:

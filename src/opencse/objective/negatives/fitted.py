@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses import at_least_float32
-from opencse.objective.negatives.generated import Generated, GeneratedSettings, centre_and_spread, empty_store, noise_of
-from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.negatives.generated import Generated, GeneratedSettings
+from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
+from opencse.objective.noise import centre_and_spread, noise_of
 from opencse.objective.representations import Representations, StepInputs
 
 

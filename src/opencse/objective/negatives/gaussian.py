@@ -8,7 +8,8 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from opencse.objective.negatives.generated import Generated, GeneratedSettings, centre_and_spread, standard_normal
+from opencse.objective.negatives.generated import Generated, GeneratedSettings
+from opencse.objective.noise import centre_and_spread, standard_normal
 
 
 class Gaussian(Generated):

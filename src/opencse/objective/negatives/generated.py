@@ -13,7 +13,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.losses import Columns, at_least_float32
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.noise import noise_of
 from opencse.objective.representations import Representations
 from opencse.settings import PartSettings
 
@@ -79,28 +79,3 @@ class Generated(NegativeSource):
             rows: at least 1.
             noise: what all randomness comes from.
         """
-
-
-def noise_of(reps: Representations) -> torch.Generator:
-    """The generator of this step's noise."""
-    if reps.noise is None:
-        raise RuntimeError("this step was given no generator for sampled noise")
-    return reps.noise
-
-
-def standard_normal(shape: tuple[int, ...], like: Tensor, noise: torch.Generator) -> Tensor:
-    """N(0, 1) of ``shape``, on ``like``'s device, of its type."""
-    return torch.randn(shape, generator=noise, device=like.device, dtype=like.dtype)
-
-
-def centre_and_spread(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and standard deviation (N - 1 below the sum) of each dimension: (N, d) -> (d,), (d,); sd 0 if N is 1."""
-    mean = vectors.mean(dim=0)
-    return mean, ((vectors - mean).square().sum(dim=0) / max(1, len(vectors) - 1)).sqrt()
-
-
-def empty_store(encoder: SentenceEncoder, sentences: int) -> VectorQueue:
-    """An empty queue for the last ``sentences`` vectors that the encoder makes in training."""
-    head = encoder.projection
-    dimension = encoder.dimension if head is None else head.linear.out_features
-    return VectorQueue(sentences, dimension, device=encoder.device, dtype=encoder.backbone.dtype)

@@ -14,8 +14,8 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.negatives.fitted import Distribution, Fitted, FittedSettings, standardised
-from opencse.objective.negatives.generated import standard_normal
 from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.noise import standard_normal
 
 Numbers = NDArray[np.float64]
 _State = tuple[Numbers, Numbers, Numbers]

@@ -10,8 +10,7 @@ from pydantic import Field
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses import Columns, at_least_float32
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.negatives.generated import empty_store
-from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.representations import Representations, StepInputs
 from opencse.settings import PartSettings
 

@@ -15,7 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.representations import Representations, StepInputs
 from opencse.settings import PartSettings
 
@@ -87,9 +87,7 @@ class MomentumQueue(NegativeSource):
             head=settings.head == "momentum",
             random_seed=weights if settings.init == "random" else None,
         )
-        head = encoder.projection
-        dimension = encoder.dimension if head is None else head.linear.out_features
-        self.queue = VectorQueue(size, dimension, device=encoder.device, dtype=encoder.backbone.dtype)
+        self.queue = empty_store(encoder, size)
 
     def count(self, batch_size: int, hard: int) -> int:
         """M, once the queue is full."""

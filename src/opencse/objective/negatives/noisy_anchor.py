@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opencse.objective.losses import Columns, at_least_float32
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.negatives.generated import centre_and_spread, noise_of, standard_normal
+from opencse.objective.noise import centre_and_spread, noise_of, standard_normal
 from opencse.objective.representations import Representations
 from opencse.settings import PartSettings
 

@@ -12,8 +12,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from opencse.objective.negatives.fitted import Distribution, Fitted, FittedSettings, standardised
-from opencse.objective.negatives.generated import standard_normal
 from opencse.objective.negatives.vector_queue import VectorQueue
+from opencse.objective.noise import standard_normal
 
 _WEIGHTS_STREAM = 9
 

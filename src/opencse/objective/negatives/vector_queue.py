@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from opencse.encoder.encoder import SentenceEncoder
+
 
 class VectorQueue(nn.Module):
     """First in, first out: the last ``size`` vectors pushed, each with its text's key; empty at first.
@@ -53,3 +55,10 @@ class VectorQueue(nn.Module):
         self.stored[rows] = vectors[len(vectors) - kept :].to(self.stored)
         self.stored_keys[rows] = keys[len(keys) - kept :].to(self.stored_keys)
         self.pushed.fill_(end)
+
+
+def empty_store(encoder: SentenceEncoder, sentences: int) -> VectorQueue:
+    """An empty queue for the last ``sentences`` vectors that the encoder makes in training."""
+    head = encoder.projection
+    dimension = encoder.dimension if head is None else head.linear.out_features
+    return VectorQueue(sentences, dimension, device=encoder.device, dtype=encoder.backbone.dtype)

@@ -12,7 +12,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.views.output import kept, normal
+from opencse.objective.noise import standard_normal
+from opencse.objective.views.output import kept
 from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
 
@@ -34,7 +35,7 @@ class InputGaussian(SentenceView):
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return embeddings + self.sd * normal(embeddings, noise)
+        return embeddings + self.sd * standard_normal(embeddings.shape, embeddings, noise)
 
 
 class InputGaussianDropout(SentenceView):
@@ -54,7 +55,7 @@ class InputGaussianDropout(SentenceView):
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return embeddings * (1.0 + self.sd * normal(embeddings, noise))
+        return embeddings * (1.0 + self.sd * standard_normal(embeddings.shape, embeddings, noise))
 
 
 class InputBernoulli(SentenceView):

@@ -11,6 +11,7 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
+from opencse.objective.noise import centre_and_spread, standard_normal
 from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
 
@@ -39,7 +40,7 @@ class OutputGaussian(OutputView):
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """(N, d) -> (N, d)."""
-        return anchors + self.scale * spread(anchors) * normal(anchors, noise)
+        return anchors + self.scale * spread(anchors) * standard_normal(anchors.shape, anchors, noise)
 
 
 class OutputBernoulli(OutputView):
@@ -119,13 +120,7 @@ class OutputFgsm(OutputView):
 
 def spread(vectors: Tensor) -> Tensor:
     """(N, d) -> (d,): each dimension's sd over the batch (N - 1 below the sum; 0 if N is 1), without gradient."""
-    fixed = vectors.detach()
-    return ((fixed - fixed.mean(dim=0)).square().sum(dim=0) / max(1, len(fixed) - 1)).sqrt()
-
-
-def normal(like: Tensor, noise: torch.Generator) -> Tensor:
-    """N(0, 1) of ``like``'s shape, device and type."""
-    return torch.randn(like.shape, generator=noise, device=like.device, dtype=like.dtype)
+    return centre_and_spread(vectors.detach())[1]
 
 
 def kept(shape: tuple[int, ...], rate: float, like: Tensor, noise: torch.Generator) -> Tensor:
