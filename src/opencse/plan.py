@@ -21,7 +21,7 @@ class Plan:
     corpus: CorpusFacts
     examples: int
     steps: int
-    steps_per_epoch: int
+    batches_per_epoch: int
     batch_size: int
     tokens_per_step: int
     hard: int
@@ -51,14 +51,14 @@ class Plan:
             selection = (
                 f"best on {self.dev.name} ({len(self.dev.pairs):,} pairs), every {training.evaluate_every} steps"
             )
-        epochs = self.steps / self.steps_per_epoch
+        epochs = self.steps * training.accumulate / self.batches_per_epoch
         return [
             f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of {self._batch()}; "
-            f"{self.examples:,} examples make {self.steps_per_epoch:,} steps an epoch, so {epochs:.2f} epochs",
+            f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",
             *self._passes(),
             f"negatives  {self.negatives_per_anchor:,} per anchor{hard}"
             if self.recipe.objective.negatives
@@ -77,6 +77,7 @@ class Plan:
         )
 
     def _batch(self) -> str:
-        if self.recipe.training.batch_tokens is None:
-            return f"batch {self.batch_size}"
-        return f"about {self.tokens_per_step:,} tokens, texts of a length together"
+        together = self.recipe.training.accumulate
+        if self.recipe.training.batch_tokens is not None:
+            return f"about {self.tokens_per_step:,} tokens, texts of a length together"
+        return f"batch {self.batch_size}" + (f" x {together}, each contrasted for itself" if together > 1 else "")

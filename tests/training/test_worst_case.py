@@ -11,7 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor, nn
 
-from opencse.encoder.encoder import Disturb, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.job import TrainJob
 from opencse.objective.objective import Objective, ObjectiveSettings
@@ -22,7 +22,7 @@ from opencse.text.readers import Source
 from opencse.training.precision import Precision, choose_precision
 from opencse.training.reporter import Silent
 from opencse.training.step import Step
-from opencse.training.worst_case import Awp, FgsmInputs, GaussianInputs, Sam, WorstCase
+from opencse.training.worst_case import Awp, DisturbBatch, FgsmInputs, GaussianInputs, Sam, WorstCase
 
 N = 4
 SETTINGS = (
@@ -45,7 +45,7 @@ class Toy(nn.Module):
         self.bias = nn.Parameter(torch.tensor([0.25, -1.0], dtype=torch.float64))
         self.curvature = torch.tensor([[2.0, 1.0], [4.0, 0.5]], dtype=torch.float64)
 
-    def forward_backward(self, disturb: Disturb | None) -> float:
+    def forward_backward(self, disturb: DisturbBatch | None) -> float:
         assert disturb is None
         loss = (self.curvature * self.weight**2).sum() / 2 + (self.weight * self.bias).sum()
         torch.autograd.backward(loss)
@@ -94,7 +94,7 @@ def test_awp_by_hand() -> None:
 def test_a_gradient_of_zero_moves_nothing() -> None:
     weight = nn.Parameter(torch.ones(2, 2))
 
-    def flat(disturb: Disturb | None) -> float:
+    def flat(disturb: DisturbBatch | None) -> float:
         del disturb
         torch.autograd.backward((0 * weight).sum())
         return 0.0
@@ -134,7 +134,7 @@ def test_the_loss_is_higher_at_the_worst_case_and_the_weights_come_back(
     losses: list[float] = []
     step.objective.register_forward_hook(lambda module, args, outcome: losses.append(float(outcome.total.detach())))
     torch.manual_seed(1)
-    reps, outcome = step.gradients(given)
+    reps, outcome = step.gradients([given])
     assert len(losses) == 2
     assert losses[0] == float(outcome.total.detach())
     if not isinstance(inputs, GaussianInputs):
@@ -148,7 +148,7 @@ def test_the_loss_is_higher_at_the_worst_case_and_the_weights_come_back(
     worst = {name: p.grad.clone() for name, p in encoder.named_parameters() if p.grad is not None}
     encoder.zero_grad()
     torch.manual_seed(1)
-    plain.gradients(given)
+    plain.gradients([given])
     assert any(p.grad is not None and not torch.allclose(p.grad, worst[n]) for n, p in encoder.named_parameters())
 
 
@@ -158,7 +158,7 @@ def test_masks_are_the_same_in_both_passes_when_asked(
 ) -> None:
     states: list[Tensor] = []
     encoder.backbone.register_forward_pre_hook(lambda module, args: states.append(torch.get_rng_state()))
-    step_of(encoder, Awp(same_masks=same)).gradients(inputs_of(encoder, sentences))
+    step_of(encoder, Awp(same_masks=same)).gradients([inputs_of(encoder, sentences)])
     assert len(states) == 2
     assert torch.equal(states[0], states[1]) is same
     assert not torch.equal(states[1], torch.get_rng_state())
@@ -171,7 +171,7 @@ def test_fgsm_inputs_follow_the_first_pass(encoder: SentenceEncoder, sentences: 
         lambda module, args, kwargs: seen.append(kwargs["inputs_embeds"].detach()), with_kwargs=True
     )
     given = inputs_of(encoder, sentences)
-    step_of(encoder, Awp(gamma=0.0, inputs=FgsmInputs(epsilon=0.01))).gradients(given)
+    step_of(encoder, Awp(gamma=0.0, inputs=FgsmInputs(epsilon=0.01))).gradients([given])
     moved = (seen[1] - seen[0])[given.tokens.attention_mask.bool()]
     assert torch.allclose(moved.abs(), torch.tensor(0.01), atol=1e-6)
     assert (moved > 0).any()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -102,6 +103,21 @@ class Outcome:
     def total(self) -> Tensor:
         """The scalar to differentiate."""
         return torch.stack(list(self.losses.values())).sum()
+
+    def detached(self) -> Outcome:
+        """The same without gradients."""
+        return Outcome({name: loss.detach() for name, loss in self.losses.items()}, self.report)
+
+    @classmethod
+    def mean(cls, outcomes: Sequence[Outcome]) -> Outcome:
+        """Loss by loss and number by number, over the batches of a step."""
+        if len(outcomes) == 1:
+            return outcomes[0]
+        first = outcomes[0]
+        return cls(
+            {name: torch.stack([o.losses[name] for o in outcomes]).mean() for name in first.losses},
+            {name: torch.stack([o.report[name] for o in outcomes]).mean() for name in first.report},
+        )
 
 
 class Objective(nn.Module):

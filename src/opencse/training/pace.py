@@ -14,7 +14,7 @@ from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.optimizer import build_optimizer
 from opencse.training.precision import Precision
 from opencse.training.settings import TrainingSettings
-from opencse.training.step import Step
+from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
 
 _WARM_UP = 2
@@ -45,7 +45,8 @@ def seconds_per_step(
     optimizer = build_optimizer([*encoder.parameters(), *objective.parameters()], settings)
     for group in optimizer.param_groups:
         group["lr"] = 0.0
-    spread = np.linspace(0, batches.steps_per_epoch - 1, _WARM_UP + _TIMED).astype(int)
+    last = max(0, batches.steps_per_epoch // settings.accumulate - 1)
+    spread = np.linspace(0, last, _WARM_UP + _TIMED).astype(int)
     order = np.random.default_rng(settings.seed).permutation(spread)
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     worst_case = None if settings.worst_case is None else WorstCase(settings.worst_case, trained)
@@ -57,8 +58,7 @@ def seconds_per_step(
         if number == _WARM_UP:
             _wait(encoder.device)
             started = time.perf_counter()
-        rows = inputs.build(batches.batch(int(step)), int(step)).to(encoder.device)
-        made.gradients(rows)
+        made.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder.device))
         optimizer.step()
         optimizer.zero_grad()
     _wait(encoder.device)

@@ -21,6 +21,8 @@ class TrainingSettings(Settings):
             and the schedule spans the steps found (evaluation on dev pairs and checkpoints come on top). With
             ``tokens`` too, the smaller budget counts.
         batch_size: examples in a batch (N).
+        accumulate: batches whose gradients are averaged into one step. Each is contrasted for itself: this saves memory
+            beside a larger ``batch_size``, but adds no negatives.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
         learning_rate: peak of AdamW's rate.
@@ -41,6 +43,7 @@ class TrainingSettings(Settings):
     tokens: int | None = Field(default=None, gt=0)
     minutes: float | None = Field(default=None, gt=0)
     batch_size: int = Field(default=64, ge=2)
+    accumulate: int = Field(default=1, ge=1)
     batch_tokens: int | None = Field(default=None, gt=0)
     learning_rate: float = Field(default=3e-5, gt=0)
     schedule: Literal["linear", "constant"] = "linear"
@@ -54,15 +57,16 @@ class TrainingSettings(Settings):
     log_every: int = Field(default=10, gt=0)
     seed: int = Field(default=42, ge=0)
 
-    def steps(self, steps_per_epoch: int, tokens_per_epoch: int, seconds_per_step: float | None = None) -> int:
+    def steps(self, batches_per_epoch: int, tokens_per_epoch: int, seconds_per_step: float | None = None) -> int:
         """Optimizer steps of the run.
 
         Args:
-            steps_per_epoch: batches in an epoch.
+            batches_per_epoch: batches in an epoch.
             tokens_per_epoch: tokens in an epoch.
             seconds_per_step: measured pace; needed where ``minutes`` is set.
         """
         budgets: list[float] = []
+        steps_per_epoch = batches_per_epoch / self.accumulate
         if self.minutes is not None:
             if seconds_per_step is None:
                 raise ValueError("a budget in minutes needs the measured pace")

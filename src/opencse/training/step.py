@@ -1,18 +1,20 @@
-"""The gradients of a step: one pass, or two around a worst case."""
+"""The gradients of a step: of one batch or several, in one pass or two around a worst case."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import Disturb, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.representations import Representations, StepInputs
+from opencse.text.batches import Batches
 from opencse.training.precision import Precision
-from opencse.training.worst_case import WorstCase
+from opencse.training.worst_case import DisturbBatch, WorstCase
 
 
 @dataclass(frozen=True)
@@ -33,24 +35,40 @@ class Step:
     backward: Callable[[Tensor], None] = torch.autograd.backward
     worst_case: WorstCase | None = None
 
-    def gradients(self, inputs: StepInputs) -> tuple[Representations, Outcome]:
+    def gradients(self, batches: Sequence[StepInputs]) -> tuple[Representations, Outcome]:
         """Leaves the step's gradients in the parameters, and shows the parts what was made.
 
+        With k batches the gradient is that of their mean loss; each is contrasted for itself. Two passes around a
+        worst case are two passes over all of them: the weights move up the mean loss.
+
         Returns:
-            The vectors, without gradient, and the losses, of the weights as they are.
+            The last batch's vectors, without gradient, and the mean losses, of the weights as they are.
         """
 
-        def forward_backward(disturb: Disturb | None) -> tuple[Representations, Outcome]:
-            with self.precision.autocast(self.encoder.device):
-                reps = self.objective.represent(self.encoder, inputs, disturb=disturb)
-            outcome = self.objective(reps)
-            self.backward(outcome.total)
-            return reps.detached(), outcome
+        def forward_backward(disturb: DisturbBatch | None) -> list[tuple[Representations, Outcome]]:
+            passes = []
+            for number, inputs in enumerate(batches):
+                with self.precision.autocast(self.encoder.device):
+                    moved = None if disturb is None else disturb(number)
+                    reps = self.objective.represent(self.encoder, inputs, disturb=moved)
+                outcome = self.objective(reps)
+                self.backward(outcome.total / len(batches))
+                passes.append((reps.detached(), outcome.detached()))
+            return passes
 
         if self.worst_case is None:
-            reps, outcome = forward_backward(None)
+            passes = forward_backward(None)
         else:
-            reps, outcome = self.worst_case.gradients(forward_backward, inputs.noise(2))
+            passes = self.worst_case.gradients(forward_backward, batches[0].noise(2))
         with torch.no_grad(), self.precision.autocast(self.encoder.device):
-            self.objective.after_backward(self.encoder, inputs, reps)
-        return reps, outcome
+            for inputs, (reps, _) in zip(batches, passes, strict=True):
+                self.objective.after_backward(self.encoder, inputs, reps)
+        return passes[-1][0], Outcome.mean([outcome for _, outcome in passes])
+
+
+def step_inputs(
+    inputs: InputBuilder, batches: Batches, step: int, accumulate: int, device: torch.device
+) -> list[StepInputs]:
+    """The inputs of ``step`` (from 0): its ``accumulate`` batches, in order, on ``device``."""
+    numbers = range(step * accumulate, (step + 1) * accumulate)
+    return [inputs.build(batches.batch(number), number).to(device) for number in numbers]

@@ -35,7 +35,7 @@ from opencse.training.precision import Precision
 from opencse.training.reporter import Reporter
 from opencse.training.selection import Dev, History
 from opencse.training.settings import TrainingSettings
-from opencse.training.step import Step
+from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
 
 
@@ -134,8 +134,8 @@ class Trainer:
         self.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.steps, self.settings)
-        inputs = self.inputs.build(self.batches.batch(step), step).to(self.encoder.device)
-        reps, outcome = self.step.gradients(inputs)
+        together = step_inputs(self.inputs, self.batches, step, self.settings.accumulate, self.encoder.device)
+        reps, outcome = self.step.gradients(together)
         with torch.no_grad():
             seen = self.objective.diagnose(reps) if self._logged(step + 1) else {}
         norm = self.accelerator.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)

@@ -18,6 +18,8 @@ from opencse.objective.representations import random_state, restore
 from opencse.settings import PartSettings
 
 T = TypeVar("T")
+DisturbBatch = Callable[[int], Disturb | None]
+"""The disturbance of each batch of a pass, by its number (from 0)."""
 
 
 class Undisturbed(PartSettings):
@@ -87,12 +89,12 @@ class WorstCase:
         self.settings = settings
         self.parameters = parameters
 
-    def gradients(self, forward_backward: Callable[[Disturb | None], T], noise: torch.Generator) -> T:
+    def gradients(self, forward_backward: Callable[[DisturbBatch | None], T], noise: torch.Generator) -> T:
         """Leaves the worst case's gradient in the parameters, and the weights as they were, bit for bit.
 
         Args:
-            forward_backward: makes a pass and adds its gradient to the parameters; input embeddings go through its
-                argument, if there is one.
+            forward_backward: makes a pass over the step's batches and adds its gradient to the parameters; the
+                input embeddings of each go through what its argument, if there is one, gives for its number.
             noise: of the inputs' disturbance.
 
         Returns:
@@ -130,31 +132,38 @@ class WorstCase:
                 _step(p, g, torch.full_like(norm, self.settings.rho), norm)
         return saved
 
-    def _disturb(self, watched: Sequence[Tensor], noise: torch.Generator) -> Disturb | None:
+    def _disturb(self, watched: Sequence[Tensor], noise: torch.Generator) -> DisturbBatch | None:
         inputs = self.settings.inputs
         if isinstance(inputs, FgsmInputs):
-            gradient = watched[0].grad
-            if gradient is None:
-                raise RuntimeError("the first pass left no gradient at the input embeddings")
-            epsilon, sign = inputs.epsilon, gradient.sign()
-            return lambda words: words + epsilon * sign
+            epsilon = inputs.epsilon
+
+            def up_the_loss(batch: int) -> Disturb:
+                gradient = watched[batch].grad
+                if gradient is None:
+                    raise RuntimeError("the first pass left no gradient at the input embeddings")
+                sign = gradient.sign()
+                return lambda words: words + epsilon * sign
+
+            return up_the_loss
         if isinstance(inputs, GaussianInputs):
             sd = inputs.sd
-            return lambda words: (
-                words + sd * torch.randn(words.shape, generator=noise, device=words.device, dtype=words.dtype)
-            )
+
+            def noisy(words: Tensor) -> Tensor:
+                return words + sd * torch.randn(words.shape, generator=noise, device=words.device, dtype=words.dtype)
+
+            return lambda batch: noisy
         return None
 
 
-def _watch(watched: list[Tensor]) -> Disturb:
-    """Keeps the input embeddings, so that their gradient can be read afterwards."""
+def _watch(watched: list[Tensor]) -> DisturbBatch:
+    """Keeps the input embeddings of each batch, so that their gradients can be read afterwards."""
 
     def keep(words: Tensor) -> Tensor:
         words.retain_grad()
         watched.append(words)
         return words
 
-    return keep
+    return lambda batch: keep
 
 
 def _step(weights: Tensor, gradient: Tensor, size: Tensor, norm: Tensor) -> None:
