@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from opencse.evaluation.sts_data import TASKS
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
 
@@ -80,6 +81,21 @@ def byte_level() -> Tokenizer:
 def sentences() -> list[str]:
     """The sample's training sentences."""
     return [line for line in sample.TRAIN.read_text().splitlines() if line]
+
+
+@pytest.fixture(scope="session")
+def small_sts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder ``sts`` with the seven tasks and all their subsets, twelve of the sample's pairs in each."""
+    lines = [line for line in sample.TEST.read_text().splitlines() if line]
+    folder = tmp_path_factory.mktemp("data") / "sts"
+    start = 0
+    for task in TASKS.values():
+        (folder / task.key).mkdir(parents=True)
+        for subset in task.subsets:
+            chosen = [lines[(start + i) % len(lines)] for i in range(12)]
+            (folder / task.key / f"{subset}.tsv").write_text("\n".join(chosen) + "\n")
+            start += 5
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -5,17 +5,18 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["SentenceEncoder", "UserError", "__version__", "evaluate", "pretrain", "train"]
+__all__ = ["SentenceEncoder", "UserError", "__version__", "evaluate", "judge", "pretrain", "train"]
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.errors import UserError
-    from opencse.run import evaluate, pretrain, train
+    from opencse.run import evaluate, judge, pretrain, train
 
 _HOMES = {
     "SentenceEncoder": "opencse.encoder.encoder",
     "UserError": "opencse.errors",
     "evaluate": "opencse.run",
+    "judge": "opencse.run",
     "pretrain": "opencse.run",
     "train": "opencse.run",
 }

@@ -8,6 +8,8 @@ from opencse.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 
 if TYPE_CHECKING:
+    from opencse.baselines.whitening import Whitening
+    from opencse.encoder.encoder import SentenceEncoder
     from opencse.encoder.static import Static, StaticSettings
 
 _HEADER = """---
@@ -44,6 +46,19 @@ holds {network}.
 | counted | {pieces:,} pieces of {vocabulary:,}, {pairs:,} different pairs up to {window} apart |
 | dimension, layers | {dimension}, {layers} |
 | settings | {settings} |
+
+"""
+_WHITENED = """# Sentence encoder whitened with OpenCSE
+
+The vectors of {model}, put through a linear map after which those of the text below have mean zero and uncorrelated
+coordinates of variance one (Su et al. 2021, BERT-whitening). Nothing was trained; the map is the last Dense layer.
+
+| | |
+|---|---|
+| encoder | {model} |
+| pooling | {pooling} |
+| text | {text}: {sentences:,} texts; content hash {fingerprint} |
+| dimension | {before} to {after}{dropped} |
 
 """
 _USE = """## Use
@@ -111,6 +126,27 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
             dimension=settings.dimension,
             layers=settings.layers,
             settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
+        )
+        + _USE
+    )
+
+
+def whitened_card(
+    model: str, encoder: SentenceEncoder, whitening: Whitening, text: str, fingerprint: str, sentences: int
+) -> str:
+    """Markdown that tells what was whitened on what, and how to use it."""
+    dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
+    return (
+        _HEADER
+        + _WHITENED.format(
+            model=model,
+            pooling=encoder.pooling,
+            text=text,
+            sentences=sentences,
+            fingerprint=fingerprint[:16],
+            before=encoder.dimension,
+            after=whitening.dimension,
+            dropped=dropped,
         )
         + _USE
     )

@@ -35,7 +35,7 @@ from opencse.training.checkpoint import remove_checkpoint
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
-from opencse.training.reporter import Reporter, Silent
+from opencse.training.reporter import Counted, Reporter, Silent
 from opencse.training.selection import Dev, History
 from opencse.training.trainer import Trainer
 
@@ -112,7 +112,7 @@ class TrainJob:
             encoder.tokenizer,
             recipe.data.max_length,
             words=objective.view.needs_words,
-            progress=_Counter(reporter, "tokenising"),
+            progress=Counted(reporter, "tokenising"),
         )
         inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed)
         if len(inputs) < 2:
@@ -214,21 +214,6 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
     objective.begin(encoder, batch_size=recipe.training.batch_size, seed=recipe.training.seed)
     if objective.needs.masked_rate is None:
         encoder.lm_head = None  # a part that reads it alone has a copy
-
-
-class _Counter:
-    """Progress of a counted job, started at its first report (a job served from the cache shows no bar)."""
-
-    def __init__(self, tell: Reporter, what: str) -> None:
-        self.tell, self.what, self.begun = tell, what, False
-
-    def __call__(self, done: int, total: int) -> None:
-        if not self.begun:
-            self.tell.start(self.what, total)
-            self.begun = True
-        self.tell.advance(done)
-        if done == total:
-            self.tell.finish()
 
 
 def _build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
+from opencse.baselines.judged import open_model
+from opencse.baselines.postprocess import TARGET, Kind, evaluate_sts_on_target, postprocessed
 from opencse.encoder.create import Shape, create_backbone
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
-from opencse.evaluation import StsResult, evaluate_sts, load_sts, load_sts_hub
+from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
+from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
 from opencse.job import TrainJob, TrainResult
 from opencse.recipe import Recipe
 from opencse.text.readers import Source
 from opencse.text.wordpiece import train_wordpiece
-from opencse.training.reporter import Reporter, Silent
+from opencse.training.reporter import Counted, Reporter, Silent, Stages
 
 
 def train(
@@ -131,41 +133,73 @@ def pretraining_job(
 
 
 def evaluate(
-    model: str | Path | SentenceEncoder,
+    model: object,
     data: str | Path,
     *,
     pooling: str | None = None,
     tasks: Sequence[str] | None = None,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
     device: str | None = None,
     reporter: Reporter | None = None,
 ) -> StsResult:
-    """The seven STS tasks for any encoder (SimCSE, section 6.1 and appendix B).
+    """The seven STS tasks for any model (SimCSE, section 6.1 and appendix B); see `judge`.
 
     Text as it stands in ``data``, float32, cosine, Spearman x 100 over the concatenation of a year's subsets
     (``all``) beside ``mean`` and ``wmean``; texts are cut only at the model's own maximum length.
+    """
+    result = judge(
+        model,
+        data,
+        pooling=pooling,
+        options=Options(tasks=tasks),
+        transform=transform,
+        fit=fit,
+        device=device,
+        reporter=reporter,
+    )
+    if not isinstance(result, StsResult):
+        raise TypeError(f"the STS suite gave a {type(result).__name__}")
+    return result
+
+
+def judge(
+    model: object,
+    data: str | Path,
+    suite: str = "sts",
+    *,
+    pooling: str | None = None,
+    options: Options | None = None,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    reporter: Reporter | None = None,
+) -> EvaluationRecord:
+    """Any model on any suite of tasks.
 
     Args:
-        model: an encoder, or what `SentenceEncoder.load` takes.
-        data: a folder with ``sts12`` ... ``sickr``, or ``hub``.
+        model: a `SentenceEncoder`, a folder, a Hub id, ``opencse-mini``, ``words:FILE``, ``bag-of-words``, an object
+            with ``encode(texts)`` (a sentence-transformers model), or a function of a list of texts.
+        data: a folder that holds one of the suite's name, the suite's own folder, or ``hub`` (STS).
+        suite: ``sts``, ``transfer``, ``probing`` or ``retrieval``.
         pooling: replaces the model's own.
-        tasks: some of the seven; all by default.
+        options: of the suite.
+        transform: ``whitening`` or ``flow`` after the model.
+        fit: what a transform is fitted on: ``target``, the texts judged (STS: each task's by itself), or a text file.
         device: where to run.
         reporter: hears of progress.
+
+    Raises:
+        UserError: for bad input, in one line.
     """
     tell = reporter or Silent()
-    sts = load_sts_hub(tasks) if str(data) == "hub" else load_sts(Path(data), tasks)
-    if isinstance(model, SentenceEncoder):
-        if pooling is not None:
-            raise UserError("pooling is chosen when a model is loaded; give the folder, not the encoder")
-        encoder, name = model, type(model.backbone).__name__
-    else:
-        encoder, name = SentenceEncoder.load(model, pooling=pooling, device=device), str(model)
-
-    def encode(texts: Sequence[str]) -> Any:  # noqa: ANN401 - an array
-        tell.start("encoding", len(texts))
-        try:
-            return encoder.encode(texts, progress=lambda done, _: tell.advance(done))
-        finally:
-            tell.finish()
-
-    return evaluate_sts(encode, sts, model=name, pooling=str(encoder.pooling), device=str(encoder.device))
+    chosen = replace(options or Options(), device=device)
+    folder = suite_folder(data, suite_named(suite).name, alone=True)
+    opened = suite_named(suite).open(folder, chosen)
+    judged = open_model(model, pooling=pooling, device=device, progress=Counted(tell, "encoding"), say=tell.say)
+    if transform is None:
+        return opened(judged, tell.say).record
+    if suite == "sts" and str(fit) == TARGET:
+        sts = load_sts_hub(chosen.tasks) if str(folder) == HUB else load_sts(folder, chosen.tasks)
+        return evaluate_sts_on_target(judged, transform, sts, progress=tell.say, stage=Stages(tell))
+    return opened(postprocessed(judged, transform, fit, progress=Stages(tell), say=tell.say), tell.say).record

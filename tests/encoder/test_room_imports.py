@@ -33,11 +33,14 @@ def imported(room: str) -> dict[str, set[str]]:
 @pytest.mark.parametrize(
     ("room", "forbidden"),
     [
-        ("text", ABOVE | {"objective", "encoder", "evaluation", "search"}),
-        ("encoder", ABOVE | {"objective", "evaluation", "search"}),
-        ("evaluation", ABOVE | {"objective"}),
-        ("search", ABOVE | {"objective"}),
-        ("objective", ABOVE),
+        ("text", ABOVE | {"objective", "encoder", "evaluation", "search", "baselines", "analysis"}),
+        ("encoder", ABOVE | {"objective", "evaluation", "search", "baselines", "analysis"}),
+        ("evaluation", ABOVE | {"objective", "baselines", "analysis"}),
+        ("search", ABOVE | {"objective", "baselines", "analysis"}),
+        ("objective", ABOVE | {"baselines", "analysis"}),
+        ("baselines", ABOVE | {"objective", "search"}),
+        ("analysis", ABOVE | {"objective", "baselines"}),
+        ("integrations", ABOVE | {"objective"}),
     ],
 )
 def test_imports_run_downwards(room: str, forbidden: set[str]) -> None:

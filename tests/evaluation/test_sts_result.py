@@ -14,6 +14,7 @@ from opencse.evaluation import (
     Aggregates,
     DataRecord,
     Environment,
+    EvaluationRecord,
     Score,
     StsResult,
     StsScores,
@@ -68,13 +69,13 @@ def test_json_has_the_agreed_keys(full: StsResult, tmp_path: Path) -> None:
     assert list(data["sts"]) == [*TASKS, "average"]
     assert data["sts"]["average"] == pytest.approx(73.0)
     sts14 = data["sts"]["sts14"]
-    assert set(sts14) == {"spearman", "pearson", "subsets", "n", "complete"}
+    assert set(sts14) == {"spearman", "pearson", "subsets", "n", "complete", "by_length"}
     assert sts14["spearman"] == {"all": 72.0, "mean": 73.0, "wmean": 74.0}
     assert set(sts14["pearson"]) == {"all", "mean", "wmean"}
     assert sts14["subsets"]["deft-news"] == {"spearman": 72.1, "pearson": 71.9, "n": 3}
     assert set(data["data"]) == {"source", "text", "sha256"}
     assert set(data["environment"]) == {
-        "python", "torch", "transformers", "numpy", "scipy", "platform", "cpu_count", "device",
+        "python", "torch", "transformers", "numpy", "scipy", "platform", "cpu_count", "device", "commit",
     }  # fmt: skip
     assert data["environment"]["numpy"] == version("numpy")
     created = datetime.fromisoformat(data["created"])
@@ -85,6 +86,16 @@ def test_json_has_the_agreed_keys(full: StsResult, tmp_path: Path) -> None:
 def test_result_read_back_is_the_same(full: StsResult, tmp_path: Path) -> None:
     full.write_json(tmp_path / "r.json")
     assert StsResult.read_json(tmp_path / "r.json") == full
+
+
+def test_values_are_flat_and_leave_out_what_is_not_there(full: StsResult) -> None:
+    values = full.values()
+    assert list(values) == [*(f"sts.{key}" for key in TASKS), "sts.average"]
+    assert values["sts.sts14"] == 72.0
+    assert values["sts.average"] == pytest.approx(73.0)
+    assert result_of({"stsb": full.sts.tasks["stsb"]}).values() == {"sts.stsb": 75.0}
+    record = EvaluationRecord(data=full.data, environment=full.environment, seconds=1.0)
+    assert record.values() == {}
 
 
 def test_missing_tasks_leave_no_key_and_no_average(full: StsResult) -> None:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import typer
 
+from opencse.cli.compare import compare
 from opencse.cli.demo import demo
 from opencse.cli.doctor import doctor
 from opencse.cli.encode import encode
 from opencse.cli.evaluate import evaluate
+from opencse.cli.nearest import nearest
 from opencse.cli.pretrain import pretrain
 from opencse.cli.recipes import recipes
+from opencse.cli.reproduce import reproduce
 from opencse.cli.similarity import similarity
 from opencse.cli.static import static
 from opencse.cli.train import train
+from opencse.cli.whiten import whiten
 
 app = typer.Typer(
     name="opencse",
@@ -25,8 +29,12 @@ app.command()(train)
 app.command()(pretrain)
 app.command()(static)
 app.command()(evaluate)
+app.command()(compare)
+app.command()(reproduce)
 app.command()(encode)
 app.command()(similarity)
+app.command()(nearest)
+app.command()(whiten)
 app.add_typer(recipes, name="recipes")
 app.command()(demo)
 app.command()(doctor)

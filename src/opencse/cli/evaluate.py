@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from opencse.evaluation import EvaluationRecord
 
 
 class Aggregation(StrEnum):
@@ -24,37 +27,83 @@ class Correlation(StrEnum):
     PEARSON = "pearson"
 
 
+class Transform(StrEnum):
+    """What may come after the model."""
+
+    WHITENING = "whitening"
+    FLOW = "flow"
+
+
 def evaluate(
     models: Annotated[
-        list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini.", metavar="MODEL...")
+        list[str],
+        typer.Argument(
+            help="Encoders: folders, Hub ids, opencse-mini; baselines: words:FILE (word vectors), bag-of-words.",
+            metavar="MODEL...",
+        ),
     ],
-    data: Annotated[str, typer.Option(help="Folder with sts12 ... sts16, stsb, sickr; or 'hub'.")],
+    data: Annotated[
+        str,
+        typer.Option(help="Folder that holds the suite's folder (sts/, transfer/, ...), that folder itself, or 'hub'."),
+    ],
+    suite: Annotated[
+        str, typer.Option("--suite", help="sts, transfer, probing, retrieval; several comma-separated.")
+    ] = "sts",
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")] = None,
-    tasks: Annotated[str | None, typer.Option(help="Some of the tasks, comma-separated.")] = None,
+    tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,
+    fast: Annotated[bool, typer.Option("--fast", help="Transfer, probing: SentEval's fast classifier.")] = False,
+    transform: Annotated[Transform | None, typer.Option(help="Whitening or a flow after the model.")] = None,
+    fit: Annotated[str, typer.Option(help="What a transform is fitted on: 'target' or a text file.")] = "target",
     aggregation: Annotated[
-        Aggregation, typer.Option(help="What the table shows; the JSON holds all.")
+        Aggregation, typer.Option(help="STS: what the table shows; the JSON holds all.")
     ] = Aggregation.ALL,
-    correlation: Annotated[Correlation, typer.Option(help="What the table shows.")] = Correlation.SPEARMAN,
-    subsets: Annotated[bool, typer.Option("--subsets", help="One row a subset.")] = False,
+    correlation: Annotated[Correlation, typer.Option(help="STS: what the table shows.")] = Correlation.SPEARMAN,
+    subsets: Annotated[bool, typer.Option("--subsets", help="STS: one row a subset.")] = False,
+    lengths: Annotated[bool, typer.Option("--lengths", help="STS: pairs of like and of unlike length apart.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole result here.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
 ) -> None:
-    """Score encoders on the seven STS tasks (Spearman x 100)."""
+    """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
     from rich.console import Console
 
     from opencse import run
     from opencse.cli.console import ConsoleReporter
     from opencse.errors import UserError
-    from opencse.evaluation import sts_table
+    from opencse.evaluation import StsResult, sts_table
+    from opencse.evaluation.length_table import length_table
+    from opencse.evaluation.suites import Options, suite_folder, suite_named
 
-    if json_file is not None and len(models) > 1:
-        raise UserError("--json takes the result of one model; name one, or call evaluate for each")
+    suites = [suite_named(name.strip()) for name in suite.split(",")]
+    if json_file is not None and (len(models) > 1 or len(suites) > 1):
+        raise UserError("--json takes the result of one model on one suite; call evaluate for each")
+    if tasks is not None and len(suites) > 1:
+        raise UserError("--tasks are of one suite; call evaluate for each")
     chosen = None if tasks is None else [task.strip() for task in tasks.split(",")]
     reporter = ConsoleReporter()
-    results = {
-        model: run.evaluate(model, data, pooling=pooling, tasks=chosen, device=device, reporter=reporter)
-        for model in models
-    }
-    if json_file is not None:
-        results[models[0]].write_json(json_file)
-    Console().print(sts_table(results, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets))
+    for one in suites:
+        folder = suite_folder(data, one.name, alone=len(suites) == 1)
+        results: dict[str, EvaluationRecord] = {
+            model: run.judge(
+                model,
+                folder,
+                one.name,
+                pooling=pooling,
+                options=Options(tasks=chosen, fast=fast),
+                transform=None if transform is None else transform.value,
+                fit=fit,
+                device=device,
+                reporter=reporter,
+            )
+            for model in models
+        }
+        if json_file is not None:
+            results[models[0]].write_json(json_file)
+        sts = {model: result for model, result in results.items() if isinstance(result, StsResult)}
+        if not sts:
+            Console().print(one.table(results))
+        elif lengths:
+            Console().print(length_table(sts))
+        else:
+            Console().print(
+                sts_table(sts, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets)
+            )

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from opencse.job import TrainJob
     from opencse.text.readers import Source
 
+_MODEL_FILES = ("modules.json", "config.json", "run.json")
+
 
 def open_source(text: str, columns: str | None, split: str, skip_lines: Path | None) -> Source:
     """The source that the options name."""
@@ -41,3 +43,23 @@ def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: 
         sys.stderr.write(f"opencse: {stopped}\n")
         raise typer.Exit(INTERRUPTED) from None
     typer.echo(str(result.folder))
+
+
+def require_free(out: Path) -> None:
+    """Refuses a place that holds a model already, or is a file."""
+    from opencse.errors import UserError
+
+    if out.exists() and not out.is_dir():
+        raise UserError(f"{out}: is a file; choose another --out")
+    if any((out / name).exists() for name in _MODEL_FILES):
+        raise UserError(f"{out}: holds a model already; choose another --out")
+
+
+def make_folder(out: Path) -> None:
+    """Before the long work, so that a folder that cannot be made is told of at once."""
+    from opencse.errors import UserError, reason
+
+    try:
+        out.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{out}: the folder cannot be made ({reason(error)})") from None

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from opencse.text.readers import Source
     from opencse.text.tokenizer import Tokenizer
 
-_MODEL_FILES = ("modules.json", "config.json", "run.json")
-
 
 def static(
     text: Annotated[
@@ -51,22 +49,23 @@ def static(
 
     from opencse.card import counted_card
     from opencse.cli.console import ConsoleReporter
-    from opencse.cli.jobs import open_source
+    from opencse.cli.jobs import make_folder, open_source, require_free
     from opencse.encoder.static import build, check
     from opencse.text.corpus import tokenise
+    from opencse.training.reporter import Stages
 
     settings = _settings(dimension, layers, window, set_ or [])
-    _require_free(out)
+    require_free(out)
     reporter = ConsoleReporter()
     source = open_source(text, columns, split, skip_lines)
     tokenizer, lower_case = _tokenizer(model, source, vocabulary, settings.positions, reporter)
     check(settings, tokenizer)
-    stages = _Stages(reporter)
+    stages = Stages(reporter)
     try:
         corpus = tokenise(source, tokenizer, settings.positions, progress=partial(stages, "tokenising"))
         facts = corpus.facts
         reporter.say(f"text       {facts.source}: {facts.rows:,} rows, {facts.tokens:,} tokens")
-        _make_folder(out)
+        make_folder(out)
         made = build(corpus, tokenizer, settings, stages)
     finally:
         reporter.finish()
@@ -76,19 +75,6 @@ def static(
     size = sum(p.numel() for p in made.encoder.parameters()) / 1e6
     reporter.say(f"encoder    {made.pieces:,} pieces with a vector of {settings.dimension}, {size:.1f}M parameters")
     typer.echo(str(out))
-
-
-class _Stages:
-    """A bar for each stage, begun at its first report (a text tokenised before shows none)."""
-
-    def __init__(self, reporter: ConsoleReporter) -> None:
-        self._reporter, self._stage = reporter, ""
-
-    def __call__(self, stage: str, done: int, total: int) -> None:
-        if stage != self._stage:
-            self._stage = stage
-            self._reporter.start(stage, total)
-        self._reporter.advance(done)
 
 
 def _settings(dimension: int, layers: int, window: int, overrides: list[str]) -> StaticSettings:
@@ -103,25 +89,6 @@ def _settings(dimension: int, layers: int, window: int, overrides: list[str]) ->
         given[key] = value
         settings = validate(StaticSettings, given, f"--set {override}")
     return settings
-
-
-def _require_free(out: Path) -> None:
-    from opencse.errors import UserError
-
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; choose another --out")
-    if any((out / name).exists() for name in _MODEL_FILES):
-        raise UserError(f"{out}: holds a model already; choose another --out")
-
-
-def _make_folder(out: Path) -> None:
-    """Before the long work, so that a folder that cannot be made is told of at once."""
-    from opencse.errors import UserError, reason
-
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{out}: the folder cannot be made ({reason(error)})") from None
 
 
 def _tokenizer(

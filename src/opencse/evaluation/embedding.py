@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,24 @@ from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_fini
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 """n texts -> (n, d) floating-point array, row i for text i. Any model can be judged through it."""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A model ready to be judged.
+
+    Attributes:
+        name: what tables and results call it.
+        encode: n texts -> (n, d) array.
+        pooling: how token vectors become one, where that is known.
+        device: where it runs, where that is known.
+    """
+
+    name: str
+    encode: Encode
+    pooling: str | None = None
+    device: str | None = None
+
 
 BLOCK = 4096  # pairs compared at a time, so that float64 copies stay small
 

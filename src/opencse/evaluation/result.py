@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import os
 import platform
+import subprocess
 from collections.abc import Mapping
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeVar
 
 from pydantic import AwareDatetime, Field, FiniteFloat, model_serializer, model_validator
 
@@ -22,7 +24,11 @@ TASKS_IN_AVERAGE = 7
 
 
 class Environment(Settings):
-    """Versions and machine; None for what is not installed or not known."""
+    """Versions and machine; None for what is not installed or not known.
+
+    Attributes:
+        commit: of this library, where it runs from a checkout; ``+`` follows if files differ from it.
+    """
 
     python: str
     torch: str | None
@@ -32,6 +38,7 @@ class Environment(Settings):
     platform: str
     cpu_count: int | None
     device: str | None
+    commit: str | None = None
 
     @classmethod
     def here(cls, device: str | None = None) -> Environment:
@@ -45,7 +52,24 @@ class Environment(Settings):
             platform=platform.platform(),
             cpu_count=os.cpu_count(),
             device=device,
+            commit=commit(),
         )
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the checkout that this library runs from, with ``+`` if files differ from it; None outside one."""
+    package = Path(__file__).resolve().parents[1]
+    if package.parent.name != "src" or not (package.parents[1] / ".git").exists():
+        return None
+    try:
+        told = [
+            subprocess.run(["git", "-C", str(package), *arguments], capture_output=True, text=True, check=True).stdout
+            for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "."])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None  # no git, or a checkout of somebody else's
+    return told[0].strip() + ("+" if told[1].strip() else "")
 
 
 def installed(package: str) -> str | None:
@@ -96,6 +120,25 @@ class Aggregates(Settings):
         return {"all": self.all, "mean": self.mean, "wmean": self.wmean}[aggregation]
 
 
+class LengthScore(Settings):
+    """Spearman x 100 over the n pairs of one half of a length split."""
+
+    spearman: FiniteFloat
+    n: int
+
+
+class LengthSplit(Settings):
+    """One task's pairs by the difference of their sentences' lengths in words (ESimCSE, Tables 1 and 7).
+
+    Attributes:
+        up_to_3: pairs whose lengths differ by at most 3 words.
+        over_3: all others.
+    """
+
+    up_to_3: LengthScore
+    over_3: LengthScore
+
+
 class TaskScore(Settings):
     """The scores of one task.
 
@@ -105,6 +148,8 @@ class TaskScore(Settings):
         subsets: by name in published order; empty if the source knows no subsets.
         n: pairs evaluated.
         complete: whether n is the published number; if not, do not compare with published values.
+        by_length: Spearman by the difference in length; None where one half has no correlation (fewer than 2
+            pairs, or one gold score throughout), and in results written before it was measured.
     """
 
     spearman: Aggregates
@@ -112,6 +157,7 @@ class TaskScore(Settings):
     subsets: dict[str, Score]
     n: int
     complete: bool
+    by_length: LengthSplit | None = None
 
     def by(self, correlation: Correlation, aggregation: Aggregation) -> float | None:
         """The value of that correlation and aggregation."""
@@ -177,6 +223,10 @@ class EvaluationRecord(Settings):
     environment: Environment
     seconds: FiniteFloat
 
+    def values(self) -> dict[str, float]:
+        """The scores under flat names (``sts.sts12``), all in percent; a record alone has none."""
+        return {}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return self.model_dump(mode="json")
@@ -192,13 +242,7 @@ class EvaluationRecord(Settings):
         Raises:
             UserError: for a file that is missing, not JSON, or not such a result.
         """
-        try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (OSError, ValueError) as error:
-            raise UserError(f"{path}: cannot be read as a result ({error})") from None
-        if not isinstance(data, dict):
-            raise UserError(f"{path}: a result is a JSON object, this is {type(data).__name__}")
-        return validate(cls, data, str(path))
+        return read_record(cls, Path(path))
 
 
 class StsResult(EvaluationRecord):
@@ -206,9 +250,37 @@ class StsResult(EvaluationRecord):
 
     sts: StsScores
 
+    def values(self) -> dict[str, float]:
+        """Spearman ``all`` x 100: ``sts.<task>``, and ``sts.average`` if all seven tasks are there."""
+        flat = {f"sts.{key}": task.spearman.all for key, task in self.sts.tasks.items()}
+        return flat if self.sts.average is None else {**flat, "sts.average": self.sts.average}
+
+
+R = TypeVar("R", bound=Settings)
+
+
+def read_record(cls: type[R], path: Path) -> R:
+    """The ``cls`` in a file written by ``write_json``.
+
+    Raises:
+        UserError: for a file that is missing, not JSON, or not such a record.
+    """
+    try:
+        data = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise UserError(f"{path}: cannot be read as a result ({error})") from None
+    if not isinstance(data, dict):
+        raise UserError(f"{path}: a result is a JSON object, this is {type(data).__name__}")
+    return validate(cls, data, str(path))
+
 
 def write_json(path: Path, data: Mapping[str, Any]) -> None:
-    """Writes ``data`` to ``path`` in full or not at all: to a file beside it, then put in its place.
+    """Writes ``data`` to ``path``; see ``write_text``."""
+    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Writes ``text`` to ``path`` in full or not at all: to a file beside it, then put in its place.
 
     Folders on the way are made; a link stays, and the file it leads to is replaced.
 
@@ -218,7 +290,6 @@ def write_json(path: Path, data: Mapping[str, Any]) -> None:
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-    text = json.dumps(data, indent=2, allow_nan=False) + "\n"
     try:
         if target.exists() and not target.is_file():
             raise UserError(f"{path}: cannot be written (is not a regular file); give the path of a file")

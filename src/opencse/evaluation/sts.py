@@ -13,12 +13,14 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from opencse.evaluation.correlation import Floats, pearson, spearman
-from opencse.evaluation.embedding import Embedded, Encode, distinct, embed
+from opencse.evaluation.embedding import Encode, distinct, embed
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.result import (
     Aggregates,
     DataRecord,
     Environment,
+    LengthScore,
+    LengthSplit,
     Score,
     StsResult,
     StsScores,
@@ -27,6 +29,8 @@ from opencse.evaluation.result import (
 from opencse.evaluation.sts_data import StsData, TaskPairs
 
 Progress = Callable[[str], None]
+Keep = Callable[[str, Floats], None]
+SAME_LENGTH = 3  # words of difference up to which ESimCSE counts two sentences as of similar length
 
 
 def evaluate_pairs(encode: Encode, pairs: ScoredPairs) -> Score:
@@ -52,6 +56,7 @@ def evaluate_sts(
     pooling: str | None = None,
     device: str | None = None,
     progress: Progress | None = None,
+    keep: Keep | None = None,
 ) -> StsResult:
     """Judges an encoder on STS tasks.
 
@@ -62,6 +67,7 @@ def evaluate_sts(
         pooling: see ``model``.
         device: see ``model``.
         progress: called with one line at each step.
+        keep: called with each task's key and its (n,) cosines, subsets one after another, for tests over pairs.
 
     Returns:
         Spearman and Pearson, x 100, of every task and subset.
@@ -81,7 +87,10 @@ def evaluate_sts(
     tell(f"STS: encoded in {time.perf_counter() - started:.1f} s")
     scores: dict[str, TaskScore] = {}
     for key, pairs in data.tasks.items():
-        scores[key] = score_task(pairs, embedded)
+        cosines = [embedded.cosines(part.first, part.second) for part in pairs.parts]
+        scores[key] = score_task(pairs, cosines)
+        if keep is not None:
+            keep(key, np.concatenate(cosines))
         tell(_line(pairs, scores[key]))
     return StsResult(
         model=model,
@@ -97,7 +106,7 @@ def evaluate_sts(
     )
 
 
-def score_task(pairs: TaskPairs, embedded: Embedded) -> TaskScore:
+def score_task(pairs: TaskPairs, cosines: Sequence[Floats]) -> TaskScore:
     r"""The scores of one task over its subsets :math:`S_1 \dots S_K`, :math:`|S_k| = n_k` (SimCSE, app. B).
 
     .. math:: \text{all} = \rho\Big(\bigcup_k S_k\Big), \quad
@@ -106,8 +115,8 @@ def score_task(pairs: TaskPairs, embedded: Embedded) -> TaskScore:
 
     A task of one file has one value for the three; where the source knows no subsets, the last two are None.
     """
-    cosines = [embedded.cosines(part.first, part.second) for part in pairs.parts]
-    whole = _score(np.concatenate(cosines), np.concatenate([part.scores for part in pairs.parts]))
+    all_cosines, all_gold = np.concatenate(cosines), np.concatenate([part.scores for part in pairs.parts])
+    whole = _score(all_cosines, all_gold)
     parts: dict[str, Score] = {}
     if pairs.has_subsets:
         parts = {part.name: _score(c, part.scores) for part, c in zip(pairs.parts, cosines, strict=True)}
@@ -118,7 +127,41 @@ def score_task(pairs: TaskPairs, embedded: Embedded) -> TaskScore:
         subsets=parts,
         n=whole.n,
         complete=pairs.complete,
+        by_length=length_split(
+            all_cosines,
+            all_gold,
+            [text for part in pairs.parts for text in part.first],
+            [text for part in pairs.parts for text in part.second],
+        ),
     )
+
+
+def length_split(cosines: Floats, gold: Floats, first: Sequence[str], second: Sequence[str]) -> LengthSplit | None:
+    r"""Spearman of the pairs of similar length and of the others (ESimCSE, section 1 and Tables 1, 7).
+
+    .. math:: \rho\big(\{i : d_i \le 3\}\big), \quad \rho\big(\{i : d_i > 3\}\big), \quad
+              d_i = \big|\,|x_i| - |y_i|\,\big|
+
+    :math:`|x|` counts words between white space (the paper does not say what it counts). A task's subsets are
+    taken together.
+
+    Args:
+        cosines: (n,).
+        gold: (n,).
+        first: n first sentences.
+        second: n second sentences.
+
+    Returns:
+        Both correlations x 100, or None if one is undefined: fewer than 2 pairs, or equal gold scores.
+    """
+    lengths = [(len(one.split()), len(two.split())) for one, two in zip(first, second, strict=True)]
+    near = np.array([abs(one - two) <= SAME_LENGTH for one, two in lengths], dtype=bool)
+    if any(len(np.unique(gold[half])) < 2 for half in (near, ~near)):
+        return None
+    up_to_3, over_3 = (
+        LengthScore(spearman=100 * spearman(cosines[half], gold[half]), n=int(half.sum())) for half in (near, ~near)
+    )
+    return LengthSplit(up_to_3=up_to_3, over_3=over_3)
 
 
 def _score(cosines: Floats, gold: Floats) -> Score:

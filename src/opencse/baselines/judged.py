@@ -1,0 +1,149 @@
+"""Any model as evaluation takes it: texts in, one vector each out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.evaluation.embedding import Judged
+
+WORDS = "words:"
+BAG_OF_WORDS = "bag-of-words"
+
+Progress = Callable[[int, int], None]
+"""Called with (texts done, texts in all)."""
+Say = Callable[[str], None]
+"""Called with a line worth reading."""
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """Anything with ``encode(list of n texts) -> (n, d)``: a sentence-transformers model, for instance."""
+
+    def encode(self, texts: list[str], /) -> Any:  # noqa: ANN401 - an array, a tensor, a list of them
+        """The vectors of the texts."""
+
+
+@runtime_checkable
+class _Placed(Protocol):
+    @property
+    def device(self) -> object: ...
+
+
+def open_model(
+    model: object,
+    *,
+    pooling: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    say: Say | None = None,
+) -> Judged:
+    """Opens whatever can be judged.
+
+    Args:
+        model: one of
+
+            - a `SentenceEncoder`, or what its `load` takes: a folder, a Hub id, ``opencse-mini``;
+            - ``words:FILE``, the average of word vectors (see `WordVectors`);
+            - ``bag-of-words`` (see `BagOfWords`);
+            - an object with ``encode(list of texts)``, for instance a sentence-transformers model;
+            - a function of a list of texts.
+
+            The last two give a (n, d) array, a tensor, or a list of vectors.
+        pooling: replaces the model's own; for a folder or Hub id alone.
+        device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
+        progress: called as texts are encoded, by models that tell (encoders and word vectors).
+        say: hears what of the texts has word vectors.
+
+    Raises:
+        UserError: if nothing can be made of ``model``, or for a pooling or device where there is none to choose.
+    """
+    if isinstance(model, str | Path):
+        return _named(str(model), pooling, device, progress, say)
+    if pooling is not None:
+        raise UserError("pooling is chosen when a model is loaded; give a folder or Hub id, not the loaded model")
+    if device is not None:
+        raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
+    return _encoder(model, progress) or _foreign(model)
+
+
+def _named(model: str, pooling: str | None, device: str | None, progress: Progress | None, say: Say | None) -> Judged:
+    words = model.startswith(WORDS)
+    if not words and model != BAG_OF_WORDS:
+        from opencse.encoder.encoder import SentenceEncoder
+
+        encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+        return _judged_encoder(encoder, model, progress)
+    if pooling is not None:
+        raise UserError(f"{model}: has no pooling to replace; leave --pooling out")
+    if not words:
+        from opencse.baselines.bag_of_words import BagOfWords
+
+        return Judged(model, BagOfWords().encode, device="cpu")
+    from opencse.baselines.words import WordVectors
+
+    file = model.removeprefix(WORDS)
+    if not file:
+        raise UserError(f"{model}: names no file; write {WORDS}FILE with a file of word vectors")
+    vectors = WordVectors.load(file)
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        means, coverage = vectors.encode_and_count(texts, progress)
+        if say is not None:
+            say(f"{file}: {coverage}")
+        return means
+
+    return Judged(model, encode, pooling="mean", device="cpu")
+
+
+def _encoder(model: object, progress: Progress | None) -> Judged | None:
+    """A `SentenceEncoder` as it is; None for anything else (and nothing heavy is loaded to find out)."""
+    module = sys.modules.get("opencse.encoder.encoder")
+    if module is None:
+        return None
+    from opencse.encoder.encoder import SentenceEncoder
+
+    if not isinstance(model, SentenceEncoder):
+        return None
+    return _judged_encoder(model, type(model.backbone).__name__, progress)
+
+
+def _judged_encoder(encoder: Any, name: str, progress: Progress | None) -> Judged:  # noqa: ANN401 - its module is heavy
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress)
+        return vectors
+
+    return Judged(name, encode, str(encoder.pooling), str(encoder.device))
+
+
+def _foreign(model: object) -> Judged:
+    device = str(model.device) if isinstance(model, _Placed) and model.device is not None else None
+    if isinstance(model, Encodes):
+        method = model.encode
+        return Judged(type(model).__name__, lambda texts: _as_array(method(list(texts))), device=device)
+    if callable(model):
+        function: Callable[[list[str]], object] = model
+        name = model.__name__ if isinstance(model, FunctionType) else type(model).__name__
+        return Judged(name, lambda texts: _as_array(function(list(texts))), device=device)
+    raise UserError(
+        f"a {type(model).__name__} cannot be judged; give a folder, a Hub id, opencse-mini, {WORDS}FILE, "
+        f"{BAG_OF_WORDS}, an object with encode(list of texts), or a function of a list of texts"
+    )
+
+
+def _as_array(vectors: object) -> NDArray[np.floating]:
+    """A tensor, or a list of tensors, as an array on the CPU; anything else as numpy reads it."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        if isinstance(vectors, list) and vectors and isinstance(vectors[0], torch.Tensor):
+            vectors = torch.stack(vectors)
+        if isinstance(vectors, torch.Tensor):
+            vectors = vectors.detach().float().cpu().numpy()
+    return np.asarray(vectors)

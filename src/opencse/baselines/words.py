@@ -1,0 +1,198 @@
+"""Averages of word vectors, read from the text files of GloVe, word2vec and fastText."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.text.lines import read_lines
+
+BLOCK = 4096  # texts averaged at a time
+_TOLD_EVERY = 10_000
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What of some texts has a vector.
+
+    Attributes:
+        texts: how many.
+        empty: texts without a single known word; their vector is zero.
+        words: running words (white-space tokens).
+        unknown: running words without a vector.
+    """
+
+    texts: int
+    empty: int
+    words: int
+    unknown: int
+
+    @property
+    def unknown_rate(self) -> float:
+        """Share of the running words without a vector, 0 to 1; 0 where there are no words."""
+        return self.unknown / self.words if self.words else 0.0
+
+    def __str__(self) -> str:
+        return (
+            f"{100 * self.unknown_rate:.2f}% of {self.words:,} words unknown, "
+            f"{self.empty:,} of {self.texts:,} texts without a known word"
+        )
+
+
+class WordVectors:
+    r"""A text's vector is the mean of its known words' vectors (SimCSE, Table 5: "GloVe embeddings (avg.)").
+
+    .. math:: s = \frac1{|K|} \sum_{t \in K} v_t, \quad K = \text{the text's running words that have a vector}
+
+    A word is a white-space token, as it stands or else lower-cased; a word that has no vector either way is left
+    out, a text without a known word is the zero vector.
+
+    SentEval's own script for bags of words averages alike, but leaves out what is not there as it stands.
+
+    Attributes:
+        words: row of each word.
+        vectors: (V, d) float32.
+    """
+
+    def __init__(self, words: dict[str, int], vectors: NDArray[np.float32]) -> None:
+        """``words``: the row of each word in ``vectors``, (V, d)."""
+        self.words = words
+        self.vectors = vectors
+
+    @classmethod
+    def load(cls, path: str | Path, limit: int | None = None, progress: Callable[[int], None] | None = None) -> Self:
+        """Vectors from lines of ``word v1 v2 ... vd``, maybe below a header ``count d``; ``.gz .xz .bz2`` too.
+
+        Of a word given twice the first vector is kept. A word with spaces inside (a handful in GloVe's largest
+        file) is passed over, since no white-space token equals it.
+
+        Args:
+            path: the file; fields are separated by one space or tab.
+            limit: read the first so many vectors alone; these files begin with the most frequent words.
+            progress: called now and then with the number of lines read.
+
+        Raises:
+            UserError: naming the file, the line and the mend: a wrong number of values, a value that is not a finite
+                number, a header that promises another number of vectors, no vector at all.
+        """
+        path = Path(path)
+        if limit is not None and limit < 1:
+            raise UserError(f"{path}: the limit is at least 1 vector, not {limit}")
+        words: dict[str, int] = {}
+        values = array("f")
+        size, promised, read = 0, None, 0
+        for number, line in _lines(path):
+            fields = line.replace("\t", " ").rstrip(" ").split(" ")
+            if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
+                promised, size = int(fields[0]), int(fields[1])
+                continue
+            if limit is not None and read == limit:
+                break
+            read += 1
+            size = size or len(fields) - 1
+            word = _add(fields, size, values, path, number)
+            if word is None or word in words:
+                del values[len(words) * size :]
+            else:
+                words[word] = len(words)
+            if progress is not None and read % _TOLD_EVERY == 0:
+                progress(read)
+        if not words:
+            raise UserError(f"{path}: holds no word vector; lines of a word and its numbers are expected")
+        if promised is not None and read != promised and read != limit:
+            raise UserError(
+                f"{path}: its first line promises {promised:,} vectors, but {read:,} follow; fetch the file again"
+            )
+        return cls(words, np.frombuffer(values, dtype=np.float32).reshape(len(words), size))
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector (d)."""
+        return int(self.vectors.shape[1])
+
+    def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The mean of each text's word vectors: (n, d) float32."""
+        return self.encode_and_count(texts)[0]
+
+    def coverage(self, texts: Sequence[str]) -> Coverage:
+        """How much of ``texts`` has a vector."""
+        return self.encode_and_count(texts)[1]
+
+    def encode_and_count(
+        self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None
+    ) -> tuple[NDArray[np.float32], Coverage]:
+        """`encode`, with what of the texts was known.
+
+        Args:
+            texts: n texts.
+            progress: called now and then with (texts done, texts in all).
+        """
+        from scipy.sparse import csr_array
+
+        means = np.zeros((len(texts), self.dimension), dtype=np.float32)
+        words = empty = known = 0
+        for start in range(0, len(texts), BLOCK):
+            rows: list[int] = []
+            ends = [0]
+            for text in texts[start : start + BLOCK]:
+                tokens = text.split()
+                words += len(tokens)
+                rows.extend(self._rows(tokens))
+                ends.append(len(rows))
+            counts = np.diff(ends)
+            shares = np.repeat(1 / np.maximum(counts, 1), counts).astype(np.float32)
+            averaging = csr_array((shares, np.array(rows, np.int64), ends), shape=(len(counts), len(self.vectors)))
+            means[start : start + BLOCK] = averaging @ self.vectors
+            empty += int((counts == 0).sum())
+            known += len(rows)
+            if progress is not None:
+                progress(start + len(counts), len(texts))
+        return means, Coverage(len(texts), empty, words, words - known)
+
+    def _rows(self, tokens: list[str]) -> Iterator[int]:
+        for token in tokens:
+            row = self.words.get(token)
+            if row is None:
+                row = self.words.get(token.lower())
+            if row is not None:
+                yield row
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    return ((number, line) for number, line in read_lines(path) if line.strip())
+
+
+def _add(fields: list[str], size: int, values: array[float], path: Path, number: int) -> str | None:
+    """Appends the last ``size`` fields to ``values``; the word, or None for one with spaces inside (or empty)."""
+    extra = fields[1 : len(fields) - size]
+    if size < 1 or len(fields) <= size or any(_is_number(field) for field in extra):
+        raise UserError(
+            f"{path}, line {number}: {len(fields) - 1} values where {size or 'some'} are expected; "
+            "each line is a word and its numbers, one space between them"
+        )
+    start = len(values)
+    try:
+        values.extend(map(float, fields[-size:]))
+    except ValueError:
+        wrong = next(field for field in fields[-size:] if not _is_number(field))
+        raise UserError(
+            f"{path}, line {number}: the value {wrong[:40]!r} is not a number; mend the line or drop it"
+        ) from None
+    if not np.isfinite(np.frombuffer(values[start:], dtype=np.float32)).all():
+        raise UserError(f"{path}, line {number}: a value is not finite as float32; mend the line or drop it")
+    return None if extra or not fields[0] else fields[0]
+
+
+def _is_number(field: str) -> bool:
+    try:
+        float(field)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,73 @@
+"""``opencse compare``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def compare(
+    text: Annotated[str, typer.Argument(help="What every run is trained on: a text file or Hub data set id.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the comparison; what it holds is kept.")],
+    recipes: Annotated[
+        str, typer.Option("--recipes", "-r", help="Comma-separated; presets may follow: simcse,simcse:dropout-0.2.")
+    ],
+    data: Annotated[str, typer.Option(help="Folder with sts/, transfer/, ... (or one suite's own folder), or 'hub'.")],
+    starts: Annotated[
+        str, typer.Option("--starts", "-m", help="Where to start, comma-separated: folders, Hub ids, opencse-mini.")
+    ] = "opencse-mini",
+    seeds: Annotated[str, typer.Option(help="Comma-separated, or a range: 42-46.")] = "42-46",
+    suites: Annotated[str, typer.Option(help="What is judged, comma-separated: sts, transfer, ...")] = "sts",
+    fast: Annotated[bool, typer.Option("--fast", help="Transfer tasks with SentEval's fast classifier.")] = False,
+    baseline: Annotated[str | None, typer.Option(help="The recipe that others stand beside; the first one.")] = None,
+    metric: Annotated[str | None, typer.Option(help="What is compared; sts.average where it is there.")] = None,
+    dev: Annotated[str, typer.Option(help="Graded pairs to select on: a file, 'sample' or 'none'.")] = "sample",
+    last: Annotated[bool, typer.Option("--last", help="Judge the last step's encoder, not the kept one.")] = False,
+    pooling: Annotated[str | None, typer.Option(help="To judge starts by that have none of their own.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns of TEXT to read; see opencse train.")] = None,
+    set_: Annotated[list[str] | None, typer.Option("--set", "-s", help="A setting of every run: key=value.")] = None,
+    resamples: Annotated[int, typer.Option(min=0, help="Bootstrap samples of the sentence pairs; 0: none.")] = 1_000,
+    workers: Annotated[int, typer.Option(min=1, help="Runs at a time, each with its share of the cores.")] = 1,
+    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+) -> None:
+    """Compare recipes over seeds and starts, with intervals and significance.
+
+    Every run is kept as it finishes, and the same command goes on where it was broken off. OUT ends with
+    comparison.md, comparison.svg and comparison.json.
+    """
+    from rich.console import Console
+
+    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.jobs import open_source
+    from opencse.cli.studies import command_line, listed, run_all, seeds_of, suites_of
+    from opencse.errors import UserError, nearest
+    from opencse.study.outcome import write_comparison
+    from opencse.study.study import Study
+    from opencse.study.tables import comparison_table
+
+    names = listed(recipes)
+    beside = baseline or (names[0] if names else "")
+    if beside not in names:
+        raise UserError(f"the baseline {beside!r} is not among the recipes{nearest(beside, names)}: {', '.join(names)}")
+    reporter = ConsoleReporter()
+    study = Study(
+        text=open_source(text, columns, "train", None),
+        out=out,
+        recipes=names,
+        starts=listed(starts),
+        seeds=seeds_of(seeds),
+        suites=suites_of(data, suites, fast, device),
+        dev=dev,
+        settings=tuple(set_ or ()),
+        judge="last" if last else "kept",
+        pooling=pooling,
+        device=device,
+    )
+    records = run_all(study, workers, reporter)
+    comparison = write_comparison(
+        study, records, beside, metric=metric, resamples=resamples, command=command_line(), reporter=reporter
+    )
+    Console().print(comparison_table(comparison))
+    typer.echo(str(out / "comparison.md"))

@@ -1,0 +1,72 @@
+"""What `compare` and `reproduce` have in common: the options that make a study."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from opencse.errors import UserError
+
+if TYPE_CHECKING:
+    from opencse.cli.console import ConsoleReporter
+    from opencse.study.record import RunRecord
+    from opencse.study.study import Study, SuiteChoice
+
+
+def listed(text: str) -> list[str]:
+    """The parts of a comma-separated list."""
+    return [part.strip() for part in text.split(",") if part.strip()]
+
+
+def seeds_of(text: str) -> list[int]:
+    """``42,43,44`` or ``42-46`` as numbers.
+
+    Raises:
+        UserError: for anything else.
+    """
+    seeds: list[int] = []
+    for part in listed(text):
+        first, dash, last = part.partition("-")
+        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
+            raise UserError(f"--seeds: {part!r} is neither a number nor a range such as 42-46")
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
+
+
+def suites_of(data: str, suites: str, fast: bool, device: str | None) -> list[SuiteChoice]:
+    """The suites named, each with its folder."""
+    from opencse.evaluation.suites import Options, suite_folder, suite_named
+    from opencse.study.study import SuiteChoice
+
+    names = listed(suites)
+    return [
+        SuiteChoice(
+            suite_named(name).name, suite_folder(data, name, alone=len(names) == 1), Options(fast=fast, device=device)
+        )
+        for name in names
+    ]
+
+
+def run_all(study: Study, workers: int, reporter: ConsoleReporter) -> list[RunRecord]:
+    """Makes what is missing; ends with the exit code of an interruption if it is stopped."""
+    from opencse.cli import INTERRUPTED
+    from opencse.study.running import run_study
+    from opencse.training.trainer import InterruptedRunError
+
+    try:
+        return run_study(study, workers=workers, reporter=reporter)
+    except (InterruptedRunError, KeyboardInterrupt) as stopped:
+        reporter.finish()
+        why = str(stopped) or "stopped"
+        sys.stderr.write(f"opencse: {why}; what is finished is kept in {study.out}, the same command goes on\n")
+        raise typer.Exit(INTERRUPTED) from None
+
+
+def command_line() -> str:
+    """The command as it was typed."""
+    import shlex
+
+    return shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])

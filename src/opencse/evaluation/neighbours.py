@@ -1,0 +1,161 @@
+"""The sentences nearest to a query by several models, side by side (SimCSE, section 7 and Table 8)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pydantic import FiniteFloat
+
+from opencse.errors import UserError
+from opencse.evaluation.embedding import Encode, embed
+from opencse.evaluation.ranking import nearest_rows
+from opencse.evaluation.result import write_json
+from opencse.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Progress = Callable[[str], None]
+ABSENT = "-"
+
+
+class Neighbour(Settings):
+    """One sentence found, and the cosine of its vector to the query's."""
+
+    text: str
+    cosine: FiniteFloat
+
+
+class QueryNeighbours(Settings):
+    """What each model found for one query, the nearest first; fewer than k only where the corpus has no more."""
+
+    query: str
+    models: dict[str, list[Neighbour]]
+
+
+class Neighbours(Settings):
+    """Several models' nearest sentences.
+
+    Attributes:
+        source: what the corpus is called, or None.
+        sentences: sentences in the corpus.
+        distinct: different ones among them; only these are told.
+        k: sentences asked for.
+        queries: in the order asked.
+    """
+
+    source: str | None
+    sentences: int
+    distinct: int
+    k: int
+    queries: list[QueryNeighbours]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return self.model_dump(mode="json")
+
+    def write_json(self, path: Path) -> None:
+        """Writes the lists; see ``opencse.evaluation.write_json``."""
+        write_json(path, self.to_dict())
+
+
+def compare_neighbours(
+    encoders: Mapping[str, Encode],
+    corpus: Sequence[str],
+    queries: Sequence[str],
+    *,
+    k: int = 3,
+    source: str | None = None,
+    progress: Progress | None = None,
+) -> Neighbours:
+    """The k sentences of a corpus with the highest cosine to each query, by every model.
+
+    Sentences that differ in case or white space alone are one: the first is told. The query itself, likewise, is
+    left out. Equal cosines stand in corpus order.
+
+    Args:
+        encoders: by label, in the order to show; each is called once, on the distinct sentences and the queries.
+        corpus: m sentences.
+        queries: sentences, in the corpus or not.
+        k: how many to tell.
+        source: recorded in the result.
+        progress: called with one line at each step.
+
+    Raises:
+        UserError: if models, corpus or queries are missing, a query is blank, k is below 1, or a vector holds NaN
+            or infinite values.
+        ValueError: if an encoder does not return an (n, d) array.
+    """
+    if k < 1:
+        raise UserError(f"k is the number of sentences to tell, at least 1, not {k}")
+    for what, given in (("model", encoders), ("sentence in the corpus", corpus), ("query", queries)):
+        if not given:
+            raise UserError(f"no {what}; give at least one")
+    if not all(query.strip() for query in queries):
+        raise UserError("a query is blank; give each a sentence")
+    tell = progress or _silent
+    by_key: dict[str, str] = {}
+    for text in corpus:
+        by_key.setdefault(_key(text), text)
+    keys, texts = list(by_key), list(by_key.values())
+    tell(f"corpus: {len(corpus):,} sentences, {len(texts):,} of them different")
+    lists: dict[str, list[list[Neighbour]]] = {}
+    for label, encode in encoders.items():
+        lists[label] = _nearest(encode, keys, texts, queries, k)
+        tell(f"{label}: done")
+    asked = [
+        QueryNeighbours(query=query, models={label: found[number] for label, found in lists.items()})
+        for number, query in enumerate(queries)
+    ]
+    return Neighbours(source=source, sentences=len(corpus), distinct=len(texts), k=k, queries=asked)
+
+
+def neighbours_table(neighbours: Neighbours) -> Table:
+    """The lists as in SimCSE's Table 8: for each query a row a rank, a column a model, each text with its cosine."""
+    from rich.table import Table
+    from rich.text import Text
+
+    labels = list(neighbours.queries[0].models)
+    table = Table(title=f"Nearest of {neighbours.distinct:,} sentences, with cosine", show_lines=False)
+    table.add_column("")
+    for label in labels:
+        table.add_column(Text(label), overflow="fold")
+    for asked in neighbours.queries:
+        table.add_row("Query", Text(asked.query, style="bold"), *[""] * (len(labels) - 1), end_section=True)
+        longest = max((len(found) for found in asked.models.values()), default=0)
+        for rank in range(longest):
+            cells = [_cell(asked.models[label], rank) for label in labels]
+            table.add_row(f"#{rank + 1}", *[Text(cell) for cell in cells], end_section=rank == longest - 1)
+        if not longest:
+            table.add_row("#1", *[ABSENT] * len(labels), end_section=True)
+    return table
+
+
+def _nearest(
+    encode: Encode, keys: Sequence[str], texts: Sequence[str], queries: Sequence[str], k: int
+) -> list[list[Neighbour]]:
+    embedded = embed(encode, list(dict.fromkeys([*texts, *queries])))
+    # One more than asked for: the query itself may be among them and goes.
+    positions, cosines = nearest_rows(
+        embedded.vectors[embedded.rows(queries)], embedded.vectors[embedded.rows(texts)], k + 1
+    )
+    lists = []
+    for query, places, values in zip(queries, positions.tolist(), cosines.tolist(), strict=True):
+        own = _key(query)
+        found = [(place, value) for place, value in zip(places, values, strict=True) if keys[place] != own]
+        lists.append([Neighbour(text=texts[place], cosine=value) for place, value in found[:k]])
+    return lists
+
+
+def _key(text: str) -> str:
+    return " ".join(text.casefold().split())
+
+
+def _cell(found: list[Neighbour], rank: int) -> str:
+    return f"{found[rank].text} ({found[rank].cosine:.3f})" if rank < len(found) else ABSENT
+
+
+def _silent(line: str) -> None:
+    """Tells nobody."""

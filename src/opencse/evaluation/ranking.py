@@ -1,0 +1,82 @@
+"""The corpus vectors nearest to each query, ranked without chance: equal scores stand in corpus order."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.evaluation.correlation import Floats, cosine_of_rows
+from opencse.search.exact import top_k
+
+Similarity = Literal["cosine", "dot"]
+Vectors = NDArray[np.floating]
+QUERIES = 64  # searched at a time: with the search's blocks of the corpus some 120 MB
+PAIRS = 4096  # scored at a time in float64
+SPARE = 16  # candidates beyond k, so that ties which float32 tears apart are whole again before the cut
+
+
+def nearest_rows(
+    queries: Vectors, corpus: Vectors, k: int, similarity: Similarity = "cosine"
+) -> tuple[NDArray[np.int64], Floats]:
+    r"""The k rows of a corpus that are most similar to each query.
+
+    .. math:: s(q, c) = \frac{q \cdot c}{\lVert q \rVert \lVert c \rVert} \quad \text{or} \quad q \cdot c
+
+    The exact search finds candidates in float32; they are scored again in float64, pair by pair, so that the
+    order depends neither on blocks nor on the processor, and equal vectors tie.
+
+    Args:
+        queries: (n, d), finite.
+        corpus: (m, d), finite.
+        k: how many, at least 1; at most m are returned.
+        similarity: ``cosine`` or ``dot``.
+
+    Returns:
+        (n, min(k, m)) positions in the corpus, the most similar first and equal ones in corpus order, and
+        their similarities.
+
+    Raises:
+        ValueError: for k below 1, an empty corpus, or vectors of different lengths.
+    """
+    if k < 1 or not len(corpus) or queries.ndim != 2 or queries.shape[1:] != corpus.shape[1:]:
+        raise ValueError(f"k {k}, queries {queries.shape}, corpus {corpus.shape}: (n, d) and (m, d), m and k from 1")
+    sought, searched = (queries, corpus) if similarity == "cosine" else _as_cosine(queries, corpus)
+    kept = min(k, len(corpus))
+    positions = np.empty((len(queries), kept), dtype=np.int64)
+    scores = np.empty((len(queries), kept))
+    for start in range(0, len(queries), QUERIES):
+        block = slice(start, start + QUERIES)
+        found, _ = top_k(sought[block], searched, k + SPARE)
+        exact = _score(queries[block], corpus, found, similarity)
+        order = np.lexsort((found, -exact))[:, :kept]
+        positions[block] = np.take_along_axis(found, order, axis=1)
+        scores[block] = np.take_along_axis(exact, order, axis=1)
+    return positions, scores
+
+
+def _score(queries: Vectors, corpus: Vectors, found: NDArray[np.int64], similarity: Similarity) -> Floats:
+    rows = np.repeat(np.arange(len(queries)), found.shape[1])
+    places = found.ravel()
+    parts = []
+    for start in range(0, len(places), PAIRS):
+        one, two = queries[rows[start : start + PAIRS]], corpus[places[start : start + PAIRS]]
+        if similarity == "cosine":
+            parts.append(cosine_of_rows(one, two))
+        else:
+            parts.append((one.astype(np.float64) * two.astype(np.float64)).sum(axis=1))
+    return np.concatenate(parts).reshape(found.shape)
+
+
+def _as_cosine(queries: Vectors, corpus: Vectors) -> tuple[Vectors, Vectors]:
+    r"""Vectors whose cosines rank as the inner products of the given ones do.
+
+    With :math:`M = \max_j \lVert c_j \rVert`, :math:`c' = (c, \sqrt{M^2 - \lVert c \rVert^2})` has length M for
+    every c and :math:`q' = (q, 0)`, so :math:`\cos(q', c') = q \cdot c / (M \lVert q \rVert)` (Bachrach et al.
+    2014). The search needs no second kind of score then.
+    """
+    squares = np.einsum("md,md->m", corpus, corpus, dtype=np.float64)
+    missing = np.sqrt(squares.max() - squares)[:, None].astype(np.float32)
+    zeros = np.zeros((len(queries), 1), dtype=np.float32)
+    return np.concatenate([queries, zeros], axis=1), np.concatenate([corpus, missing], axis=1)

@@ -1,0 +1,226 @@
+"""Retrieval data sets in BEIR's layout: documents, queries, and which document answers which query."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from opencse.errors import UserError, nearest
+from opencse.text.lines import COMPRESSED, read_lines
+
+CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
+HEADER = "query-id<TAB>corpus-id<TAB>score"
+
+
+@dataclass(frozen=True)
+class RetrievalTask:
+    """One data set, checked: m documents and n queries that have an answer among them.
+
+    Attributes:
+        name: its folder's name, for instance ``scifact``.
+        document_ids: m ids.
+        documents: m texts, ``title + " " + text`` without white space around it; may be empty.
+        query_ids: n ids, in the order of the queries' file.
+        queries: n texts.
+        judged: n mappings, document position -> relevance (an integer; above 0 is relevant, at least one is).
+        without_relevant: judged queries that were left out, since no document is relevant to them.
+    """
+
+    name: str
+    document_ids: list[str]
+    documents: list[str]
+    query_ids: list[str]
+    queries: list[str]
+    judged: list[dict[int, int]]
+    without_relevant: int
+
+    def sha256(self) -> str:
+        """A hash of ids, texts and judgements."""
+        digest = hashlib.sha256()
+        for pair in zip(self.document_ids, self.documents, strict=True):
+            digest.update(json.dumps(pair).encode() + b"\n")
+        for query in zip(self.query_ids, self.queries, self.judged, strict=True):
+            digest.update(json.dumps(query, sort_keys=True).encode() + b"\n")
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class RetrievalData:
+    """Data sets ready to be judged on.
+
+    Attributes:
+        source: the folder they come from.
+        split: which judgements were read, for instance ``test``.
+        tasks: by name.
+    """
+
+    source: str
+    split: str
+    tasks: dict[str, RetrievalTask]
+
+
+def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: str = "test") -> RetrievalData:
+    """The data sets of a folder, each in BEIR's layout (Thakur et al. 2021); or the folder is one itself.
+
+    A data set holds ``corpus.jsonl`` (``_id``, ``title``, ``text`` on each line; the title may be missing),
+    ``queries.jsonl`` (``_id``, ``text``) and ``qrels/<split>.tsv`` (a header, then query id, document id and
+    integer relevance). ``.gz``, ``.xz``, ``.bz2`` may follow each name. Queries that the judgements do not name
+    belong to other splits and are not used.
+
+    Args:
+        folder: holds one folder a data set, or is one.
+        tasks: names of data sets; all there are for None.
+        split: name of the judgements.
+
+    Raises:
+        UserError: in one line, with file, line and mend: a missing file, an unknown data set, a line that is not
+            as above, an id that occurs twice or is judged but not there, judgements that contradict each other,
+            no query with a relevant document.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give a data set in BEIR's layout, or a folder of such")
+    if _find(folder, CORPUS) is not None:
+        there = {folder.resolve().name: folder}
+    else:
+        there = {
+            entry.name: entry
+            for entry in sorted(folder.iterdir())
+            if entry.is_dir() and _find(entry, CORPUS) is not None
+        }
+    if not there:
+        raise UserError(f"{folder}: no data set in BEIR's layout; {CORPUS} is neither in it nor in a folder in it")
+    if tasks is not None and not tasks:
+        raise UserError(f"no retrieval data set chosen; in {folder}: {', '.join(there)}")
+    for name in tasks or ():
+        if name not in there:
+            raise UserError(
+                f"unknown retrieval data set {name!r}{nearest(name, there)}; in {folder}: {', '.join(there)}"
+            )
+    chosen = {name: place for name, place in there.items() if tasks is None or name in tasks}
+    return RetrievalData(str(folder), split, {name: _load(name, place, split) for name, place in chosen.items()})
+
+
+def _load(name: str, folder: Path, split: str) -> RetrievalTask:
+    corpus, queries = _require(folder, CORPUS), _require(folder, QUERIES)
+    qrels = _require(folder / QRELS, f"{split}.tsv")
+    documents = _read_texts(corpus, titled=True)
+    texts = _read_texts(queries, titled=False)
+    place = {key: position for position, key in enumerate(documents)}
+    judged: dict[str, dict[int, int]] = {}
+    for where, query, document, relevance in _read_qrels(qrels):
+        if query not in texts:
+            raise UserError(f"{where}: the query {query[:40]!r} is not in {queries}; add it, or drop the line")
+        if document not in place:
+            raise UserError(f"{where}: the document {document[:40]!r} is not in {corpus}; add it, or drop the line")
+        before = judged.setdefault(query, {}).setdefault(place[document], relevance)
+        if before != relevance:
+            raise UserError(
+                f"{where}: document {document[:40]!r} was judged {before} for query {query[:40]!r} above, "
+                f"and {relevance} here; keep one of the two lines"
+            )
+    answered = [key for key in texts if any(level > 0 for level in judged.get(key, {}).values())]
+    if not answered:
+        raise UserError(f"{qrels}: no query has a relevant document (score above 0), so there is nothing to find")
+    return RetrievalTask(
+        name=name,
+        document_ids=list(documents),
+        documents=list(documents.values()),
+        query_ids=answered,
+        queries=[texts[key] for key in answered],
+        judged=[judged[key] for key in answered],
+        without_relevant=len(judged) - len(answered),
+    )
+
+
+def _find(folder: Path, name: str) -> Path | None:
+    return next((path for suffix in ("", *COMPRESSED) if (path := folder / f"{name}{suffix}").is_file()), None)
+
+
+def _require(folder: Path, name: str) -> Path:
+    path = _find(folder, name)
+    if path is None:
+        there = sorted(entry.name for entry in folder.iterdir()) if folder.is_dir() else []
+        raise UserError(f"{folder / name}: no such file; in that folder: {', '.join(there) or 'nothing'}")
+    return path
+
+
+def _read_texts(path: Path, *, titled: bool) -> dict[str, str]:
+    """The text of each id, in the file's order; white space around it dropped."""
+    texts: dict[str, str] = {}
+    for where, record in _read_jsonl(path):
+        key = _field(record, "_id", where).strip()
+        if not key:
+            raise UserError(f"{where}: the _id is empty; give every line its own")
+        if key in texts:
+            raise UserError(f"{where}: the _id {key[:40]!r} occurs twice; give every line its own")
+        text = _field(record, "text", where)
+        if titled and record.get("title") is not None:
+            text = f"{_field(record, 'title', where)} {text}"
+        if not titled and not text.strip():
+            raise UserError(f"{where}: the query is empty; fill it or drop the line")
+        texts[key] = text.strip()
+    if not texts:
+        raise UserError(f"{path}: blank lines only; one JSON object a line is expected")
+    return texts
+
+
+def _read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{where}: not valid JSON ({error})") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{where}: a JSON object a line is expected, not {type(record).__name__}")
+        yield where, record
+
+
+def _field(record: dict[str, Any], name: str, where: str) -> str:
+    if name not in record:
+        there = ", ".join(str(key)[:40] for key in record) or "none"
+        raise UserError(f"{where}: no {name!r}; keys there: {there}")
+    value = record[name]
+    if name == "_id" and isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    if not isinstance(value, str):
+        raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
+    if any("\ud800" <= character <= "\udfff" for character in value):
+        raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; mend its \\u escapes")
+    return value
+
+
+def _read_qrels(path: Path) -> Iterator[tuple[str, str, str, int]]:
+    """Place, query id, document id and relevance of each line after the header."""
+    header = True
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        fields = [field.strip() for field in line.split("\t")]
+        if len(fields) != 3 or not all(fields):
+            filled = sum(bool(field) for field in fields)
+            raise UserError(f"{where}: {filled} filled field(s) between tabs, 3 expected; a line is {HEADER}")
+        level = _integer(fields[2])
+        if header:
+            header = False
+            if level is not None:
+                raise UserError(f"{where}: the header is missing; put {HEADER} before the first judgement")
+            continue
+        if level is None:
+            raise UserError(f"{where}: the score {fields[2][:40]!r} is not an integer; a line is {HEADER}")
+        yield where, fields[0], fields[1], level
+
+
+def _integer(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None

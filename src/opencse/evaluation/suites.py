@@ -1,0 +1,154 @@
+"""The suites of tasks an encoder can be judged on, each opened the same way."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError, nearest
+from opencse.evaluation.embedding import Judged
+from opencse.evaluation.result import EvaluationRecord, StsResult
+from opencse.evaluation.retrieval import evaluate_retrieval
+from opencse.evaluation.retrieval_data import load_retrieval
+from opencse.evaluation.retrieval_result import RetrievalResult, retrieval_table
+from opencse.evaluation.sts import Progress, evaluate_sts
+from opencse.evaluation.sts_data import load_sts, load_sts_hub
+from opencse.evaluation.table import sts_table
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+HUB = "hub"
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """What a suite found.
+
+    Attributes:
+        record: the scores and where they come from.
+        arrays: what the scores were made of, pair by pair, by name, for tests over pairs; empty if nothing is kept.
+    """
+
+    record: EvaluationRecord
+    arrays: dict[str, NDArray[np.float64]] = field(default_factory=dict)
+
+
+Judge = Callable[[Judged, Progress | None], Judgement]
+"""Judges one encoder on tasks that are loaded already."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What can be chosen about a suite.
+
+    Attributes:
+        tasks: some of its tasks; all (that are there) for None.
+        fast: the fast classifier of SentEval where a classifier is trained.
+        device: where classifiers are trained.
+    """
+
+    tasks: Sequence[str] | None = None
+    fast: bool = False
+    device: str | None = None
+
+
+@dataclass(frozen=True)
+class Suite:
+    """One suite.
+
+    Attributes:
+        name: on the command line, and the first part of its scores' names.
+        title: for a person.
+        open: folder and options -> a judge; faults of the data are told here, before anything is encoded.
+        result: what its JSON holds.
+        table: results by label -> a table.
+    """
+
+    name: str
+    title: str
+    open: Callable[[Path, Options], Judge]
+    result: type[EvaluationRecord]
+    table: Callable[[Mapping[str, Any]], Table]
+
+
+def _sts(folder: Path, options: Options) -> Judge:
+    data = load_sts_hub(options.tasks) if str(folder) == HUB else load_sts(folder, options.tasks)
+
+    def judge(judged: Judged, progress: Progress | None) -> Judgement:
+        arrays = {f"{key}.gold": np.concatenate([p.scores for p in pairs.parts]) for key, pairs in data.tasks.items()}
+        record = evaluate_sts(
+            judged.encode,
+            data,
+            model=judged.name,
+            pooling=judged.pooling,
+            device=judged.device,
+            progress=progress,
+            keep=lambda key, cosines: arrays.update({f"{key}.cosine": cosines}),
+        )
+        return Judgement(record, arrays)
+
+    return judge
+
+
+def _retrieval(folder: Path, options: Options) -> Judge:
+    data = load_retrieval(folder, options.tasks)
+
+    def judge(judged: Judged, progress: Progress | None) -> Judgement:
+        return Judgement(
+            evaluate_retrieval(
+                judged.encode,
+                data,
+                model=judged.name,
+                pooling=judged.pooling,
+                device=judged.device,
+                progress=progress,
+            )
+        )
+
+    return judge
+
+
+SUITES: dict[str, Suite] = {
+    suite.name: suite
+    for suite in (
+        Suite("sts", "semantic textual similarity", _sts, StsResult, sts_table),
+        Suite("retrieval", "retrieval in BEIR's form", _retrieval, RetrievalResult, retrieval_table),
+    )
+}
+"""By name, in the order of the papers' tables."""
+
+
+def suite_named(name: str) -> Suite:
+    """The suite called ``name``.
+
+    Raises:
+        UserError: naming those there are.
+    """
+    if name not in SUITES:
+        raise UserError(f"unknown suite {name!r}{nearest(name, SUITES)}; there are: {', '.join(SUITES)}")
+    return SUITES[name]
+
+
+def suite_folder(data: str | Path, suite: str, *, alone: bool) -> Path:
+    """Where a suite's tasks are: ``data/<suite>`` if there is such a folder, else ``data`` itself.
+
+    Args:
+        data: a folder of suites, the folder of one suite, or ``hub``.
+        suite: its name.
+        alone: whether no other suite is asked for.
+
+    Raises:
+        UserError: if several are asked for and ``data`` holds no folder of that name.
+    """
+    inside = Path(data) / suite
+    if str(data) == HUB or (alone and not inside.is_dir()):
+        return Path(data)
+    if not inside.is_dir():
+        raise UserError(f"{data}: no folder {suite!r} in it; several suites are read from one folder each")
+    return inside

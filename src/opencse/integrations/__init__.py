@@ -1,0 +1,1 @@
+"""Our encoders inside other libraries."""

@@ -1,0 +1,57 @@
+"""What a comparison leaves in its folder: ``comparison.json``, ``comparison.md`` and ``comparison.svg``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.analysis.figures import scores_by_recipe
+from opencse.evaluation.result import write_json, write_text
+from opencse.study.comparison import Comparison, compare
+from opencse.study.record import RunRecord
+from opencse.study.running import read_arrays
+from opencse.study.study import RunSpec, Study
+from opencse.study.tables import markdown
+from opencse.training.reporter import Counted, Reporter
+
+
+def write_comparison(
+    study: Study,
+    records: Sequence[RunRecord],
+    baseline: str,
+    *,
+    metric: str | None,
+    resamples: int,
+    command: str,
+    reporter: Reporter,
+) -> Comparison:
+    """Compares, writes the three files, and gives the comparison.
+
+    Raises:
+        UserError: see `compare`.
+    """
+
+    def arrays(recipe: str, start: str, seed: int) -> dict[str, NDArray[np.float64]]:
+        return read_arrays(study.folder(RunSpec(recipe, start, seed)), "sts")
+
+    comparison = compare(
+        records,
+        baseline,
+        metric=metric,
+        arrays=arrays,
+        resamples=resamples,
+        progress=Counted(reporter, "comparing over pairs"),
+    )
+    write_json(study.out / "comparison.json", comparison.model_dump(mode="json"))
+    write_text(study.out / "comparison.md", markdown(comparison, records, command))
+    panels = {
+        start: (
+            {row.recipe: list(row.scores.values()) for row in comparison.rows if row.start == start},
+            comparison.starts.get(start, {}).get(comparison.metric),
+        )
+        for start in dict.fromkeys(row.start for row in comparison.rows)
+    }
+    write_text(study.out / "comparison.svg", scores_by_recipe(panels, comparison.metric, baseline))
+    return comparison

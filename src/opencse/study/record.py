@@ -1,0 +1,68 @@
+"""What one run of a comparison leaves behind: everything needed to tell where its numbers come from."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, Field, FiniteFloat
+
+from opencse.evaluation.result import DataRecord, Environment, installed, read_record, write_json
+from opencse.settings import Settings
+
+RECORD = "record.json"
+Which = Literal["kept", "last"]
+"""The encoder that is judged: the best on the dev pairs (the start included), or that of the last step."""
+
+
+class RunRecord(Settings):
+    """One run, or one start as it was given (then ``recipe``, ``seed`` and all of training are None).
+
+    Attributes:
+        schema_version: changes when a key changes its meaning.
+        opencse: this library's version.
+        created: when it was finished, UTC.
+        recipe: name with presets.
+        start: what training began with.
+        seed: of the run.
+        asked: everything that decides what the run does, the resolved recipe included.
+        text: fingerprint of the training text's tokens.
+        outcome: what training ended with: ``kept``, ``verdict``, ``steps`` and dev ``scores`` by step.
+        judged: which encoder the results are of.
+        environment: versions, commit and machine.
+        train_seconds: wall clock of training.
+        judge_seconds: wall clock of all suites.
+        results: every score in percent, by name (``sts.average``).
+        data: what was judged on, by suite.
+    """
+
+    schema_version: Literal[1] = 1
+    opencse: str | None = Field(default_factory=lambda: installed("opencse"))
+    created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    recipe: str | None = None
+    start: str
+    seed: int | None = None
+    asked: dict[str, Any]
+    text: str | None = None
+    outcome: dict[str, Any] | None = None
+    judged: Which
+    environment: Environment
+    train_seconds: FiniteFloat | None = None
+    judge_seconds: FiniteFloat
+    results: dict[str, FiniteFloat]
+    data: dict[str, DataRecord]
+
+    def write(self, folder: Path) -> None:
+        """Writes ``record.json`` in full or not at all."""
+        write_json(folder / RECORD, self.model_dump(mode="json"))
+
+    @classmethod
+    def read(cls, folder: Path) -> RunRecord | None:
+        """The record in ``folder``; None while there is none.
+
+        Raises:
+            UserError: for a file that is not such a record.
+        """
+        path = folder / RECORD
+        return read_record(cls, path) if path.is_file() else None

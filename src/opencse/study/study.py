@@ -1,0 +1,150 @@
+"""A comparison as it was asked for, and the runs it is made of."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from opencse.errors import UserError
+from opencse.evaluation.suites import Options, suite_named
+from opencse.job import TrainJob
+from opencse.study.record import Which
+from opencse.text.readers import Source
+
+
+@dataclass(frozen=True)
+class SuiteChoice:
+    """A suite of tasks and where they are.
+
+    Attributes:
+        name: of the suite.
+        folder: its tasks.
+        options: what can be chosen about it.
+    """
+
+    name: str
+    folder: Path
+    options: Options = field(default_factory=Options)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """One run of a comparison.
+
+    Attributes:
+        recipe: name with presets, or a TOML file.
+        start: what training begins with.
+        seed: of order, dropout, augmentation and new weights.
+    """
+
+    recipe: str
+    start: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.recipe} from {self.start}, seed {self.seed}"
+
+
+@dataclass(frozen=True)
+class Study:
+    """Recipes x starts x seeds, each trained on one text and judged on the same suites.
+
+    Attributes:
+        text: what is trained on.
+        out: folder of the comparison.
+        recipes: names with presets, or TOML files.
+        starts: folders, Hub ids, ``opencse-mini``.
+        seeds: one run each.
+        suites: what is judged.
+        dev: pairs to select on; see `opencse.run.train`.
+        settings: ``key.path=value`` of every run alike.
+        judge: which encoder of a run is judged.
+        pooling: of starts that have none of their own, for judging them as they are; mean if not given.
+        device: where to run.
+    """
+
+    text: Source
+    out: Path
+    recipes: Sequence[str]
+    starts: Sequence[str]
+    seeds: Sequence[int]
+    suites: Sequence[SuiteChoice]
+    dev: str | Path | None = "sample"
+    settings: Sequence[str] = field(default_factory=tuple)
+    judge: Which = "kept"
+    pooling: str | None = None
+    device: str | None = None
+
+    def __post_init__(self) -> None:
+        for what, given in (("recipe", self.recipes), ("start", self.starts), ("seed", self.seeds)):
+            if not given:
+                raise UserError(f"no {what} given; a comparison needs at least one")
+            names = [folder_name(str(value)) for value in given]
+            for name, value in zip(names, given, strict=True):
+                if names.count(name) > 1:
+                    raise UserError(f"two {what}s would share the folder {name!r} ({value} is one of them)")
+        if not self.suites:
+            raise UserError("no suite given; a comparison judges on at least one")
+        for choice in self.suites:
+            suite_named(choice.name)
+        if any(setting.split("=")[0].strip() == "training.seed" for setting in self.settings):
+            raise UserError("training.seed is set by the comparison; choose its seeds instead")
+
+    def runs(self) -> Iterator[RunSpec]:
+        """All runs, seed by seed, so that a comparison broken off early is one of fewer seeds, not of fewer systems."""
+        for seed in self.seeds:
+            for start in self.starts:
+                for recipe in self.recipes:
+                    yield RunSpec(recipe, start, seed)
+
+    def job(self, run: RunSpec) -> TrainJob:
+        """The training job of ``run``."""
+        settings = (*self.settings, f"training.seed={run.seed}")
+        return TrainJob(self.text, run.recipe, run.start, None, settings, self.dev, self.device)
+
+    def folder(self, run: RunSpec) -> Path:
+        """Where ``run`` is kept."""
+        return self.out / "runs" / folder_name(run.start) / folder_name(run.recipe) / str(run.seed)
+
+    def start_folder(self, start: str) -> Path:
+        """Where what is found about a start as it was given is kept."""
+        return self.out / "starts" / folder_name(start)
+
+    def asked(self, run: RunSpec) -> dict[str, Any]:
+        """Everything that decides the results of ``run``, as plain values.
+
+        Raises:
+            UserError: for a fault in the recipe or a setting.
+        """
+        recipe, model, preset = self.job(run).resolve()
+        return {
+            "recipe": recipe.model_dump(mode="json", exclude={"presets"}),
+            "presets": preset,
+            "model": model,
+            "source": self.text.location,
+            "dev": None if self.dev is None else str(self.dev),
+            **self.judging(),
+        }
+
+    def judging(self) -> dict[str, Any]:
+        """What decides how encoders are judged, as plain values."""
+        return {
+            "judge": self.judge,
+            "suites": {
+                choice.name: {
+                    "folder": str(choice.folder),
+                    "tasks": None if choice.options.tasks is None else list(choice.options.tasks),
+                    "fast": choice.options.fast,
+                }
+                for choice in self.suites
+            },
+        }
+
+
+def folder_name(text: str) -> str:
+    """A name for a folder: the last part of a path, with nothing in it but letters, digits and ``+ - . _``."""
+    last = text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
+    return re.sub(r"[^A-Za-z0-9+.\-]+", "_", last) or "_"

@@ -1,0 +1,102 @@
+"""``opencse compare`` and ``opencse reproduce`` as a person meets them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opencse.cli.studies import seeds_of
+from opencse.errors import UserError
+from opencse.text import sample
+
+Run = Callable[..., tuple[int, str, str]]
+QUICK = [
+    part
+    for setting in ("training.max_steps=2", "training.batch_size=8", "encoder.pooling=mean")
+    for part in ("--set", setting)
+]
+
+
+@pytest.fixture
+def data(small_sts: Path) -> Path:
+    return small_sts.parent
+
+
+def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    command = [
+        "compare", sample.TRAIN, "--out", out, "--recipes", "simcse,esimcse-repetition", "--starts", tiny_folder,
+        "--seeds", "1-2", "--data", data, "--resamples", "50", *QUICK,
+    ]  # fmt: skip
+    code, stdout, stderr = opencse(*command)
+    assert code == 0, stderr
+    assert stdout.strip().endswith(str(out / "comparison.md"))
+    assert "run 4 of 4" in stderr
+    text = (out / "comparison.md").read_text()
+    assert "    opencse compare" in text
+    assert "--seeds 1-2" in text
+    assert "| esimcse-repetition | 2 |" in text
+    found = json.loads((out / "comparison.json").read_text())
+    assert found["metric"] == "sts.average"
+    assert found["rows"][1]["over_pairs"]["1"]["bootstrap"]["resamples"] == 50
+    assert (out / "comparison.svg").read_text().startswith("<svg")
+
+    code, _, stderr = opencse(*command)
+    assert code == 0
+    assert "run 1" not in stderr, "nothing is made again"
+    wider = ["1-3" if part == "1-2" else part for part in command]
+    code, _, stderr = opencse(*wider)
+    assert code == 0, stderr
+    assert "4 of 6 runs were finished before" in stderr
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (["--recipes", "simcse,simsce"], "unknown recipe 'simsce'"),
+        (["--baseline", "esimcse"], "the baseline 'esimcse' is not among the recipes"),
+        (["--seeds", "4-2"], "--seeds: '4-2' is neither a number nor a range"),
+        (["--suites", "sts,transfre"], "unknown suite 'transfre'"),
+        (["--data", "/nowhere"], "no such folder"),
+        (["--metric", "sts.averag"], "not every run has the score 'sts.averag'"),
+    ],
+)
+def test_mistakes_are_told_in_one_line(
+    opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path, change: list[str], message: str
+) -> None:
+    command = [
+        "compare", sample.TRAIN, "--out", tmp_path / "out", "--recipes", "simcse", "--starts", tiny_folder,
+        "--seeds", "1", "--data", data, *QUICK, *change,
+    ]  # fmt: skip
+    code, _, stderr = opencse(*command)
+    assert code == 2
+    told = [line for line in stderr.splitlines() if line.startswith("opencse:")]
+    assert len(told) == 1
+    assert message in told[0]
+
+
+def test_seeds() -> None:
+    assert seeds_of("42") == [42]
+    assert seeds_of("1, 5-7,9") == [1, 5, 6, 7, 9]
+    for wrong in ("a", "3-", "-3", "5-3", "1.5"):
+        with pytest.raises(UserError, match="neither a number nor a range"):
+            seeds_of(wrong)
+
+
+def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) -> None:
+    command = [
+        "reproduce", "simcse:bert-base", sample.TRAIN, "--out", tmp_path / "out", "--model", tiny_folder,
+        "--data", data, *QUICK,
+    ]  # fmt: skip
+    code, stdout, stderr = opencse(*command)
+    assert code == 0, stderr
+    assert "departs    the start is" in stderr
+    assert "76.25" in stdout
+    assert "82.50" in stdout, "dev.stsb"
+    average = next(line for line in stdout.splitlines() if "sts.average" in line)
+    got = json.loads(next((tmp_path / "out").rglob("42/record.json")).read_text())["results"]["sts.average"]
+    assert f"{got:.2f}" in average
+    assert f"{got - 76.25:+.2f}" in average

@@ -1,0 +1,71 @@
+"""``opencse nearest`` on a small app of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from opencse.cli.nearest import nearest
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.text import sample
+
+app = typer.Typer()
+app.command()(nearest)
+
+
+def run(*arguments: object) -> Result:
+    return CliRunner().invoke(app, [*map(str, arguments)], env={"COLUMNS": "150"})
+
+
+def refused(*arguments: object) -> str:
+    result = run(*arguments)
+    assert isinstance(result.exception, UserError), result.output
+    return str(result.exception)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    lines = sample.TRAIN.read_text(encoding="utf-8").splitlines()[:60]
+    path = tmp_path / "captions.tsv"
+    path.write_text("\n".join(f"{number}.jpg\t{line}" for number, line in enumerate(lines) if line), encoding="utf-8")
+    return path
+
+
+def test_two_models_side_by_side(corpus: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    queries = tmp_path / "queries.txt"
+    queries.write_text("Rain falls.\n", encoding="utf-8")
+    result = run(
+        "opencse-mini", tiny_folder, "--corpus", corpus, "--columns", 2, "--query", "A cat sleeps.",
+        "--queries", queries, "-k", 2, "--json", tmp_path / "n.json", "--device", "cpu",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "opencse-mini" in result.stdout
+    assert "A cat sleeps." in result.stdout
+    data = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))
+    assert [asked["query"] for asked in data["queries"]] == ["A cat sleeps.", "Rain falls."]
+    assert data["source"] == str(corpus)
+    encoder = SentenceEncoder.load()
+    texts = list(dict.fromkeys(line.split("\t")[1] for line in corpus.read_text(encoding="utf-8").splitlines()))
+    for asked in data["queries"]:
+        assert list(asked["models"]) == ["opencse-mini", str(tiny_folder)]
+        found = asked["models"]["opencse-mini"]
+        row = encoder.similarity(asked["query"], texts)[0]
+        best = sorted(range(len(texts)), key=lambda place: -float(row[place]))[:2]
+        assert [one["text"] for one in found] == [texts[place] for place in best]
+        assert [one["cosine"] for one in found] == pytest.approx([float(row[place]) for place in best], abs=1e-5)
+        assert asked["models"][str(tiny_folder)] != found
+
+
+def test_bad_input_is_told_before_anything_is_encoded(corpus: Path, tmp_path: Path) -> None:
+    column = ("--corpus", corpus, "--columns", 2)
+    assert "no query" in refused("opencse-mini", *column)
+    assert "named twice" in refused("opencse-mini", "opencse-mini", *column, "-q", "x")
+    assert "no such folder" in refused("opencse-mini", tmp_path / "nowhere", *column, "-q", "x")
+    assert "no such file" in refused("opencse-mini", "--corpus", tmp_path / "no.txt", "-q", "x")
+    assert "a query is blank" in refused("opencse-mini", *column, "-q", " ")
+    assert run("opencse-mini", *column, "-q", "x", "-k", 0).exit_code == 2

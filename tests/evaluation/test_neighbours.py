@@ -1,0 +1,122 @@
+"""The sentences nearest to a query, against a sort of all cosines."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from rich.console import Console
+
+from opencse.errors import UserError
+from opencse.evaluation.neighbours import Neighbours, compare_neighbours, neighbours_table
+
+LETTERS = "abcdefghijklmnopqrstuvwxyz"
+
+
+def letters(texts: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([[text.lower().count(letter) for letter in LETTERS] for text in texts], dtype=np.float64)
+
+
+def lengths(texts: Sequence[str]) -> NDArray[np.float32]:
+    return np.array([[1.0, len(text.split())] for text in texts], dtype=np.float32)
+
+
+CORPUS = ["a dog runs", "A  Dog runs", "the cat sleeps", "dogs run", "rain", "the cat sleeps", "a cat", "go"]
+
+
+def naive(corpus: Sequence[str], query: str, k: int) -> list[tuple[str, float]]:
+    """First spellings other than the query, by cosine, ties in corpus order."""
+    first: dict[str, str] = {}
+    for text in corpus:
+        key = " ".join(text.lower().split())
+        if key not in first and key != " ".join(query.lower().split()):
+            first[key] = text
+    scored = []
+    for place, text in enumerate(first.values()):
+        u, v = letters([query])[0], letters([text])[0]
+        scored.append((-float(u @ v / np.sqrt((u @ u) * (v @ v))), place, text))
+    return [(text, -cosine) for cosine, _, text in sorted(scored)[:k]]
+
+
+@pytest.mark.parametrize("k", [1, 3, 20])
+@pytest.mark.parametrize("query", ["a dog runs", "THE CAT  sleeps", "a bird sings"])
+def test_lists_equal_a_sort_of_all_cosines(query: str, k: int) -> None:
+    found = compare_neighbours({"letters": letters}, CORPUS, [query], k=k)
+    list_ = found.queries[0].models["letters"]
+    expected = naive(CORPUS, query, k)
+    assert [one.text for one in list_] == [text for text, _ in expected]
+    assert [one.cosine for one in list_] == pytest.approx([cosine for _, cosine in expected])
+    assert len(list_) == min(k, 6 if query == "a bird sings" else 5)
+    assert (found.sentences, found.distinct, found.k) == (8, 6, k)
+
+
+def test_models_stand_side_by_side_and_each_encodes_once() -> None:
+    calls: list[list[str]] = []
+
+    def counted(texts: Sequence[str]) -> NDArray[np.float32]:
+        calls.append(list(texts))
+        return lengths(texts)
+
+    lines: list[str] = []
+    queries = ["a dog runs", "rain", "new"]
+    found = compare_neighbours(
+        {"letters": letters, "lengths": counted}, CORPUS, queries, k=2, source="here", progress=lines.append
+    )
+    assert calls == [["a dog runs", "the cat sleeps", "dogs run", "rain", "a cat", "go", "new"]]
+    assert [asked.query for asked in found.queries] == queries
+    assert [list(asked.models) for asked in found.queries] == [["letters", "lengths"]] * 3
+    assert [one.text for one in found.queries[0].models["lengths"]] == ["the cat sleeps", "dogs run"]
+    assert [one.text for one in found.queries[1].models["lengths"]] == ["go", "dogs run"]
+    assert found.queries[0].models["letters"] != found.queries[0].models["lengths"]
+    assert lines == ["corpus: 8 sentences, 6 of them different", "letters: done", "lengths: done"]
+
+
+def test_json_is_plain_and_reads_back(tmp_path: Path) -> None:
+    found = compare_neighbours({"m": letters}, CORPUS, ["rain"], k=1, source="here")
+    found.write_json(tmp_path / "n.json")
+    data = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))
+    assert Neighbours.model_validate(data) == found
+    assert data["queries"][0]["query"] == "rain"
+    assert set(data["queries"][0]["models"]["m"][0]) == {"text", "cosine"}
+    assert data["source"] == "here"
+
+
+def test_table_has_a_column_a_model() -> None:
+    corpus = [*CORPUS, "[bold]barn[/bold]"]
+    found = compare_neighbours({"[i]one": letters, "two": lengths}, corpus, ["brain", "a dog"], k=2)
+    console = Console(width=120, force_terminal=False)
+    with console.capture() as capture:
+        console.print(neighbours_table(found))
+    text = capture.get()
+    rows = [[cell.strip() for cell in line.strip("│┃").split("│")] for line in text.splitlines() if line[:1] == "│"]
+    assert "[i]one" in text
+    assert "Nearest of 7 sentences" in text
+    assert rows[0] == ["Query", "brain", ""]
+    for rank in (0, 1):
+        one, two = (found.queries[0].models[label][rank] for label in ("[i]one", "two"))
+        assert rows[1 + rank] == [f"#{rank + 1}", f"{one.text} ({one.cosine:.3f})", f"{two.text} ({two.cosine:.3f})"]
+    assert rows[3] == ["Query", "a dog", ""]
+    assert len(rows) == 6
+
+
+def test_a_corpus_of_the_query_alone_gives_nothing() -> None:
+    found = compare_neighbours({"m": letters}, ["Rain", "rain "], ["rain"])
+    assert found.queries[0].models == {"m": []}
+    assert [list(column.cells) for column in neighbours_table(found).columns][1][1:] == ["-"]
+
+
+def test_what_is_missing_is_told() -> None:
+    with pytest.raises(UserError, match="no model"):
+        compare_neighbours({}, CORPUS, ["rain"])
+    with pytest.raises(UserError, match="no sentence in the corpus"):
+        compare_neighbours({"m": letters}, [], ["rain"])
+    with pytest.raises(UserError, match="no query"):
+        compare_neighbours({"m": letters}, CORPUS, [])
+    with pytest.raises(UserError, match="a query is blank"):
+        compare_neighbours({"m": letters}, CORPUS, ["rain", " "])
+    with pytest.raises(UserError, match="at least 1, not 0"):
+        compare_neighbours({"m": letters}, CORPUS, ["rain"], k=0)

@@ -1,0 +1,173 @@
+"""From records to findings: means, paired differences, the family, pairs, tables and the picture."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from opencse.analysis.figures import scores_by_recipe
+from opencse.analysis.significance import holm, paired_seeds
+from opencse.errors import UserError
+from opencse.evaluation import spearman
+from opencse.evaluation.result import DataRecord, Environment, read_record, write_json
+from opencse.study.comparison import Comparison, compare
+from opencse.study.record import RunRecord
+from opencse.study.tables import columns, comparison_table, expected_table, markdown, rows
+
+SCORES = {
+    "simcse": {1: 60.0, 2: 61.0, 3: 59.5, 4: 60.5, 5: 60.2},
+    "esimcse": {1: 61.1, 2: 62.2, 3: 60.4, 4: 61.4, 5: 61.5},
+    "sscl": {1: 60.3, 2: 60.8, 3: 59.4, 4: 60.9, 5: 60.0},
+}
+
+
+def record(recipe: str | None, seed: int | None, results: Mapping[str, float], start: str = "a") -> RunRecord:
+    return RunRecord(
+        recipe=recipe,
+        start=start,
+        seed=seed,
+        asked={},
+        judged="kept",
+        environment=Environment.here("cpu"),
+        train_seconds=None if recipe is None else 1800.0,
+        judge_seconds=2.0,
+        results=dict(results),
+        data={"sts": DataRecord(source="data", text="prepared", sha256={})},
+    )
+
+
+@pytest.fixture
+def records() -> list[RunRecord]:
+    start = record(None, None, {"sts.average": 55.0, "sts.stsb": 50.0})
+    runs = [
+        record(recipe, seed, {"sts.average": score, "sts.stsb": score + 10, "transfer.average": 80 + score / 10})
+        for recipe, scores in SCORES.items()
+        for seed, score in scores.items()
+    ]
+    return [start, *runs]
+
+
+def test_rows_are_means_and_paired_differences(records: list[RunRecord]) -> None:
+    found = compare(records, "simcse")
+    assert found.metric == "sts.average"
+    assert [row.recipe for row in found.rows] == ["simcse", "esimcse", "sscl"]
+    for row in found.rows:
+        values = list(SCORES[row.recipe].values())
+        assert row.metrics["sts.average"].mean == pytest.approx(np.mean(values))
+        assert row.metrics["sts.average"].sd == pytest.approx(np.std(values, ddof=1))
+        assert row.scores == SCORES[row.recipe]
+    base, better, same = found.rows
+    assert base.beside_baseline is None
+    assert base.verdict == ""
+    raw = {name: paired_seeds(SCORES[name], SCORES["simcse"]).p for name in ("esimcse", "sscl")}
+    adjusted = holm(raw)
+    for row in (better, same):
+        assert row.beside_baseline is not None
+        assert row.beside_baseline.holm is not None
+        assert row.beside_baseline.holm.p == pytest.approx(adjusted[row.recipe])
+        assert row.beside_baseline.holm.comparisons == 2
+    assert better.verdict.endswith("better")
+    assert same.verdict.endswith("no difference shown")
+    assert found.starts == {"a": {"sts.average": 55.0, "sts.stsb": 50.0}}
+
+
+def test_seeds_are_paired_whatever_their_order(records: list[RunRecord]) -> None:
+    mixed = [records[0], *reversed(records[1:])]
+    by_recipe = {row.recipe: row.beside_baseline for row in compare(mixed, "simcse").rows}
+    for row in compare(records, "simcse").rows:
+        assert by_recipe[row.recipe] == row.beside_baseline
+
+
+def test_each_start_has_its_own_baseline() -> None:
+    runs = [
+        record(recipe, seed, {"sts.average": score + shift}, start)
+        for start, shift in (("a", 0.0), ("b", 20.0))
+        for recipe, scores in SCORES.items()
+        for seed, score in scores.items()
+    ]
+    found = compare(runs, "simcse")
+    assert len(found.rows) == 6
+    differences = {(r.start, r.recipe): r.beside_baseline.difference for r in found.rows if r.beside_baseline}
+    assert differences["a", "esimcse"] == pytest.approx(differences["b", "esimcse"])
+    assert all(
+        r.beside_baseline.holm.comparisons == 4 for r in found.rows if r.beside_baseline and r.beside_baseline.holm
+    )
+
+
+def test_metric_and_baseline_are_checked(records: list[RunRecord]) -> None:
+    assert compare(records, "simcse", metric="transfer.average").metric == "transfer.average"
+    with pytest.raises(UserError, match=r"not every run has the score 'sts.stsbb' .did you mean 'sts.stsb'"):
+        compare(records, "simcse", metric="sts.stsbb")
+    with pytest.raises(UserError, match=r"the baseline 'simsce' is not among the recipes .did you mean 'simcse'"):
+        compare(records, "simsce")
+    without = [r.model_copy(update={"results": {"transfer.mr": 1.0, "transfer.average": 2.0}}) for r in records]
+    assert compare(without, "simcse").metric == "transfer.average"
+
+
+def test_over_pairs_agrees_with_the_pairs(records: list[RunRecord]) -> None:
+    rng = np.random.default_rng(0)
+    gold = {"stsb": rng.integers(0, 26, 400) / 5.0, "sickr": rng.uniform(0, 5, 300)}
+
+    def arrays(recipe: str, start: str, seed: int) -> dict[str, NDArray[np.float64]]:
+        noise = {"simcse": 2.0, "esimcse": 0.5, "sscl": 2.0}[recipe]
+        mixed = np.random.default_rng([seed, len(recipe)])
+        found = {f"{task}.gold": values for task, values in gold.items()}
+        return found | {f"{task}.cosine": v + noise * mixed.standard_normal(len(v)) for task, v in gold.items()}
+
+    seen: list[tuple[int, int]] = []
+    found = compare(records, "simcse", arrays=arrays, resamples=200, progress=lambda *at: seen.append(at))
+    assert seen == [(1, 2), (2, 2)]
+    base, better, same = found.rows
+    assert not base.over_pairs
+    assert set(better.over_pairs) == {1, 2, 3, 4, 5}
+    for seed, pairs in better.over_pairs.items():
+        ours, theirs = arrays("esimcse", "a", seed), arrays("simcse", "a", seed)
+        gap = [100 * (spearman(ours[f"{t}.cosine"], gold[t]) - spearman(theirs[f"{t}.cosine"], gold[t])) for t in gold]
+        assert pairs.bootstrap.difference == pytest.approx(np.mean(gap))
+        assert pairs.williams["stsb"].difference == pytest.approx(gap[0])
+        assert pairs.bootstrap.interval is not None
+        assert pairs.bootstrap.interval[0] > 0
+        assert pairs.williams["stsb"].p is not None
+        assert pairs.williams["stsb"].p < 1e-3
+    text = markdown(found, records, "opencse compare")
+    assert "| a | esimcse | 5 | 0 | 0 |" in text
+    assert "200 bootstrap samples" in text
+    assert len(same.over_pairs) == 5
+    assert not compare(records, "simcse", arrays=arrays, resamples=0).rows[1].over_pairs
+
+
+def test_it_reads_back(records: list[RunRecord], tmp_path: Path) -> None:
+    found = compare(records, "simcse")
+    write_json(tmp_path / "c.json", found.model_dump(mode="json"))
+    assert read_record(Comparison, tmp_path / "c.json") == found
+
+
+def test_tables(records: list[RunRecord]) -> None:
+    found = compare(records, "simcse")
+    assert columns(found) == ["sts.average", "transfer.average"]
+    cells = rows(found, columns(found))
+    assert cells[0] == ["a", "(as given)", "", "55.00", "-", ""]
+    assert cells[1][:4] == ["a", "simcse", "5", "60.24 ± 0.56"]
+    assert cells[1][-1] == "baseline"
+    assert cells[2][-1].startswith("+1.08 (95% interval ")
+    assert comparison_table(found).row_count == 4
+    text = markdown(found, records, "opencse compare text.txt")
+    assert "    opencse compare text.txt\n" in text
+    assert "15 runs, 7.50 h of training" in text
+    assert "| a | sscl | 70.28 ± 0.61 |" in text, "task by task"
+    assert expected_table({"sts.average": 61.0, "sts.sts12": 1.0}, found.rows[0].metrics).row_count == 2
+
+
+def test_the_picture_has_every_run(records: list[RunRecord]) -> None:
+    svg = scores_by_recipe({"a": (SCORES_LISTED, 55.0), "b": (SCORES_LISTED, None)}, "sts.average", "simcse")
+    assert svg.startswith("<svg")
+    assert svg.count("start as given") == 1
+    for name in ("simcse", "esimcse", "sscl", "sts.average"):
+        assert name in svg
+
+
+SCORES_LISTED = {recipe: list(scores.values()) for recipe, scores in SCORES.items()}

@@ -1,0 +1,62 @@
+"""A paper's row, and what is got."""
+
+from __future__ import annotations
+
+import pytest
+
+from opencse.errors import UserError
+from opencse.evaluation.result import Environment
+from opencse.study.record import RunRecord
+from opencse.study.reproduction import published, reproduced
+
+
+def test_a_backbone_row() -> None:
+    row = published("simcse:bert-base")
+    assert row.start == row.paper_start == "google-bert/bert-base-uncased"
+    assert row.expected["sts.average"] == 76.25
+    assert list(row.seeds) == [42]
+    told = "\n".join(row.lines("stsb/dev.tsv", 0))
+    assert "Gao" in told
+    assert "in nothing that the recipe knows of" in told
+
+
+def test_an_ablation_is_with_bert_base() -> None:
+    row = published("simcse:crop-10")
+    assert row.paper_start == "google-bert/bert-base-uncased"
+    assert row.expected == {"dev.stsb": 77.8}
+
+
+def test_the_thesis_names_its_seeds() -> None:
+    assert list(published("gaussian-sampling:bert-base").seeds) == [19984, 5838, 16822, 19294, 17173]
+
+
+def test_departures_are_told() -> None:
+    told = "\n".join(published("simcse:bert-base", "my/bert").lines("sample", 2))
+    assert "the start is my/bert, the paper's google-bert/bert-base-uncased" in told
+    assert "2 settings changed by --set" in told
+    assert "the built-in sample, not STS-B dev" in told
+
+
+def test_what_has_no_published_scores() -> None:
+    with pytest.raises(UserError, match=r"simcse: no published scores are known for it; name a preset.*bert-base"):
+        published("simcse")
+
+
+def test_means_over_the_seeds() -> None:
+    def run(seed: int, average: float, dev: float) -> RunRecord:
+        return RunRecord(
+            recipe="simcse",
+            start="a",
+            seed=seed,
+            asked={},
+            outcome={"scores": {"0": 50.0, "3": dev, "6": dev - 1}},
+            judged="kept",
+            environment=Environment.here("cpu"),
+            judge_seconds=1.0,
+            results={"sts.average": average},
+            data={},
+        )
+
+    found = reproduced([run(1, 60.0, 70.0), run(2, 62.0, 72.0)])
+    assert found["sts.average"].mean == 61.0
+    assert found["dev.stsb"].mean == 71.0

@@ -1,0 +1,150 @@
+"""Runs are judged alike, kept as they finish, not made twice, and the same in several processes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opencse.errors import UserError
+from opencse.evaluation import evaluate_sts, load_sts
+from opencse.job import TrainJob, TrainResult
+from opencse.study import running
+from opencse.study.record import RunRecord
+from opencse.study.running import read_arrays, run_study
+from opencse.study.study import RunSpec, Study, SuiteChoice
+from opencse.text.readers import Source
+from opencse.training.reporter import Reporter
+from opencse.training.step import Step
+
+QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_every=2", "training.learning_rate=1e-3")
+
+
+@pytest.fixture
+def text(tmp_path: Path, sentences: list[str]) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(sentences[:40]) + "\n")
+    return path
+
+
+@pytest.fixture
+def study(small_sts: Path, text: Path, tiny_folder: Path, tmp_path: Path) -> Study:
+    return Study(
+        text=Source(str(text)),
+        out=tmp_path / "study",
+        recipes=["simcse", "esimcse-repetition"],
+        starts=[str(tiny_folder)],
+        seeds=[1, 2],
+        suites=[SuiteChoice("sts", small_sts)],
+        settings=(*QUICK, "encoder.pooling=mean"),
+    )
+
+
+def by_run(records: list[RunRecord]) -> dict[tuple[str | None, int | None], dict[str, float]]:
+    return {(record.recipe, record.seed): record.results for record in records}
+
+
+def test_every_run_leaves_a_record_that_tells_all(study: Study, small_sts: Path) -> None:
+    records = run_study(study)
+    assert [(r.recipe, r.seed) for r in records] == [
+        (None, None), ("simcse", 1), ("esimcse-repetition", 1), ("simcse", 2), ("esimcse-repetition", 2),
+    ]  # fmt: skip
+    record = records[1]
+    assert set(record.results) >= {"sts.sts12", "sts.sickr", "sts.average"}
+    assert record.asked["recipe"]["training"]["seed"] == 1
+    assert record.environment.torch
+    assert record.text
+    assert len(record.data["sts"].sha256["stsb"]) == 64
+    assert record.outcome is not None
+    assert record.outcome["steps"] == 3
+    assert records[1].results != records[3].results, "seeds differ"
+    assert RunRecord.read(study.folder(RunSpec("simcse", study.starts[0], 1))) == record
+
+    folder = study.folder(RunSpec("simcse", study.starts[0], 1))
+    arrays = read_arrays(folder, "sts")
+    data = load_sts(small_sts)
+    assert len(arrays) == 14
+    assert np.array_equal(arrays["stsb.gold"], data.tasks["stsb"].parts[0].scores)
+    from opencse import SentenceEncoder
+
+    again = evaluate_sts(SentenceEncoder.load(folder).encode, data)
+    assert again.values() == pytest.approx(record.results)
+
+
+def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.MonkeyPatch) -> None:
+    first = run_study(replace(study, seeds=[1]))
+    trained: list[str] = []
+    run = TrainJob.run
+
+    def spy(self: TrainJob, out: str | Path, *, resume: bool, reporter: Reporter) -> TrainResult:
+        trained.append(str(out))
+        return run(self, out, resume=resume, reporter=reporter)
+
+    monkeypatch.setattr(TrainJob, "run", spy)
+    records = run_study(study)
+    assert len(trained) == 2
+    assert all("/2" in folder for folder in trained)
+    assert records[:3] == first
+    assert run_study(study) == records
+    assert len(trained) == 2
+
+
+def test_a_run_asked_for_otherwise_is_refused(study: Study) -> None:
+    run_study(replace(study, seeds=[1], recipes=["simcse"]))
+    other = replace(study, seeds=[1], recipes=["simcse"], settings=(*study.settings, "objective.temperature=0.1"))
+    with pytest.raises(UserError, match=r"was made with another recipe.objective.temperature .0.05 then, 0.1 now"):
+        run_study(other)
+    with pytest.raises(UserError, match="was made with another judge"):
+        run_study(replace(study, seeds=[1], recipes=["simcse"], judge="last"))
+
+
+def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
+    study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    study = replace(study, settings=(*study.settings, "training.checkpoint_every=1"))
+    whole = by_run(run_study(replace(study, out=tmp_path / "whole")))
+    calls: list[int] = []
+    gradients = Step.gradients
+
+    def dies(self: Step, batches: list[object]) -> object:
+        calls.append(1)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        return gradients(self, batches)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Step, "gradients", dies)
+    with pytest.raises(KeyboardInterrupt):
+        run_study(study)
+    assert len(list(study.out.rglob("record.json"))) == 2, "the start and the first run"
+    assert by_run(run_study(study)) == whole
+    assert len(calls) == 5 + 2 + 6, "the second run went on after its first step"
+
+
+def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
+    one = by_run(run_study(study))
+    two = by_run(run_study(replace(study, out=tmp_path / "parallel"), workers=2))
+    assert one.keys() == two.keys()
+    for run, results in one.items():
+        assert two[run] == pytest.approx(results, abs=0.5), "threads differ, so rounding may"
+
+
+def test_the_last_encoder_is_judged_when_asked(study: Study) -> None:
+    study = replace(study, seeds=[1], recipes=["simcse"], judge="last")
+    record = run_study(study)[1]
+    folder = study.folder(RunSpec("simcse", study.starts[0], 1))
+    told = json.loads((folder / "sts.json").read_text())
+    assert told["model"] == str(folder / "last")
+    assert record.judged == "last"
+
+
+def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(running, "run_one", lambda *a: pytest.fail("a run was made"))
+    with pytest.raises(UserError, match="unknown recipe 'simsce'"):
+        run_study(replace(study, recipes=["simcse", "simsce"]))
+    with pytest.raises(UserError, match="no such folder"):
+        run_study(replace(study, suites=[SuiteChoice("sts", tmp_path / "nothing")]))
+    with pytest.raises(UserError, match="workers is at least 1"):
+        run_study(study, workers=0)

@@ -1,0 +1,65 @@
+"""What a comparison is made of, and what it refuses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse.errors import UserError
+from opencse.study.study import RunSpec, Study, SuiteChoice, folder_name
+from opencse.text.readers import Source
+
+
+def study(**changes: object) -> Study:
+    given: dict[str, object] = {
+        "text": Source("text.txt"),
+        "out": Path("out"),
+        "recipes": ["simcse", "esimcse:reference"],
+        "starts": ["models/a", "models/b"],
+        "seeds": [1, 2],
+        "suites": [SuiteChoice("sts", Path("data"))],
+    }
+    return Study(**(given | changes))  # type: ignore[arg-type]
+
+
+def test_runs_go_seed_by_seed() -> None:
+    runs = list(study().runs())
+    assert len(runs) == 8
+    assert [run.seed for run in runs] == [1, 1, 1, 1, 2, 2, 2, 2]
+    assert runs[1] == RunSpec("esimcse:reference", "models/a", 1)
+    assert len({study().folder(run) for run in runs}) == 8
+
+
+def test_folders_are_readable() -> None:
+    assert study().folder(RunSpec("esimcse:reference", "models/a/", 7)) == Path("out/runs/a/esimcse_reference/7")
+    assert study().folder(RunSpec("dir/my recipe.toml", "org/name", 7)) == Path("out/runs/name/my_recipe.toml/7")
+    assert folder_name("simcse++") == "simcse++"
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"recipes": []}, "no recipe given"),
+        ({"starts": []}, "no start given"),
+        ({"seeds": []}, "no seed given"),
+        ({"seeds": [3, 3]}, "two seeds would share the folder '3'"),
+        ({"starts": ["x/model", "y/model"]}, "two starts would share the folder 'model' .x/model"),
+        ({"suites": []}, "no suite given"),
+        ({"suites": [SuiteChoice("stss", Path("data"))]}, "unknown suite 'stss' .did you mean 'sts'"),
+        ({"settings": ["training.seed=3"]}, "training.seed is set by the comparison"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(changes: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        study(**changes)
+
+
+def test_what_was_asked_for_names_every_setting() -> None:
+    run = RunSpec("simcse:dropout-0.2", "opencse-mini", 5)
+    asked = study(settings=["training.epochs=2"]).asked(run)
+    assert asked["recipe"]["training"]["seed"] == 5
+    assert asked["recipe"]["training"]["epochs"] == 2
+    assert asked["recipe"]["encoder"]["dropout"] == 0.2
+    assert asked["presets"] == "opencse-mini:dropout-0.2"
+    assert asked["suites"] == {"sts": {"folder": "data", "tasks": None, "fast": False}}
