@@ -19,6 +19,9 @@ from opencse.evaluation.retrieval_result import RetrievalResult, retrieval_table
 from opencse.evaluation.sts import Progress, evaluate_sts
 from opencse.evaluation.sts_data import load_sts, load_sts_hub
 from opencse.evaluation.table import sts_table
+from opencse.evaluation.transfer import evaluate_transfer
+from opencse.evaluation.transfer_data import load_transfer
+from opencse.evaluation.transfer_result import TransferResult, transfer_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -96,6 +99,26 @@ def _sts(folder: Path, options: Options) -> Judge:
     return judge
 
 
+def _transfer(folder: Path, options: Options) -> Judge:
+    data = load_transfer(folder, options.tasks)
+
+    def judge(judged: Judged, progress: Progress | None) -> Judgement:
+        return Judgement(
+            evaluate_transfer(
+                judged.encode,
+                data,
+                mode="fast" if options.fast else "test",
+                model=judged.name,
+                pooling=judged.pooling,
+                device=judged.device,
+                classifier_device=options.device,
+                progress=progress,
+            )
+        )
+
+    return judge
+
+
 def _retrieval(folder: Path, options: Options) -> Judge:
     data = load_retrieval(folder, options.tasks)
 
@@ -118,6 +141,7 @@ SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
         Suite("sts", "semantic textual similarity", _sts, StsResult, sts_table),
+        Suite("transfer", "transfer tasks by SentEval's protocol", _transfer, TransferResult, transfer_table),
         Suite("retrieval", "retrieval in BEIR's form", _retrieval, RetrievalResult, retrieval_table),
     )
 }

@@ -1,0 +1,60 @@
+"""The suites are opened alike, and tell what is wrong before anything is encoded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.evaluation import StsResult
+from opencse.evaluation.embedding import Judged
+from opencse.evaluation.suites import SUITES, Options, suite_folder, suite_named
+
+
+def hashed(texts: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([[text.count(letter) for letter in "abcdefghij"] for text in texts], dtype=np.float64) + 0.1
+
+
+def test_the_names() -> None:
+    assert {"sts", "transfer", "retrieval"} <= SUITES.keys()
+    assert all(suite.name == name for name, suite in SUITES.items())
+    with pytest.raises(UserError, match=r"unknown suite 'transfre' .did you mean 'transfer'"):
+        suite_named("transfre")
+
+
+def test_sts_keeps_what_its_scores_are_made_of(small_sts: Path) -> None:
+    judge = SUITES["sts"].open(small_sts, Options(tasks=["stsb", "sts13"]))
+    told: list[str] = []
+    found = judge(Judged("letters", hashed, "counted", "cpu"), told.append)
+    assert isinstance(found.record, StsResult)
+    assert (found.record.model, found.record.pooling) == ("letters", "counted")
+    assert set(found.arrays) == {"stsb.gold", "stsb.cosine", "sts13.gold", "sts13.cosine"}
+    assert len(found.arrays["sts13.cosine"]) == 36
+    assert told
+    from opencse.evaluation import spearman
+
+    score = 100 * spearman(found.arrays["sts13.cosine"], found.arrays["sts13.gold"])
+    assert score == pytest.approx(found.record.values()["sts.sts13"])
+
+
+def test_transfer_passes_its_options_on(tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    lines = [f"{number % 2}\t{'aa' if number % 2 else 'bb'} {'c' * (number % 7)}" for number in range(60)]
+    (tmp_path / "mine" / "all.tsv").write_text("\n".join(lines) + "\n")
+    judge = SUITES["transfer"].open(tmp_path, Options(tasks=["mine"], fast=True))
+    record = judge(Judged("letters", hashed), None).record
+    assert record.values()["transfer.mine"] > 90
+    assert record.to_dict()["mode"] == "fast"
+
+
+def test_where_a_suite_is(tmp_path: Path) -> None:
+    (tmp_path / "sts").mkdir()
+    assert suite_folder(tmp_path, "sts", alone=True) == tmp_path / "sts"
+    assert suite_folder(tmp_path, "transfer", alone=True) == tmp_path
+    assert suite_folder("hub", "sts", alone=False) == Path("hub")
+    with pytest.raises(UserError, match="no folder 'transfer' in it"):
+        suite_folder(tmp_path, "transfer", alone=False)
