@@ -39,7 +39,10 @@ def test_help_and_import_are_quick() -> None:
         check=True, capture_output=True, text=True, env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
     assert time.perf_counter() - started < 5
-    for command in ("train", "pretrain", "static", "evaluate", "encode", "similarity", "recipes", "demo", "doctor"):
+    for command in (
+        "train", "pretrain", "static", "evaluate", "compare", "reproduce", "encode", "similarity", "nearest", "whiten",
+        "recipes", "demo", "doctor",
+    ):  # fmt: skip
         assert command in shown.stdout
 
 

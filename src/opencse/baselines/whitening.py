@@ -58,11 +58,10 @@ class Whitening:
         if dimension is not None and dimension < 1:
             raise UserError(f"whitening keeps at least 1 dimension, not {dimension}")
         n, d = vectors.shape
-        mean, covariance = _moments(vectors)
-        if not np.isfinite(covariance).all():
+        if not np.isfinite(vectors).all():
             raise UserError("whitening is fitted on finite vectors, but some are NaN or infinite; try float32")
-        values, directions = np.linalg.eigh(covariance)
-        values, directions = values[::-1], directions[:, ::-1]
+        mean = vectors.mean(axis=0, dtype=np.float64) if n else np.zeros(d)
+        values, directions = _variances(vectors, mean) if n and d else (np.zeros(d), np.eye(d))
         rank = min(int((values > NULL * values[0]).sum()), max(n - 1, 0)) if d and values[0] > 0 else 0
         kept = rank if dimension is None else dimension
         if not 0 < kept <= rank:
@@ -89,15 +88,20 @@ class Whitening:
         return mapped
 
 
-def _moments(vectors: NDArray[np.floating]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean and covariance (divisor n - 1), summed over blocks of centred rows."""
+def _variances(
+    vectors: NDArray[np.floating], mean: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Variances (divisor n - 1), falling, and the directions (d, any) they are along; of n < d vectors the first n."""
     n, d = vectors.shape
-    mean = vectors.mean(axis=0, dtype=np.float64) if n else np.zeros(d)
+    if n < d:
+        _, stretch, directions = np.linalg.svd(vectors.astype(np.float64) - mean, full_matrices=False)
+        return stretch**2 / max(n - 1, 1), directions.T
     covariance = np.zeros((d, d))
     for start in range(0, n, BLOCK):
         centred = vectors[start : start + BLOCK].astype(np.float64) - mean
         covariance += centred.T @ centred
-    return mean, covariance / max(n - 1, 1)
+    values, directions = np.linalg.eigh(covariance / max(n - 1, 1))
+    return values[::-1], directions[:, ::-1]
 
 
 def whitened(encoder: SentenceEncoder, whitening: Whitening) -> SentenceEncoder:
