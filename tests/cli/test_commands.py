@@ -40,8 +40,8 @@ def test_help_and_import_are_quick() -> None:
     )  # fmt: skip
     assert time.perf_counter() - started < 5
     for command in (
-        "train", "pretrain", "static", "evaluate", "compare", "reproduce", "encode", "similarity", "nearest", "whiten",
-        "recipes", "demo", "doctor",
+        "check", "train", "pretrain", "static", "evaluate", "compare", "reproduce", "encode", "similarity",
+        "nearest", "whiten", "recipes", "demo", "doctor",
     ):  # fmt: skip
         assert command in shown.stdout
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from opencse.cli.check import check
 from opencse.cli.compare import compare
 from opencse.cli.demo import demo
 from opencse.cli.doctor import doctor
@@ -25,6 +26,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+app.command()(check)
 app.command()(train)
 app.command()(pretrain)
 app.command()(static)

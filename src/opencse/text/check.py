@@ -1,0 +1,186 @@
+"""A look at a text before it is trained on: what would hurt, and what to do about it."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+from pydantic import FiniteFloat
+
+from opencse.settings import Settings
+from opencse.text.readers import Texts
+from opencse.text.tokenizer import Tokenizer
+
+SAMPLE = 20_000
+"""Texts whose tokens and scripts are looked at; all are counted for everything else."""
+NEAR_EMPTY = 3
+"""Texts of fewer words say too little for a vector of their own."""
+_QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
+_MANY_DUPLICATES, _SOME_DUPLICATES = 0.05, 0.005
+_MANY_UNKNOWN = 0.02
+_MANY_CUT = 0.1
+_MANY_NEAR_EMPTY = 0.05
+_SECOND_SCRIPT = 0.05
+_FEW = 1_000
+
+
+class CorpusCheck(Settings):
+    """What was found.
+
+    Attributes:
+        source: of the text.
+        rows: examples.
+        width: texts in each (sentences 1, pairs 2, triples 3).
+        documents: of running text; 0 where there are no blank lines between documents.
+        words: quantiles of the number of words in a text, by share (``0.5`` is the median).
+        near_empty: share of texts of fewer than ``NEAR_EMPTY`` words.
+        without_letters: share of texts without a letter.
+        duplicates: share of texts that occurred before, letter case and spacing apart.
+        most_repeated: the texts that occur most often, with their counts, most frequent first; those above 1 only.
+        scripts: share of letters by script (``LATIN``, ``CYRILLIC``, ...) in a sample.
+        sampled: texts looked at for scripts and tokens.
+        unknown: share of tokens that the model's vocabulary does not know, in the sample; None without a model.
+        cut: share of sampled texts that are longer than ``max_length``; None without a model.
+        tokens_per_word: mean in the sample; None without a model.
+        max_length: ids that training reads of a text.
+        advice: what to do, most important first; empty if nothing stands out.
+    """
+
+    source: str
+    rows: int
+    width: int
+    documents: int
+    words: dict[str, FiniteFloat]
+    near_empty: FiniteFloat
+    without_letters: FiniteFloat
+    duplicates: FiniteFloat
+    most_repeated: list[tuple[str, int]]
+    scripts: dict[str, FiniteFloat]
+    sampled: int
+    unknown: FiniteFloat | None
+    cut: FiniteFloat | None
+    tokens_per_word: FiniteFloat | None
+    max_length: int
+    advice: list[str]
+
+
+def check_corpus(
+    texts: Texts, tokenizer: Tokenizer | None = None, *, max_length: int = 32, seed: int = 42
+) -> CorpusCheck:
+    """Looks at ``texts``.
+
+    Args:
+        texts: what would be trained on.
+        tokenizer: of the model that would be trained; None leaves tokens out.
+        max_length: ids that training would read of a text.
+        seed: of the sample.
+
+    Returns:
+        Counts and shares, with advice in plain words.
+    """
+    flat = [text for row in texts.rows for text in row]
+    lengths = np.fromiter((len(text.split()) for text in flat), dtype=np.int64, count=len(flat))
+    seen = Counter(" ".join(text.lower().split()) for text in flat)
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
+    sample = [flat[i] for i in chosen]
+    unknown, cut, tokens = _tokens(sample, tokenizer, max_length)
+    words = int(lengths[chosen].sum())
+    found = CorpusCheck(
+        source=texts.source,
+        rows=len(texts.rows),
+        width=texts.width,
+        documents=0 if texts.documents is None else len(set(texts.documents)),
+        words={f"{q:g}": float(np.quantile(lengths, q)) for q in _QUANTILES},
+        near_empty=float((lengths < NEAR_EMPTY).mean()),
+        without_letters=sum(not any(c.isalpha() for c in text) for text in flat) / len(flat),
+        duplicates=1 - len(seen) / len(flat),
+        most_repeated=[(text[:80], count) for text, count in seen.most_common(5) if count > 1],
+        scripts=script_shares(sample),
+        sampled=len(sample),
+        unknown=unknown,
+        cut=cut,
+        tokens_per_word=None if tokens is None or not words else tokens / words,
+        max_length=max_length,
+        advice=[],
+    )
+    return found.model_copy(update={"advice": _advice(found)})
+
+
+def script_shares(texts: Sequence[str]) -> dict[str, float]:
+    """Share of each script among the letters of ``texts``, largest first; empty without letters."""
+    letters = Counter(c for text in texts for c in text if c.isalpha())
+    by_script: Counter[str] = Counter()
+    for letter, count in letters.items():
+        by_script[_script(letter)] += count
+    total = sum(by_script.values())
+    return {script: count / total for script, count in by_script.most_common()}
+
+
+@lru_cache(maxsize=100_000)
+def _script(letter: str) -> str:
+    """The first word of the letter's Unicode name, which names its script; ``CJK`` for Han, ``OTHER`` for nameless."""
+    name = unicodedata.name(letter, "OTHER")
+    return re.split(r"[ -]", name, maxsplit=1)[0]
+
+
+def _tokens(
+    sample: Sequence[str], tokenizer: Tokenizer | None, max_length: int
+) -> tuple[float | None, float | None, int | None]:
+    """Share of unknown tokens, share of texts over the limit, and tokens without special ones."""
+    if tokenizer is None:
+        return None, None, None
+    limit = max(max_length + 1, 512)
+    ids = tokenizer.encode(sample, limit)
+    special = set(tokenizer.hf.all_special_ids) - {tokenizer.hf.unk_token_id}
+    plain = [row[~np.isin(row, list(special))] for row in ids]
+    tokens = sum(len(row) for row in plain)
+    unknown_id = tokenizer.hf.unk_token_id
+    unknown = 0 if unknown_id is None else sum(int((row == unknown_id).sum()) for row in plain)
+    cut = sum(len(row) > max_length for row in ids) / len(ids)
+    return unknown / max(tokens, 1), cut, tokens
+
+
+def _advice(found: CorpusCheck) -> list[str]:
+    advice: list[str] = []
+    if found.unknown is not None and found.unknown > _MANY_UNKNOWN:
+        advice.append(
+            f"{found.unknown:.1%} of the tokens are unknown to the model's vocabulary: start from a model of this "
+            "language, or make one (opencse static, opencse pretrain)"
+        )
+    if found.duplicates > _MANY_DUPLICATES:
+        advice.append(
+            f"{found.duplicates:.1%} of the texts repeat another one: drop repeated lines; copies in a batch are not "
+            "each other's negatives, but they crowd out other text"
+        )
+    elif found.duplicates > _SOME_DUPLICATES:
+        advice.append(
+            f"{found.duplicates:.1%} of the texts repeat another one; in a batch they are not each other's negatives"
+        )
+    if found.near_empty > _MANY_NEAR_EMPTY:
+        advice.append(
+            f"{found.near_empty:.1%} of the texts have fewer than {NEAR_EMPTY} words (headings, labels?): drop them "
+            "or join them with what follows"
+        )
+    if found.without_letters > _SOME_DUPLICATES:
+        advice.append(f"{found.without_letters:.1%} of the texts hold no letter (numbers, rules?): drop them")
+    if found.cut is not None and found.cut > _MANY_CUT:
+        advice.append(
+            f"{found.cut:.1%} of the texts are longer than {found.max_length} ids, and the rest of each is not read: "
+            "split them into sentences, or set data.max_length higher"
+        )
+    scripts = list(found.scripts.items())
+    if len(scripts) > 1 and scripts[1][1] > _SECOND_SCRIPT:
+        shares = ", ".join(f"{name.title()} {share:.0%}" for name, share in scripts[:3])
+        advice.append(f"several scripts ({shares}): see that the model was made for all of them")
+    if found.width == 1 and found.documents:
+        advice.append(
+            f"running text ({found.documents:,} documents): with --recipe next-sentence the following sentence is the "
+            "positive"
+        )
+    if found.rows < _FEW:
+        advice.append(f"{found.rows:,} examples are few: expect little, and select on graded pairs of your own (--dev)")
+    return advice

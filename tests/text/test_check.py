@@ -1,0 +1,106 @@
+"""What a look at a text finds, and what it advises."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.text import sample
+from opencse.text.check import check_corpus, script_shares
+from opencse.text.readers import Texts
+from opencse.text.tokenizer import Tokenizer
+
+PLAIN = [f"Sentence number {number} tells something plain about the weather." for number in range(1200)]
+
+
+def texts(rows: list[str], documents: list[int] | None = None) -> Texts:
+    return Texts([(row,) for row in rows], documents, "text.txt")
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return SentenceEncoder.load(device="cpu").tokenizer
+
+
+def test_nothing_stands_out(tokenizer: Tokenizer) -> None:
+    found = check_corpus(texts(PLAIN), tokenizer)
+    assert found.advice == []
+    assert found.duplicates == 0
+    assert found.near_empty == 0
+    assert found.words["0.5"] == 9
+    assert found.scripts == {"LATIN": 1.0}
+    assert found.cut == 0
+    assert found.tokens_per_word is not None
+    assert 1 < found.tokens_per_word < 2
+
+
+def test_duplicates_are_counted_without_case_and_spacing() -> None:
+    rows = [*PLAIN, *(["The same  line."] * 60), *(["the SAME line."] * 40)]
+    found = check_corpus(texts(rows))
+    assert found.duplicates == pytest.approx(99 / 1300)
+    assert found.most_repeated == [("the same line.", 100)]
+    assert "drop repeated lines" in found.advice[0]
+    few = check_corpus(texts([*PLAIN, *PLAIN[:10]]))
+    assert few.duplicates == pytest.approx(10 / 1210)
+    assert "not each other's negatives" in few.advice[0]
+
+
+def test_near_empty_and_wordless_lines() -> None:
+    found = check_corpus(texts([*PLAIN, *(f"Chapter {n}" for n in range(80)), *(f"{n} -- {n + 1}" for n in range(20))]))
+    assert found.near_empty == pytest.approx(80 / 1300)
+    assert found.without_letters == pytest.approx(20 / 1300)
+    assert any("fewer than 3 words" in line for line in found.advice)
+    assert any("hold no letter" in line for line in found.advice)
+
+
+def test_long_texts_are_cut(tokenizer: Tokenizer) -> None:
+    rows = [*PLAIN, *(f"{n} " + "word " * 40 for n in range(300))]
+    found = check_corpus(texts(rows), tokenizer, max_length=32)
+    assert found.cut == pytest.approx(300 / 1500)
+    assert any("longer than 32 ids" in line for line in found.advice)
+    assert check_corpus(texts(rows), tokenizer, max_length=64).cut == 0
+
+
+def test_a_language_the_model_does_not_know(tokenizer: Tokenizer) -> None:
+    rows = [f"日本語の文章 {n} は まったく 別 の 文字 です" for n in range(1200)]
+    found = check_corpus(texts(rows), tokenizer)
+    assert found.unknown is not None
+    assert found.unknown > 0.02
+    assert "unknown to the model's vocabulary" in found.advice[0]
+
+
+def test_scripts() -> None:
+    shares = script_shares(["abcdef", "абв", "漢"])
+    assert list(shares) == ["LATIN", "CYRILLIC", "CJK"]
+    assert shares["LATIN"] == pytest.approx(0.6)
+    assert script_shares(["123", "..."]) == {}
+    mixed = check_corpus(texts([*PLAIN[:600], *(f"Предложение номер {n} о погоде." for n in range(600))]))
+    assert any("several scripts (Latin" in line for line in mixed.advice)
+
+
+def test_running_text_and_small_text() -> None:
+    found = check_corpus(texts(PLAIN[:100], [n // 10 for n in range(100)]))
+    assert found.documents == 10
+    assert any("--recipe next-sentence" in line for line in found.advice)
+    assert any("100 examples are few" in line for line in found.advice)
+
+
+def test_the_sample_says_how_many_were_looked_at() -> None:
+    found = check_corpus(texts([f"{n} words here" for n in range(25_000)]))
+    assert found.sampled == 20_000
+    assert found.rows == 25_000
+
+
+def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    code, stdout, stderr = opencse("check", sample.TRAIN, "--json", tmp_path / "check.json")
+    assert code == 0, stderr
+    assert "3,421 rows of 1" in stdout
+    assert "advice      running text" in stdout
+    assert json.loads((tmp_path / "check.json").read_text())["rows"] == 3421
+    code, _, stderr = opencse("check", tmp_path / "nothing.txt")
+    assert code == 2
+    assert "no such file" in stderr
