@@ -1,0 +1,62 @@
+"""How vectors fill their space."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import cycle, pairwise
+
+from opencse.analysis.figures.base import BEFORE, INK, SERIES, clean, new_figure, to_svg
+
+
+def spectra(values: Mapping[str, Sequence[float]]) -> str:
+    """Singular values by rank, each model's divided by its largest, falling (SimCSE, Fig. F.1)."""
+    figure = new_figure(4.4, 3.0)
+    axes = figure.subplots()
+    for colour, (name, found) in zip(cycle(SERIES), values.items(), strict=False):
+        largest = max(found[0], 1e-30)
+        falling = [max(value / largest, 1e-6) for value in found]
+        axes.plot(range(1, len(found) + 1), falling, color=colour, label=name, linewidth=1.6)
+    axes.set(xlabel="rank", title="singular values, the largest = 1", yscale="log")
+    axes.legend(frameon=False)
+    clean(axes)
+    return to_svg(figure)
+
+
+def plane(
+    points: Mapping[str, tuple[float, float]],
+    scores: Mapping[str, float] | None = None,
+    paths: Mapping[str, Sequence[tuple[float, float]]] | None = None,
+) -> str:
+    """Uniformity across, alignment up, both better towards the origin's corner (SimCSE, Fig. 2 and 3).
+
+    Args:
+        points: (uniformity, alignment) of each model.
+        scores: STS of the models, told by colour; without them all have one colour.
+        paths: the way of a training run, from its start on, drawn with arrows; its name should be in ``points``.
+    """
+    figure = new_figure(4.8, 3.6)
+    axes = figure.subplots()
+    for colour, (name, way) in zip(cycle(SERIES), (paths or {}).items(), strict=False):
+        axes.plot([x for x, _ in way], [y for _, y in way], color=colour, linewidth=1, alpha=0.7, label=name)
+        for (x0, y0), (x1, y1) in pairwise(way):
+            arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.7, "linewidth": 1}
+            axes.annotate("", ((x0 + x1) / 2, (y0 + y1) / 2), (x0, y0), arrowprops=arrow)
+    names = list(points)
+    across, up = [points[name][0] for name in names], [points[name][1] for name in names]
+    if scores:
+        known = [scores.get(name) for name in names]
+        shown = [value if value is not None else min(scores.values()) for value in known]
+        drawn = axes.scatter(across, up, c=shown, cmap="viridis", s=60, zorder=3, edgecolors=INK, linewidths=0.6)
+        bar = figure.colorbar(drawn, ax=axes, pad=0.02)
+        bar.set_label("STS average", color=INK, fontsize=8)
+        bar.ax.tick_params(colors=INK, labelsize=7)
+    else:
+        axes.scatter(across, up, color=BEFORE, s=60, zorder=3, edgecolors=INK, linewidths=0.6)
+    for name, x, y in zip(names, across, up, strict=True):
+        axes.annotate(name, (x, y), (5, 4), textcoords="offset points", fontsize=8, color=INK)
+    axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
+    axes.margins(0.18)
+    if paths:
+        axes.legend(frameon=False)
+    clean(axes)
+    return to_svg(figure)

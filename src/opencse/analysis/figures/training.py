@@ -1,0 +1,25 @@
+"""The course of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from opencse.analysis.figures.base import AFTER, BEFORE, INK, clean, new_figure, to_svg
+
+
+def training_curve(losses: Mapping[int, float], dev: Mapping[int, float]) -> str:
+    """Loss and dev score by step, in two panels, the start as a dashed line and the best marked."""
+    figure = new_figure(8.4, 2.9)
+    left, right = figure.subplots(1, 2)
+    left.plot(list(losses), list(losses.values()), color=INK, linewidth=1.4)
+    left.set(xlabel="step", title="training loss")
+    if dev:
+        best = max(dev, key=lambda step: dev[step])
+        right.plot(list(dev), list(dev.values()), color=AFTER, marker="o", markersize=3, linewidth=1.4)
+        right.axhline(dev[min(dev)], color=BEFORE, linestyle="--", linewidth=1, label="start")
+        right.plot([best], [dev[best]], marker="*", markersize=12, color=AFTER, linestyle="none", label="kept")
+        right.legend(frameon=False, loc="lower right")
+    right.set(xlabel="step", title="dev pairs, Spearman x 100")
+    for axes in (left, right):
+        clean(axes)
+    return to_svg(figure)
