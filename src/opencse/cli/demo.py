@@ -149,7 +149,7 @@ def _write(
 
     from opencse import __version__
     from opencse.analysis.figures import gold_against_cosine, training_curve
-    from opencse.analysis.report import Section, table, write_report
+    from opencse.analysis.report import Section, figure, figures, table, write_report
     from opencse.training.metrics import MetricsLog
 
     losses = {int(r["step"]): r["loss"] for r in MetricsLog(result.folder / "metrics.jsonl").read() if "loss" in r}
@@ -165,14 +165,15 @@ def _write(
         "Spearman x 100 of cosine and gold score. Queries: share (%) whose sentence is among the first three of 3,421. "
         "None of either was trained or selected on.</p>"
     )
-    cosines = {name: it.cosines for name, it in judged.items()}
+    curve = training_curve(losses, result.scores)
+    gold = gold_against_cosine(test.scores.tolist(), {name: it.cosines for name, it in judged.items()})
     write_report(
         path,
         "OpenCSE demo: from raw text to a better encoder",
         lead,
         [
-            Section("Training on pairs", training_curve(losses, result.scores)),
-            Section("Cosine against gold score", gold_against_cosine(test.scores.tolist(), cosines)),
+            Section("Training on pairs", figures(figure(curve, wide=True))),
+            Section("Cosine against gold score", figures(figure(gold, wide=True))),
             Section("Search: some examples", "".join(searches)),
             Section(
                 "Next",
