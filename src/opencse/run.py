@@ -181,7 +181,7 @@ def judge(
         model: a `SentenceEncoder`, a folder, a Hub id, ``opencse-mini``, ``words:FILE``, ``bag-of-words``, an object
             with ``encode(texts)`` (a sentence-transformers model), or a function of a list of texts.
         data: a folder that holds one of the suite's name, the suite's own folder, or ``hub`` (STS).
-        suite: ``sts``, ``transfer``, ``probing`` or ``retrieval``.
+        suite: ``sts``, ``sts-regressor``, ``transfer``, ``probing`` or ``retrieval``.
         pooling: replaces the model's own.
         options: of the suite.
         transform: ``whitening`` or ``flow`` after the model.

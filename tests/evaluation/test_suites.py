@@ -20,7 +20,7 @@ def hashed(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def test_the_names() -> None:
-    assert {"sts", "transfer", "retrieval"} <= SUITES.keys()
+    assert list(SUITES) == ["sts", "sts-regressor", "transfer", "probing", "retrieval"]
     assert all(suite.name == name for name, suite in SUITES.items())
     with pytest.raises(UserError, match=r"unknown suite 'transfre' .did you mean 'transfer'"):
         suite_named("transfre")
@@ -51,10 +51,45 @@ def test_transfer_passes_its_options_on(tmp_path: Path) -> None:
     assert record.to_dict()["mode"] == "fast"
 
 
+def test_probing_passes_its_options_on(tmp_path: Path) -> None:
+    lines = [
+        f"{part}\t{'ab'[n % 2]}\t{'ab'[n % 2] * 3} {'c' * (n % 7)}" for part in ("tr", "va", "te") for n in range(30)
+    ]
+    for key in ("past_present", "word_content"):
+        (tmp_path / f"{key}.txt").write_text("\n".join(lines) + "\n")
+    told: list[str] = []
+    judge = SUITES["probing"].open(tmp_path, Options(tasks=["word_content"], fast=True))
+    record = judge(Judged("letters", hashed, "counted"), told.append).record
+    assert record.values() == {"probing.word_content": 100, "probing.average": 100}
+    assert (record.model, record.pooling, record.to_dict()["mode"]) == ("letters", "counted", "fast")
+    assert told
+    with pytest.raises(UserError, match="no task 'tree_depth'"):
+        SUITES["probing"].open(tmp_path, Options(tasks=["tree_depth"]))
+
+
+def test_the_regressor_reads_the_folder_of_sts(small_sts: Path, tmp_path: Path) -> None:
+    text = (small_sts / "sickr" / "test.tsv").read_text()
+    (tmp_path / "sts" / "sickr").mkdir(parents=True)
+    for part in ("train", "dev", "test"):
+        (tmp_path / "sts" / "sickr" / f"{part}.tsv").write_text(text)
+    folder = suite_folder(tmp_path, "sts-regressor", alone=False)
+    assert folder == tmp_path / "sts" == suite_folder(folder, "sts-regressor", alone=True)
+    told: list[str] = []
+    judge = SUITES["sts-regressor"].open(folder, Options(tasks=["sickr"]))
+    record = judge(Judged("letters", hashed, "counted"), told.append).record
+    assert list(record.values()) == ["sts_regressor.sickr"]
+    assert (record.model, record.pooling) == ("letters", "counted")
+    assert told
+
+
 def test_where_a_suite_is(tmp_path: Path) -> None:
     (tmp_path / "sts").mkdir()
     assert suite_folder(tmp_path, "sts", alone=True) == tmp_path / "sts"
     assert suite_folder(tmp_path, "transfer", alone=True) == tmp_path
     assert suite_folder("hub", "sts", alone=False) == Path("hub")
+    with pytest.raises(UserError, match="unknown suite 'stss'"):
+        suite_folder(tmp_path, "stss", alone=True)
+    with pytest.raises(UserError, match="no folder 'sts' in it"):
+        suite_folder(tmp_path / "sts", "sts-regressor", alone=False)
     with pytest.raises(UserError, match="no folder 'transfer' in it"):
         suite_folder(tmp_path, "transfer", alone=False)

@@ -47,7 +47,7 @@ def evaluate(
         typer.Option(help="Folder that holds the suite's folder (sts/, transfer/, ...), that folder itself, or 'hub'."),
     ],
     suite: Annotated[
-        str, typer.Option("--suite", help="sts, transfer, probing, retrieval; several comma-separated.")
+        str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor; several with commas.")
     ] = "sts",
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,

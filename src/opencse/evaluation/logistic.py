@@ -36,7 +36,7 @@ class Logistic:
         try:
             import sklearn  # type: ignore[import-untyped]  # noqa: F401
         except ModuleNotFoundError:
-            raise UserError("the logistic classifier needs scikit-learn; pip install scikit-learn") from None
+            raise UserError("the logistic classifier needs scikit-learn; pip install 'opencse[logistic]'") from None
         self.features = features
         self.labels = labels
 

@@ -12,6 +12,11 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Judged
+from opencse.evaluation.probing import evaluate_probing
+from opencse.evaluation.probing_data import load_probing
+from opencse.evaluation.probing_result import ProbingResult, probing_table
+from opencse.evaluation.regressor import evaluate_sts_regressor, load_sts_regressor
+from opencse.evaluation.regressor_result import RegressorResult, regressor_table
 from opencse.evaluation.result import EvaluationRecord, StsResult
 from opencse.evaluation.retrieval import evaluate_retrieval
 from opencse.evaluation.retrieval_data import load_retrieval
@@ -52,8 +57,8 @@ class Options:
 
     Attributes:
         tasks: some of its tasks; all (that are there) for None.
-        fast: the fast classifier of SentEval where a classifier is trained.
-        device: where classifiers are trained.
+        fast: the fast classifier of SentEval where a classifier is trained (transfer, probing).
+        device: where classifiers and regressors are trained.
     """
 
     tasks: Sequence[str] | None = None
@@ -71,6 +76,7 @@ class Suite:
         open: folder and options -> a judge; faults of the data are told here, before anything is encoded.
         result: what its JSON holds.
         table: results by label -> a table.
+        folder: of its tasks in a folder of suites; None: of its own name.
     """
 
     name: str
@@ -78,6 +84,7 @@ class Suite:
     open: Callable[[Path, Options], Judge]
     result: type[EvaluationRecord]
     table: Callable[[Mapping[str, Any]], Table]
+    folder: str | None = None
 
 
 def _sts(folder: Path, options: Options) -> Judge:
@@ -99,12 +106,51 @@ def _sts(folder: Path, options: Options) -> Judge:
     return judge
 
 
+def _sts_regressor(folder: Path, options: Options) -> Judge:
+    data = load_sts_regressor(folder, options.tasks)
+
+    def judge(judged: Judged, progress: Progress | None) -> Judgement:
+        return Judgement(
+            evaluate_sts_regressor(
+                judged.encode,
+                data,
+                model=judged.name,
+                pooling=judged.pooling,
+                device=judged.device,
+                regressor_device=options.device,
+                progress=progress,
+            )
+        )
+
+    return judge
+
+
 def _transfer(folder: Path, options: Options) -> Judge:
     data = load_transfer(folder, options.tasks)
 
     def judge(judged: Judged, progress: Progress | None) -> Judgement:
         return Judgement(
             evaluate_transfer(
+                judged.encode,
+                data,
+                mode="fast" if options.fast else "test",
+                model=judged.name,
+                pooling=judged.pooling,
+                device=judged.device,
+                classifier_device=options.device,
+                progress=progress,
+            )
+        )
+
+    return judge
+
+
+def _probing(folder: Path, options: Options) -> Judge:
+    data = load_probing(folder, options.tasks)
+
+    def judge(judged: Judged, progress: Progress | None) -> Judgement:
+        return Judgement(
+            evaluate_probing(
                 judged.encode,
                 data,
                 mode="fast" if options.fast else "test",
@@ -141,7 +187,9 @@ SUITES: dict[str, Suite] = {
     suite.name: suite
     for suite in (
         Suite("sts", "semantic textual similarity", _sts, StsResult, sts_table),
+        Suite("sts-regressor", "STS by a fitted regressor", _sts_regressor, RegressorResult, regressor_table, "sts"),
         Suite("transfer", "transfer tasks by SentEval's protocol", _transfer, TransferResult, transfer_table),
+        Suite("probing", "probing tasks by SentEval's protocol", _probing, ProbingResult, probing_table),
         Suite("retrieval", "retrieval in BEIR's form", _retrieval, RetrievalResult, retrieval_table),
     )
 }
@@ -160,7 +208,7 @@ def suite_named(name: str) -> Suite:
 
 
 def suite_folder(data: str | Path, suite: str, *, alone: bool) -> Path:
-    """Where a suite's tasks are: ``data/<suite>`` if there is such a folder, else ``data`` itself.
+    """Where a suite's tasks are: in its folder within ``data`` if that is there, else ``data`` itself.
 
     Args:
         data: a folder of suites, the folder of one suite, or ``hub``.
@@ -170,9 +218,10 @@ def suite_folder(data: str | Path, suite: str, *, alone: bool) -> Path:
     Raises:
         UserError: if several are asked for and ``data`` holds no folder of that name.
     """
-    inside = Path(data) / suite
+    name = suite_named(suite).folder or suite
+    inside = Path(data) / name
     if str(data) == HUB or (alone and not inside.is_dir()):
         return Path(data)
     if not inside.is_dir():
-        raise UserError(f"{data}: no folder {suite!r} in it; several suites are read from one folder each")
+        raise UserError(f"{data}: no folder {name!r} in it; several suites are read from one folder each")
     return inside
