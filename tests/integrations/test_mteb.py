@@ -10,9 +10,10 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, cosine_of_rows, evaluate_pairs, read_scored_pairs
-from opencse.integrations.mteb import MtebEncoder, fingerprint
+from opencse.integrations.mteb import MtebEncoder
 from opencse.text import sample
 
 pytestmark = pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 import importlib.util
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.errors import UserError
 
@@ -21,7 +20,6 @@ if TYPE_CHECKING:
     from torch.utils.data import DataLoader
 
 ORGANISATION = "opencse"
-_SAY_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype")  # of the vectors, in a configuration
 
 
 class MtebEncoder:
@@ -130,28 +128,6 @@ def require_mteb() -> None:
     """Raises a ``UserError`` if mteb is not installed."""
     if importlib.util.find_spec("mteb") is None:
         raise UserError("mteb is not installed; pip install 'opencse[mteb]'")
-
-
-def fingerprint(encoder: SentenceEncoder) -> str:
-    """A hash, 16 hexadecimal digits, of all that makes the vectors: weights, vocabulary, pooling and settings."""
-    digest = hashlib.sha256()
-    config = {key: value for key, value in encoder.backbone.config.to_dict().items() if key not in _SAY_NOTHING}
-    settings = (
-        json.dumps(config, sort_keys=True, default=str),
-        encoder.tokenizer.fingerprint(),
-        encoder.pooling,
-        encoder.dense,
-        encoder.normalize,
-        encoder.max_length,
-        encoder.prompt,
-        encoder.lower_case,
-    )
-    digest.update("\n".join(str(value) for value in settings).encode())
-    for part in (encoder.backbone, encoder.dense):
-        for key, tensor in part.state_dict().items():
-            digest.update(f"\n{key} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
-            digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 def _default_name(model: str | Path | SentenceEncoder) -> str:

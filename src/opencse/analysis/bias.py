@@ -1,0 +1,158 @@
+"""Does the model prefer pairs of like length, or of common words, beyond what people say of them?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import FiniteFloat
+
+from opencse.analysis.tiles import Floats
+from opencse.errors import UserError
+from opencse.evaluation import ScoredPairs, spearman
+from opencse.evaluation.overlap import bag_f1, plain_words
+from opencse.settings import Settings
+
+LENGTH_EDGES = (0, 1, 2, 3, 4, 6, 10)
+"""Where the bins of the difference in words begin; the fourth ends where ESimCSE cuts (3 words)."""
+
+OVERLAP_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)
+"""Where the bins of the overlap begin; the last one holds 1."""
+
+_ROUNDING = 1e-12
+
+
+class Bin(Settings):
+    """The pairs of one bin.
+
+    Attributes:
+        lower: the trait's lowest value.
+        upper: where the next bin begins; None in the last.
+        n: pairs.
+        mean_cosine: None without pairs, as are the next two.
+        mean_gold: in the data's own unit.
+        mean_shift: mean of (rank by cosine - rank by gold) / number of all pairs, in (-1, 1): +0.1 means that the
+            model places them a tenth of the list higher than people do.
+    """
+
+    lower: FiniteFloat
+    upper: FiniteFloat | None
+    n: int
+    mean_cosine: FiniteFloat | None
+    mean_gold: FiniteFloat | None
+    mean_shift: FiniteFloat | None
+
+
+class Trait(Settings):
+    """How the cosines follow a trait of the pairs that is not their meaning.
+
+    Attributes:
+        partial: Spearman's correlation of cosine and trait with the gold score held fixed, in [-1, 1]; None where
+            the trait or the cosines are constant, or gold and another are in full agreement.
+        shift: Spearman's correlation of (rank by cosine - rank by gold) with the trait, in [-1, 1]; None where the
+            trait or the shifts are constant.
+        bins: in rising value of the trait.
+    """
+
+    partial: FiniteFloat | None
+    shift: FiniteFloat | None
+    bins: list[Bin]
+
+
+class PairBias(Settings):
+    """The bias over n pairs.
+
+    Attributes:
+        n: pairs.
+        length_difference: trait ``| |x| - |y| |`` in words; below 0 means that pairs of like length are preferred.
+        word_overlap: trait F1 of the two bags of words; above 0 means that common words are preferred.
+    """
+
+    n: int
+    length_difference: Trait
+    word_overlap: Trait
+
+
+def pair_bias(cosines: NDArray[np.floating], pairs: ScoredPairs) -> PairBias:
+    r"""Cosines against the difference in length and the overlap in words (ESimCSE, section 1; SimCSE, section 4).
+
+    With ranks :math:`r(c), r(g), r(v)` of cosine, gold score and trait, ties sharing their mean rank, and
+    :math:`\rho` their correlations,
+
+    .. math:: \text{partial} = \frac{\rho_{cv} - \rho_{cg}\,\rho_{gv}}
+                                    {\sqrt{(1 - \rho_{cg}^2)(1 - \rho_{gv}^2)}}, \qquad
+              \text{shift} = \rho\big(r(c) - r(g),\, v\big)
+
+    The partial one answers the question: of pairs that people find equally alike, does the model rank those of like
+    length higher? The shift is also moved by the gold scores themselves: a model that orders nothing places like
+    pairs too low, so whatever goes along with likeness correlates with it. Length counts words between white space,
+    as the length split of the STS evaluation; overlap is of the same words, lower-cased.
+
+    Args:
+        cosines: (n,), one a pair.
+        pairs: texts and gold scores.
+
+    Raises:
+        UserError: if neither text of a pair holds a word.
+        ValueError: if the cosines are not (n,) or not finite.
+    """
+    values = np.asarray(cosines, dtype=np.float64)
+    if values.shape != (len(pairs),) or not np.isfinite(values).all():
+        raise ValueError(f"{len(pairs)} finite cosines are expected, got an array of shape {values.shape}")
+    lengths = _of_pairs(pairs, lambda one, two: abs(len(one) - len(two)))
+    overlaps = _of_pairs(pairs, bag_f1)
+    return PairBias(
+        n=len(pairs),
+        length_difference=_trait(values, pairs.scores, lengths, LENGTH_EDGES),
+        word_overlap=_trait(values, pairs.scores, overlaps, OVERLAP_EDGES),
+    )
+
+
+def partial_spearman(first: Floats, second: Floats, fixed: Floats) -> float | None:
+    """Spearman's correlation (n,) of two with a third held fixed; None where it is not defined. See ``pair_bias``."""
+    if any((side == side[0]).all() for side in (first, second, fixed)):
+        return None
+    both, one, two = spearman(first, second), spearman(first, fixed), spearman(second, fixed)
+    left = (1 - one * one) * (1 - two * two)
+    if left <= _ROUNDING:
+        return None
+    return max(-1.0, min(1.0, (both - one * two) / math.sqrt(left)))
+
+
+def _of_pairs(pairs: ScoredPairs, measure: Callable[[list[str], list[str]], float]) -> Floats:
+    values = []
+    for number, (one, two) in enumerate(zip(pairs.first, pairs.second, strict=True), start=1):
+        words = plain_words(one), plain_words(two)
+        if not any(words):
+            raise UserError(f"{pairs.name}, pair {number}: neither text holds a word; drop the pair")
+        values.append(measure(*words))
+    return np.array(values, dtype=np.float64)
+
+
+def _trait(cosines: Floats, gold: Floats, trait: Floats, edges: Sequence[float]) -> Trait:
+    from scipy.stats import rankdata
+
+    shifts = (rankdata(cosines) - rankdata(gold)) / len(gold)
+    constant = (trait == trait[0]).all() or (shifts == shifts[0]).all()
+    which = np.searchsorted(np.asarray(edges, dtype=np.float64), trait, side="right") - 1
+    bins = []
+    for number, lower in enumerate(edges):
+        inside = which == number
+        means = [float(side[inside].mean()) if inside.any() else None for side in (cosines, gold, shifts)]
+        bins.append(
+            Bin(
+                lower=lower,
+                upper=edges[number + 1] if number + 1 < len(edges) else None,
+                n=int(inside.sum()),
+                mean_cosine=means[0],
+                mean_gold=means[1],
+                mean_shift=means[2],
+            )
+        )
+    return Trait(
+        partial=partial_spearman(cosines, trait, gold),
+        shift=None if constant else spearman(shifts, trait),
+        bins=bins,
+    )

@@ -1,0 +1,171 @@
+"""What does a cosine of 0.7 mean? A model's cosines on a user's own text, kept in the model's folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AwareDatetime, Field
+
+from opencse.analysis.random_pairs import RandomPairs, random_pairs
+from opencse.analysis.thresholds import Threshold, at_precision, best_f1
+from opencse.errors import UserError
+from opencse.evaluation import ScoredPairs, distinct, embed, write_json
+from opencse.evaluation.result import read_record
+from opencse.settings import Settings
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+FILE = "calibration.json"
+
+
+class Calibration(Settings):
+    """What the cosines of one model mean on one corpus.
+
+    Attributes:
+        schema_version: changes when a key changes its meaning.
+        model: hash of the model it was made for (``opencse.encoder.fingerprint``).
+        corpus: what the text is called, or None.
+        created: when, UTC.
+        random_pairs: cosines of random pairs of the corpus.
+        best_f1: the threshold with the best F1, if labelled pairs were given.
+        at_precision: the one for the wanted precision, if one was.
+    """
+
+    schema_version: Literal[1] = 1
+    model: str
+    corpus: str | None = None
+    created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    random_pairs: RandomPairs
+    best_f1: Threshold | None = None
+    at_precision: Threshold | None = None
+
+    def percentile_of(self, cosine: float) -> float:
+        """The percent of random pairs of the corpus that have a lower cosine; see ``RandomPairs.percentile_of``."""
+        return self.random_pairs.percentile_of(cosine)
+
+    def save(self, folder: str | Path) -> None:
+        """Writes ``calibration.json`` into a model's folder, in full or not at all.
+
+        Raises:
+            UserError: if there is no such folder, or it cannot be written.
+        """
+        if not Path(folder).is_dir():
+            raise UserError(f"{folder}: no such folder; save the model there first")
+        write_json(Path(folder) / FILE, self.model_dump(mode="json"))
+
+    @classmethod
+    def load(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Calibration | None:
+        """The calibration in a model's folder, after a check that it was made for this very model.
+
+        Args:
+            folder: of the model.
+            encoder: the model as it will be used; by default it is loaded from the folder, to be hashed.
+
+        Returns:
+            None where the folder has none.
+
+        Raises:
+            UserError: for a file that is not a calibration, or one made for other weights, pooling or settings.
+        """
+        path = Path(folder) / FILE
+        if not path.is_file():
+            return None
+        found = read_record(cls, path)
+        from opencse.encoder.encoder import SentenceEncoder
+        from opencse.encoder.fingerprint import fingerprint
+
+        used = SentenceEncoder.load(folder, device="cpu") if encoder is None else encoder
+        own = fingerprint(used)
+        if found.model != own:
+            raise UserError(
+                f"{path}: was made for a model of other weights or settings (hash {found.model}, this one's is {own}); "
+                "calibrate again, or delete the file"
+            )
+        return found
+
+
+def calibrate(
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    *,
+    labelled: ScoredPairs | None = None,
+    cut: float | None = None,
+    precision: float | None = None,
+    corpus: str | None = None,
+    limit: int = 20_000,
+    pairs: int = 100_000,
+    resamples: int = 1000,
+    seed: int = 0,
+) -> Calibration:
+    """Random pairs of a corpus and, from labelled pairs, thresholds; ``random_pairs`` and ``best_f1`` have the rules.
+
+    Args:
+        encoder: the model.
+        texts: the user's own; each different one counts once.
+        labelled: pairs labelled 0 and 1, or with gold scores and a ``cut``.
+        cut: the gold score from which on a pair is alike.
+        precision: wanted; adds its threshold.
+        corpus: what the text is called, for the record.
+        limit: texts encoded; where there are more, so many are drawn without replacement by an own generator.
+        pairs: random pairs taken.
+        resamples: of the thresholds' bootstrap.
+        seed: of all draws.
+
+    Raises:
+        UserError: for fewer than 2 different texts, labels other than 0 and 1 without a cut, labels of one kind, a
+            precision or cut without labelled pairs, a precision that no threshold reaches, limits too low, or a model
+            that gives NaN or infinite values.
+    """
+    if labelled is None and (cut is not None or precision is not None):
+        raise UserError("a cut or a wanted precision needs labelled pairs; give them, or leave it out")
+    if limit < 2:
+        raise UserError(f"limit is the number of texts encoded, at least 2, not {limit}")
+    alike = None if labelled is None else labels(labelled, cut)  # refused before any text is encoded
+    chosen = distinct([texts])
+    if len(chosen) < 2:
+        raise UserError(f"{len(chosen)} different text(s); random pairs need at least 2")
+    if len(chosen) > limit:
+        rows = np.random.default_rng(seed).choice(len(chosen), size=limit, replace=False)
+        chosen = [chosen[row] for row in np.sort(rows).tolist()]
+    from opencse.encoder.fingerprint import fingerprint
+
+    by_chance = random_pairs(embed(encoder.encode, chosen).vectors, pairs=pairs, seed=seed)
+    best = wanted = None
+    if labelled is not None and alike is not None:
+        embedded = embed(encoder.encode, distinct([labelled.first, labelled.second]))
+        cosines = embedded.cosines(labelled.first, labelled.second)
+        best = best_f1(cosines, alike, resamples=resamples, seed=seed)
+        if precision is not None:
+            wanted = at_precision(cosines, alike, precision, resamples=resamples, seed=seed)
+    return Calibration(
+        model=fingerprint(encoder), corpus=corpus, random_pairs=by_chance, best_f1=best, at_precision=wanted
+    )
+
+
+def labels(pairs: ScoredPairs, cut: float | None = None) -> NDArray[np.bool_]:
+    """Which pairs are alike: those with a gold score of at least ``cut``; without one the scores must be 0 and 1.
+
+    Raises:
+        UserError: for scores other than 0 and 1 without a cut, or a cut that leaves one kind of pairs.
+    """
+    if cut is None:
+        other = ~np.isin(pairs.scores, (0.0, 1.0))
+        if other.any():
+            raise UserError(
+                f"{pairs.name}, pair {int(other.argmax()) + 1}: its score is {pairs.scores[other.argmax()]:g}, not a "
+                "label 0 or 1; give the cut from which on a score means alike"
+            )
+        cut = 1.0
+    alike: NDArray[np.bool_] = pairs.scores >= cut
+    if not alike.any() or alike.all():
+        raise UserError(
+            f"{pairs.name}: a cut of {cut:g} leaves pairs of one kind (scores are {pairs.scores.min():g} to "
+            f"{pairs.scores.max():g}); choose one in between"
+        )
+    return alike

@@ -1,0 +1,263 @@
+"""Everything that is measured of some models on the same texts, side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import AwareDatetime, Field, FiniteFloat
+
+from opencse.analysis.bias import PairBias, pair_bias
+from opencse.analysis.densities import Densities, densities
+from opencse.analysis.geometry import Geometry, geometry
+from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_similarities, token_similarities
+from opencse.analysis.random_pairs import RandomPairs, random_pairs
+from opencse.analysis.significance import PairedBootstrapTasks, paired_bootstrap_tasks
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.evaluation.embedding import Embedded, Judged, distinct, embed
+from opencse.evaluation.neighbours import Neighbours, compare_neighbours
+from opencse.evaluation.pairs import ScoredPairs
+from opencse.evaluation.result import Environment, StsResult, installed
+from opencse.evaluation.sts import evaluate_sts
+from opencse.evaluation.sts_data import StsData
+from opencse.settings import Settings
+
+Floats = NDArray[np.float64]
+Progress = Callable[[str], None]
+
+HIGH = 0.8
+"""Pairs are positives above this share of the highest gold score: above 4 of 5, as in SimCSE's figures."""
+LAYER_SENTENCES = 200
+CORPUS_SENTENCES = 2_000
+QUERIES = 4
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A model to look into.
+
+    Attributes:
+        judged: how it encodes, and its name.
+        encoder: the model itself where it is one of ours, for its layers.
+    """
+
+    judged: Judged
+    encoder: SentenceEncoder | None = None
+
+
+@dataclass(frozen=True)
+class Material:
+    """What models are looked at on; what is None is left out of the findings.
+
+    Attributes:
+        pairs: graded pairs.
+        texts: the person's own sentences.
+        source: what these are called.
+        sts: the STS tasks.
+        queries: sentences whose nearest neighbours are told; by default a few of ``texts``, drawn at random.
+    """
+
+    pairs: ScoredPairs | None = None
+    texts: Sequence[str] | None = None
+    source: str | None = None
+    sts: StsData | None = None
+    queries: Sequence[str] | None = None
+
+
+class SubjectFindings(Settings):
+    """Of one model.
+
+    Attributes:
+        name: of the model.
+        pooling: how its token vectors become one, where known.
+        spearman: x 100, on the pairs.
+        geometry: of the pairs' distinct sentences, those of high gold score as positives.
+        densities: of the pairs' cosines, by group of gold scores.
+        bias: of the pairs' cosines.
+        layers: of a model with layers.
+        tokens: of the longest of the queries' sentences, in the last layer.
+        random_pairs: cosines of random pairs of the person's own sentences.
+        sts: the STS scores, by name.
+    """
+
+    name: str
+    pooling: str | None
+    spearman: FiniteFloat | None = None
+    geometry: Geometry | None = None
+    densities: Densities | None = None
+    bias: PairBias | None = None
+    layers: LayerSimilarities | None = None
+    tokens: TokenSimilarities | None = None
+    random_pairs: RandomPairs | None = None
+    sts: dict[str, FiniteFloat] | None = None
+
+
+class Findings(Settings):
+    """Of all models, in the order given.
+
+    Attributes:
+        schema_version: changes when a key changes its meaning.
+        opencse: this library's version.
+        created: when, UTC.
+        environment: versions and machine.
+        pairs: what the graded pairs are called.
+        n_pairs: how many there are.
+        source: what the person's sentences are called.
+        subjects: of each model.
+        difference: the last model minus the first: the mean over the STS tasks if there were any, else on the pairs;
+            None for one model or nothing to judge on.
+        neighbours: nearest sentences of each query, by each model.
+    """
+
+    schema_version: Literal[1] = 1
+    opencse: str | None = Field(default_factory=lambda: installed("opencse"))
+    created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    environment: Environment
+    pairs: str | None
+    n_pairs: int
+    source: str | None
+    subjects: list[SubjectFindings]
+    difference: PairedBootstrapTasks | None
+    neighbours: Neighbours | None
+
+
+def inspect(
+    subjects: Sequence[Subject],
+    material: Material,
+    *,
+    resamples: int = 2_000,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Findings:
+    """Looks into ``subjects``, one after another, all on the same ``material``.
+
+    Args:
+        subjects: at least one, with names that differ.
+        material: what to look at them on.
+        resamples: of the bootstrap over pairs.
+        seed: of every draw.
+        progress: called with one line at each step.
+
+    Raises:
+        UserError: if a model gives vectors that are not finite.
+        ValueError: for no subject, or two of one name.
+    """
+    names = [subject.judged.name for subject in subjects]
+    if not names or len(set(names)) < len(names):
+        raise ValueError(f"subjects of different names are expected, got {names}")
+    tell = progress or _silent
+    drawn = np.random.default_rng(seed)
+    texts = _some(material.texts, drawn)
+    queries = list(material.queries or (texts[:QUERIES] if texts else ()))
+    found, by_task = [], []
+    for subject in subjects:
+        tell(f"looking into {subject.judged.name}")
+        one, cosines = _look(subject, material, texts, queries, tell)
+        found.append(one)
+        by_task.append(cosines)
+    neighbours = None
+    if texts and queries:
+        encoders = {subject.judged.name: subject.judged.encode for subject in subjects}
+        neighbours = compare_neighbours(encoders, texts, queries, source=material.source)
+    return Findings(
+        environment=Environment.here(subjects[0].judged.device),
+        pairs=None if material.pairs is None else material.pairs.name,
+        n_pairs=0 if material.pairs is None else len(material.pairs),
+        source=material.source,
+        subjects=found,
+        difference=_difference(material, by_task[-1], by_task[0], resamples, seed) if len(subjects) > 1 else None,
+        neighbours=neighbours,
+    )
+
+
+def _look(
+    subject: Subject, material: Material, texts: list[str], queries: Sequence[str], tell: Progress
+) -> tuple[SubjectFindings, dict[str, Floats]]:
+    """The findings of one model, and the cosines that it is compared by."""
+    cosines: dict[str, Floats] = {}
+    found = SubjectFindings(name=subject.judged.name, pooling=subject.judged.pooling)
+    if material.pairs is not None:
+        changes, of_pairs = _on_pairs(subject, material.pairs)
+        found = found.model_copy(update=changes)
+        cosines = {"pairs": of_pairs}
+    if material.sts is not None:
+        sts = _sts(subject, material.sts, cosines := {}, tell)
+        found = found.model_copy(update={"sts": sts.values()})
+    if texts:
+        vectors = embed(subject.judged.encode, distinct([texts])).vectors
+        found = found.model_copy(update={"random_pairs": random_pairs(vectors)})
+    sentences = texts or ([] if material.pairs is None else distinct([material.pairs.first, material.pairs.second]))
+    if subject.encoder is not None and subject.encoder.depth and sentences:
+        shown = max(queries or sentences[:QUERIES], key=len)
+        found = found.model_copy(
+            update={
+                "layers": layer_similarities(subject.encoder, sentences[:LAYER_SENTENCES]),
+                "tokens": token_similarities(subject.encoder, " ".join(shown.split()[:14])),
+            }
+        )
+    return found, cosines
+
+
+def _on_pairs(subject: Subject, pairs: ScoredPairs) -> tuple[Mapping[str, object], Floats]:
+    from opencse.evaluation.correlation import spearman
+
+    embedded = embed(subject.judged.encode, distinct([pairs.first, pairs.second]))
+    cosines = embedded.cosines(pairs.first, pairs.second)
+    low, high = min(0.0, float(pairs.scores.min())), float(pairs.scores.max())
+    edges = np.linspace(low, high, 6).tolist()
+    return {
+        "spearman": 100 * spearman(cosines, pairs.scores),
+        "geometry": geometry(embedded.vectors, _positives(embedded, pairs)),
+        "densities": densities(cosines, pairs.scores, edges=edges),
+        "bias": pair_bias(cosines, pairs),
+    }, cosines
+
+
+def _positives(embedded: Embedded, pairs: ScoredPairs) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
+    chosen = np.flatnonzero(pairs.scores > HIGH * pairs.scores.max()).tolist()
+    if not chosen:
+        return None
+    first, second = ([side[i] for i in chosen] for side in (pairs.first, pairs.second))
+    return embedded.vectors[embedded.rows(first)], embedded.vectors[embedded.rows(second)]
+
+
+def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], tell: Progress) -> StsResult:
+    judged = subject.judged
+    return evaluate_sts(
+        judged.encode,
+        data,
+        model=judged.name,
+        pooling=judged.pooling,
+        device=judged.device,
+        progress=tell,
+        keep=lambda key, found: cosines.update({key: found}),
+    )
+
+
+def _difference(
+    material: Material, system: Mapping[str, Floats], baseline: Mapping[str, Floats], resamples: int, seed: int
+) -> PairedBootstrapTasks | None:
+    gold: dict[str, Floats] = {}
+    if material.sts is not None:
+        gold = {key: np.concatenate([p.scores for p in task.parts]) for key, task in material.sts.tasks.items()}
+    elif material.pairs is not None:
+        gold = {"pairs": material.pairs.scores}
+    if not gold or not resamples:
+        return None
+    return paired_bootstrap_tasks(gold, system, baseline, resamples=resamples, seed=seed)
+
+
+def _some(texts: Sequence[str] | None, drawn: np.random.Generator) -> list[str]:
+    """Up to ``CORPUS_SENTENCES`` different texts, in random order."""
+    if not texts:
+        return []
+    different = distinct([texts])
+    return [different[i] for i in drawn.permutation(len(different))[:CORPUS_SENTENCES]]
+
+
+def _silent(line: str) -> None:
+    """Tells nobody."""

@@ -1,0 +1,232 @@
+"""What do the layers add? Likeness of adjacent layers' sentence vectors, and of the tokens within a layer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import FiniteFloat
+from torch import Tensor
+
+from opencse.encoder.encoder import SentenceEncoder, Vectors, token_batches
+from opencse.errors import UserError
+from opencse.settings import Settings
+from opencse.text.tokenizer import Ids
+
+BUDGET = 2_048
+"""Ids in a batch, padding counted."""
+
+
+class LayerSimilarities(Settings):
+    """Means over sentences; layer 0 is the output of the embedding layer, L the last.
+
+    Attributes:
+        depth: L.
+        pooling: how a layer's token vectors became a sentence vector.
+        n: sentences.
+        set_sim: cosine of the sentence vectors of layers l and l + 1, l from 0 to L - 1.
+        tok_sim: mean cosine of two tokens of a sentence, by layer from 0 to L; None if no sentence has two tokens.
+        tok_n: sentences of at least two tokens, which alone have the latter.
+    """
+
+    depth: int
+    pooling: str
+    n: int
+    set_sim: list[FiniteFloat]
+    tok_sim: list[FiniteFloat] | None
+    tok_n: int
+
+
+class TokenSimilarities(Settings):
+    """Cosines of the token vectors of one sentence (SSCL, Fig. 5).
+
+    Attributes:
+        layer: from 0 (output of the embedding layer) to L.
+        tokens: as the vocabulary has them, special ones included.
+        cosines: of token u with token v, a row a token, in [-1, 1]; 1 on the diagonal.
+        tok_sim: mean over all u != v; None for a single token.
+    """
+
+    layer: int
+    tokens: list[str]
+    cosines: list[list[FiniteFloat]]
+    tok_sim: FiniteFloat | None
+
+
+def layer_similarities(
+    encoder: SentenceEncoder, texts: Sequence[str], *, token_budget: int = BUDGET
+) -> LayerSimilarities:
+    r"""SetSim between adjacent layers and TokSim within each (SSCL, section 2.1).
+
+    With :math:`x^l_u` the vector of token u of m in layer l, and :math:`s^l` the sentence's,
+
+    .. math:: \text{TokSim}_l = \frac{1}{m(m-1)} \sum_{u \neq v} \frac{x^{l\top}_u x^l_v}{\|x^l_u\| \|x^l_v\|}
+              \quad (1), \qquad
+              \text{SetSim}_l = \frac{s^{l\top} s^{l+1}}{\|s^l\| \|s^{l+1}\|} \quad (2)
+
+    each averaged over the sentences; SSCL takes those of the STS-B test set (Fig. 1 and 4). The paper does not say
+    how layers were pooled for the figures: here with the encoder's own pooling of each layer (the mean, where that
+    averages two layers), without dense layers. Nor whether special tokens count: here they do, as in the mean.
+
+    Args:
+        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
+        texts: sentences, cut at the encoder's maximum length.
+        token_budget: ids in a batch, padding counted.
+
+    Raises:
+        UserError: for an encoder without layers or hidden states, no texts, a text without a token, or one that is
+            not a string.
+    """
+    if not len(texts):
+        raise UserError("no sentences to compare layers on; give at least one")
+    ids = _ids(encoder, texts)
+    empty = next((number for number, row in enumerate(ids, start=1) if not len(row)), None)
+    if empty is not None:
+        raise UserError(f"text {empty} of {len(ids)} has no token for this model; leave it out")
+    set_sims, tok_sims, tok_n = torch.zeros(0), torch.zeros(0), 0
+    for batch in _states(encoder, ids, token_budget):
+        sentences = [encoder.pooling([state], batch.mask) for state in batch.states]
+        found = torch.stack([_total(torch.cosine_similarity(*pair, dim=-1)) for pair in pairwise(sentences)])
+        several = batch.mask.sum(dim=1) > 1
+        within = torch.stack([_total(token_similarity(state, batch.mask)[several]) for state in batch.states])
+        first = not len(set_sims)
+        set_sims = found if first else set_sims + found
+        tok_sims = within if first else tok_sims + within
+        tok_n += int(several.sum())
+    return LayerSimilarities(
+        depth=len(set_sims),
+        pooling=str(encoder.pooling),
+        n=len(ids),
+        set_sim=(set_sims / len(ids)).tolist(),
+        tok_sim=(tok_sims / tok_n).tolist() if tok_n else None,
+        tok_n=tok_n,
+    )
+
+
+def token_similarity(states: Tensor, mask: Tensor) -> Tensor:
+    """TokSim (SSCL, eq. 1) of each sentence of a batch: the squared length of the sum of unit vectors, less m.
+
+    Args:
+        states: (rows, length, hidden) token vectors.
+        mask: (rows, length), 1 for real tokens.
+
+    Returns:
+        (rows,), in [-1/(m-1), 1]; NaN for a sentence of one token.
+    """
+    kept = torch.nn.functional.normalize(states.float(), dim=-1) * mask.unsqueeze(-1)
+    m = mask.sum(dim=1).to(kept.dtype)
+    # A vector of zeros has length 0, not 1: what is taken off is what the sum has of u = v.
+    own = kept.square().sum(dim=(1, 2))
+    return (kept.sum(dim=1).square().sum(dim=-1) - own) / (m * (m - 1))
+
+
+def layer_vectors(encoder: SentenceEncoder, texts: Sequence[str], layer: int, *, token_budget: int = BUDGET) -> Vectors:
+    """Sentence vectors of one layer, by the encoder's own pooling, without dense layers; for probing layer by layer.
+
+    With pooling of the last layer alone and no dense layers, those of layer L are ``encoder.encode``'s.
+
+    Args:
+        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
+        texts: n texts, cut at the encoder's maximum length.
+        layer: from 0 (output of the embedding layer) to L.
+        token_budget: ids in a batch, padding counted.
+
+    Returns:
+        (n, hidden) float32; zeros for a text without a token, as in ``encode``.
+
+    Raises:
+        UserError: for an encoder without layers or hidden states, a layer it has not, or a text that is not a string.
+    """
+    _require_layer(encoder, layer)
+    ids = _ids(encoder, texts)
+    vectors = np.zeros((len(ids), int(encoder.backbone.config.hidden_size)), dtype=np.float32)
+    for batch in _states(encoder, ids, token_budget):
+        vectors[batch.rows] = encoder.pooling([batch.states[layer]], batch.mask).float().cpu().numpy()
+    return vectors
+
+
+def token_similarities(encoder: SentenceEncoder, text: str, layer: int | None = None) -> TokenSimilarities:
+    """The cosine of every token of a sentence with every other in one layer, for a heat map (SSCL, Fig. 5).
+
+    Args:
+        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
+        text: the sentence, cut at the encoder's maximum length.
+        layer: from 0 (output of the embedding layer) to L; by default the last, as in the figure.
+
+    Raises:
+        UserError: for an encoder without layers or hidden states, a layer it has not, or a text without a token.
+    """
+    _require_layer(encoder, layer)
+    ids = _ids(encoder, [text])
+    if not len(ids[0]):
+        raise UserError("the sentence has no token for this model; give another")
+    (batch,) = _states(encoder, ids, BUDGET)
+    chosen = len(batch.states) - 1 if layer is None else layer
+    vectors = torch.nn.functional.normalize(batch.states[chosen][0].to("cpu", torch.float64), dim=-1)
+    cosines = (vectors @ vectors.T).clamp(-1, 1).fill_diagonal_(1)
+    m = len(vectors)
+    return TokenSimilarities(
+        layer=chosen,
+        tokens=[str(token) for token in encoder.tokenizer.hf.convert_ids_to_tokens(ids[0].tolist())],
+        cosines=cosines.tolist(),
+        tok_sim=(float(cosines.sum()) - m) / (m * (m - 1)) if m > 1 else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Hidden states of some texts.
+
+    Attributes:
+        rows: which texts.
+        states: one (rows, length, hidden) a layer, from the embedding layer's output on.
+        mask: (rows, length), 1 for real tokens.
+    """
+
+    rows: NDArray[np.int64]
+    states: tuple[Tensor, ...]
+    mask: Tensor
+
+
+def _states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int) -> Iterator[_Batch]:
+    if budget < 1:
+        raise UserError(f"token_budget is at least 1, not {budget}")
+    lengths = [len(row) for row in ids]
+    for indices in token_batches(lengths, budget):
+        rows = indices[[lengths[i] > 0 for i in indices]]
+        if not len(rows):
+            continue
+        tokens = encoder.tokenizer.pad([ids[i] for i in rows]).to(encoder.device)
+        with torch.inference_mode(), encoder.without_dropout():
+            output = encoder.backbone(
+                input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, output_hidden_states=True
+            )
+        if output.hidden_states is None:
+            raise UserError(f"{type(encoder.backbone).__name__} gives no hidden states; choose another model")
+        yield _Batch(rows, tuple(output.hidden_states), tokens.attention_mask)
+
+
+def _ids(encoder: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
+    if encoder.depth == 0:
+        raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
+    rows = list(texts)
+    for number, text in enumerate(rows, start=1):
+        if not isinstance(text, str):
+            raise UserError(f"text {number} of {len(rows)} is of type {type(text).__name__}, not a string")
+    return encoder.tokenize(rows)
+
+
+def _require_layer(encoder: SentenceEncoder, layer: int | None) -> None:
+    if encoder.depth == 0:
+        raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
+    if layer is not None and not 0 <= layer <= encoder.depth:
+        raise UserError(f"this encoder has layers 0 (output of the embeddings) to {encoder.depth}, not {layer}")
+
+
+def _total(values: Tensor) -> Tensor:
+    """The sum over sentences, float64 on the CPU."""
+    return values.cpu().double().sum()

@@ -1,0 +1,134 @@
+"""Bias by length and overlap against a regression of ranks, and on models whose bias is known."""
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from scipy.stats import rankdata, spearmanr
+
+from opencse.analysis.bias import PairBias, pair_bias, partial_spearman
+from opencse.errors import UserError
+from opencse.evaluation import ScoredPairs
+
+Floats = NDArray[np.float64]
+
+
+def some(n: int = 200, seed: int = 0) -> ScoredPairs:
+    """Pairs of random words, of lengths 1 to 14, with gold scores in steps of a fifth that no words explain."""
+    rng = np.random.default_rng(seed)
+    sides = [[" ".join(f"w{k}" for k in rng.integers(0, 12, rng.integers(1, 15))) for _ in range(n)] for _ in "xy"]
+    return ScoredPairs("some", np.round(rng.uniform(0, 5, n) * 5) / 5, *sides)
+
+
+def differences(pairs: ScoredPairs) -> Floats:
+    return np.array(
+        [abs(len(a.split()) - len(b.split())) for a, b in zip(pairs.first, pairs.second, strict=True)], float
+    )
+
+
+def overlaps(pairs: ScoredPairs) -> Floats:
+    values = []
+    for a, b in zip(pairs.first, pairs.second, strict=True):
+        rest, shared = b.lower().split(), 0
+        for word in a.lower().split():
+            if word in rest:
+                rest.remove(word)
+                shared += 1
+        values.append(2 * shared / (len(a.split()) + len(b.split())))
+    return np.array(values)
+
+
+def residuals(values: Floats, on: Floats) -> Floats:
+    """Ranks of one less their regression on the ranks of the other: the definition of partial correlation."""
+    ranks, other = rankdata(values), rankdata(on)
+    design = np.stack([np.ones_like(other), other], axis=1)
+    return np.asarray(ranks - design @ np.linalg.lstsq(design, ranks, rcond=None)[0])
+
+
+def test_correlations_are_those_of_rank_regressions() -> None:
+    pairs = some()
+    traits = differences(pairs), overlaps(pairs)
+    cosines = np.tanh(pairs.scores - 0.2 * traits[0] + traits[1] + np.random.default_rng(1).normal(size=200))
+    found = pair_bias(cosines, pairs)
+    shift = (rankdata(cosines) - rankdata(pairs.scores)) / 200
+    for measured, trait in zip((found.length_difference, found.word_overlap), traits, strict=True):
+        partial = np.corrcoef(residuals(cosines, pairs.scores), residuals(trait, pairs.scores))[0, 1]
+        assert measured.partial == pytest.approx(partial, abs=1e-12)
+        assert measured.shift == pytest.approx(spearmanr(shift, trait).statistic)
+        assert abs(partial) > 0.1
+    assert found.n == 200
+
+
+def test_bins_hold_the_means_of_their_pairs() -> None:
+    pairs = some()
+    cosines = np.random.default_rng(2).uniform(-1, 1, 200)
+    shift = (rankdata(cosines) - rankdata(pairs.scores)) / 200
+    found = pair_bias(cosines, pairs)
+    for measured, trait, edges in (
+        (found.length_difference, differences(pairs), [0, 1, 2, 3, 4, 6, 10]),
+        (found.word_overlap, overlaps(pairs), [0, 0.2, 0.4, 0.6, 0.8]),
+    ):
+        assert [bin_.lower for bin_ in measured.bins] == edges
+        assert [bin_.upper for bin_ in measured.bins] == [*edges[1:], None]
+        assert sum(bin_.n for bin_ in measured.bins) == 200
+        for bin_ in measured.bins:
+            inside = [i for i in range(200) if bin_.lower <= trait[i] < (bin_.upper or 99)]
+            assert bin_.n == len(inside)
+            if inside:
+                assert bin_.mean_cosine == pytest.approx(np.mean(cosines[inside]))
+                assert bin_.mean_gold == pytest.approx(np.mean(pairs.scores[inside]))
+                assert bin_.mean_shift == pytest.approx(np.mean(shift[inside]), abs=1e-12)
+        assert sum(bin_.n > 5 for bin_ in measured.bins) >= 3
+
+
+def test_a_model_that_prefers_like_length_is_found_out() -> None:
+    pairs = some(400)
+    lengths = differences(pairs)
+    noise = 0.5 * np.random.default_rng(3).normal(size=400)
+    fair = pair_bias(np.tanh((pairs.scores + noise) / 9), pairs).length_difference
+    biased = pair_bias(np.tanh((pairs.scores + noise - 0.3 * lengths) / 9), pairs).length_difference
+    assert fair.partial == pytest.approx(0, abs=0.12)
+    assert biased.partial is not None
+    assert biased.partial < -0.5
+    assert biased.shift is not None
+    assert biased.shift < -0.4
+    shifts = [bin_.mean_shift or 0 for bin_ in biased.bins]
+    assert shifts[0] > 0.05
+    assert shifts[-1] < -0.05
+
+
+def test_the_partial_one_is_not_moved_by_the_gold_scores() -> None:
+    """Overlap goes along with gold; a noisy model without any bias shifts, yet has no partial correlation."""
+    rng = np.random.default_rng(4)
+    gold = rng.uniform(0, 5, 2000)
+    shared = rng.binomial(10, gold / 5)
+    first = [" ".join(f"w{k}" for k in range(10))] * 2000
+    second = [" ".join(f"{'w' if k < s else 'x'}{k}" for k in range(10)) for s in shared]
+    found = pair_bias(np.tanh((gold + 3 * rng.normal(size=2000)) / 9), ScoredPairs("p", gold, first, second))
+    assert found.word_overlap.shift is not None
+    assert found.word_overlap.shift < -0.3
+    assert found.word_overlap.partial == pytest.approx(0, abs=0.06)
+    constant = found.length_difference
+    assert (constant.partial, constant.shift) == (None, None)
+    assert [bin_.n for bin_ in constant.bins] == [2000, 0, 0, 0, 0, 0, 0]
+    assert constant.bins[1].mean_cosine is None
+    assert PairBias.model_validate_json(found.model_dump_json()) == found
+
+
+def test_where_nothing_is_left_to_explain() -> None:
+    pairs = some(30)
+    agreeing = pair_bias(pairs.scores / 5, pairs).length_difference
+    assert (agreeing.partial, agreeing.shift) == (None, None)
+    constant = pair_bias(np.zeros(30), pairs).length_difference
+    assert constant.partial is None
+    assert constant.shift is not None
+    assert partial_spearman(np.array([1.0, 2, 3]), np.array([1.0, 3, 2]), np.ones(3)) is None
+
+
+def test_wrong_input_is_refused() -> None:
+    pairs = some(5)
+    for wrong in (np.zeros(4), np.array([0, 0, 0, 0, np.nan])):
+        with pytest.raises(ValueError, match="5 finite cosines"):
+            pair_bias(wrong, pairs)
+    blank = ScoredPairs("blank", np.array([1.0, 2]), ["a", " "], ["b", ""])
+    with pytest.raises(UserError, match="blank, pair 2: neither text holds a word; drop the pair"):
+        pair_bias(np.zeros(2), blank)

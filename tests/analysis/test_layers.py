@@ -1,0 +1,168 @@
+"""SetSim, TokSim, vectors and tokens by layer against transformers' own states, one sentence at a time."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from opencse.analysis.layers import layer_similarities, layer_vectors, token_similarities, token_similarity
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.pooling import Pooling
+from opencse.errors import UserError
+
+Floats = NDArray[np.float64]
+TEXTS = ["The spokes were loose.", "A dog.", "Clean the rims with a rag, and do it every second week of the year.", "x"]
+
+
+@pytest.fixture
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    """Weights are raised, for random ones leave the layers all but alike."""
+    loaded = SentenceEncoder.load(tiny_folder, device="cpu")
+    with torch.no_grad():
+        for name, weight in loaded.backbone.named_parameters():
+            if "encoder" in name and weight.ndim == 2:
+                weight.mul_(12)
+    return loaded
+
+
+def states_of(encoder: SentenceEncoder, text: str) -> list[Floats]:
+    """(m, hidden) of each layer, of one sentence without padding, by transformers alone."""
+    encoder.eval()
+    ids = torch.tensor([encoder.tokenizer.hf(text)["input_ids"]])
+    with torch.no_grad():
+        found = encoder.backbone(ids, output_hidden_states=True).hidden_states
+    return [state[0].double().numpy() for state in found]
+
+
+def cosine(u: Floats, v: Floats) -> float:
+    return float(sum(u * v) / np.sqrt(sum(u * u) * sum(v * v)))
+
+
+def tok_sim(tokens: Floats) -> float:
+    m = len(tokens)
+    return sum(cosine(tokens[u], tokens[v]) for u in range(m) for v in range(m) if u != v) / (m * (m - 1))
+
+
+@pytest.mark.parametrize("pooling", ["mean", "cls", "top2"])
+@pytest.mark.parametrize("budget", [1, 24, 2048])
+def test_similarities_are_the_papers_formulas(encoder: SentenceEncoder, pooling: str, budget: int) -> None:
+    encoder.pooling = Pooling(pooling)
+    by_text = [states_of(encoder, text) for text in TEXTS]
+    sentence = [[s[0] if pooling == "cls" else s.mean(axis=0) for s in states] for states in by_text]
+    encoder.train()
+    found = layer_similarities(encoder, TEXTS, token_budget=budget)
+    assert encoder.training, "the mode is put back"
+    assert (found.depth, found.n, found.tok_n, found.pooling) == (3, 4, 4, pooling)
+    assert found.set_sim == pytest.approx(
+        [np.mean([cosine(v[layer], v[layer + 1]) for v in sentence]) for layer in range(3)], abs=1e-6
+    )
+    assert found.tok_sim == pytest.approx(
+        [np.mean([tok_sim(states[layer]) for states in by_text]) for layer in range(4)], abs=1e-6
+    )
+    assert min(found.set_sim) < 0.999, "the layers do something"
+
+
+def test_token_similarity_leaves_padding_out_and_takes_zeros() -> None:
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(3, 5, 4))
+    states[1, 2] = 0
+    mask = np.array([[1, 1, 1, 0, 0], [1, 1, 1, 1, 1], [1, 0, 0, 0, 0]])
+    found = token_similarity(torch.from_numpy(states), torch.from_numpy(mask)).numpy()
+    assert found[0] == pytest.approx(tok_sim(states[0, :3]), abs=1e-6)
+    rest = states[1, [0, 1, 3, 4]]
+    assert found[1] == pytest.approx(tok_sim(rest) * 12 / 20, abs=1e-6), "a zero vector has cosine 0 with all"
+    assert np.isnan(found[2])
+    same = torch.ones(1, 4, 3)
+    assert float(token_similarity(same, torch.ones(1, 4))) == pytest.approx(1)
+
+
+def test_layer_vectors_are_pooled_states(encoder: SentenceEncoder) -> None:
+    by_text = [states_of(encoder, text) for text in TEXTS]
+    for layer in range(4):
+        expected = np.stack([states[layer].mean(axis=0) for states in by_text])
+        found = layer_vectors(encoder, TEXTS, layer, token_budget=20)
+        assert found == pytest.approx(expected, abs=1e-5)
+        assert found.shape == (4, 32)
+        assert found.dtype == np.float32
+    assert layer_vectors(encoder, TEXTS, 3) == pytest.approx(encoder.encode(TEXTS), abs=1e-6)
+    encoder.dense = nn.Sequential(nn.Linear(32, 5))
+    assert layer_vectors(encoder, TEXTS, 3).shape == (4, 32), "dense layers stay out"
+    assert layer_vectors(encoder, [], 1).shape == (0, 32)
+
+
+def test_tokens_of_a_sentence(encoder: SentenceEncoder) -> None:
+    states = states_of(encoder, TEXTS[0])
+    for layer in (None, 0, 2):
+        found = token_similarities(encoder, TEXTS[0], layer)
+        tokens = states[3 if layer is None else layer]
+        assert found.layer == (3 if layer is None else layer)
+        assert found.tokens == encoder.tokenizer.hf.convert_ids_to_tokens(encoder.tokenizer.hf(TEXTS[0])["input_ids"])
+        expected = np.array([[cosine(u, v) for v in tokens] for u in tokens])
+        assert np.array(found.cosines) == pytest.approx(expected, abs=1e-5)
+        assert (np.diagonal(found.cosines) == 1).all()
+        assert found.tok_sim == pytest.approx(tok_sim(tokens), abs=1e-5)
+    assert found.tokens[0] == "[CLS]"
+    assert found.tokens[-1] == "[SEP]"
+    assert type(found).model_validate_json(found.model_dump_json()) == found
+
+
+def test_long_texts_are_cut_and_gradients_are_not_kept(encoder: SentenceEncoder) -> None:
+    encoder.max_length = 6
+    assert len(token_similarities(encoder, TEXTS[2]).tokens) == 6
+    layer_similarities(encoder, TEXTS)
+    assert all(weight.grad is None and weight.requires_grad for weight in encoder.backbone.parameters())
+
+
+def test_an_encoder_without_layers_is_refused() -> None:
+    mini = SentenceEncoder.load(device="cpu")
+    assert mini.depth == 0
+    told = "^this encoder has no layers, only embeddings; choose one with at least 1 layer$"
+    with pytest.raises(UserError, match=told):
+        layer_similarities(mini, ["a cat"])
+    with pytest.raises(UserError, match=told):
+        layer_vectors(mini, ["a cat"], 0)
+    with pytest.raises(UserError, match=told):
+        token_similarities(mini, "a cat")
+
+
+def test_wrong_input_is_refused(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    for layer in (-1, 4):
+        with pytest.raises(UserError, match=f"layers 0 .* to 3, not {layer}"):
+            layer_vectors(encoder, TEXTS, layer)
+        with pytest.raises(UserError, match="layers 0"):
+            token_similarities(encoder, TEXTS[0], layer)
+    with pytest.raises(UserError, match="no sentences"):
+        layer_similarities(encoder, [])
+    with pytest.raises(UserError, match="text 2 of 2 is of type int, not a string"):
+        layer_similarities(encoder, ["a", 3])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="token_budget is at least 1, not 0"):
+        layer_similarities(encoder, TEXTS, token_budget=0)
+    # A tokenizer that adds no special tokens leaves nothing of an empty text.
+    none = np.zeros(0, dtype=np.int32)
+    own = encoder.tokenize
+    monkeypatch.setattr(
+        encoder, "tokenize", lambda texts: [ids if t else none for t, ids in zip(texts, own(texts), strict=True)]
+    )
+    with pytest.raises(UserError, match="text 2 of 3 has no token"):
+        layer_similarities(encoder, ["a", "", "b"])
+    with pytest.raises(UserError, match="has no token"):
+        token_similarities(encoder, "")
+    assert (layer_vectors(encoder, ["a", ""], 1) != 0).any(axis=1).tolist() == [True, False]
+
+
+def test_single_tokens_have_no_likeness_to_others(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    own = encoder.tokenize
+    monkeypatch.setattr(
+        encoder,
+        "tokenize",
+        lambda texts: [ids[1:2] if t == "x" else ids for t, ids in zip(texts, own(texts), strict=True)],
+    )
+    mixed = layer_similarities(encoder, TEXTS)
+    assert (mixed.n, mixed.tok_n) == (4, 3)
+    assert mixed.tok_sim == pytest.approx(layer_similarities(encoder, TEXTS[:3]).tok_sim, abs=1e-6)
+    alone = layer_similarities(encoder, ["x"])
+    assert (alone.tok_sim, alone.tok_n) == (None, 0)
+    assert token_similarities(encoder, "x").tok_sim is None
