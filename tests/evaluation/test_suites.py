@@ -49,6 +49,10 @@ def test_transfer_passes_its_options_on(tmp_path: Path) -> None:
     record = judge(Judged("letters", hashed), None).record
     assert record.values()["transfer.mine"] > 90
     assert record.to_dict()["mode"] == "fast"
+    assert record.to_dict()["classifier"] == "softmax"
+    pytest.importorskip("sklearn")
+    other = SUITES["transfer"].open(tmp_path, Options(tasks=["mine"], fast=True, logistic=True))
+    assert other(Judged("letters", hashed), None).record.to_dict()["classifier"] == "logistic"
 
 
 def test_probing_passes_its_options_on(tmp_path: Path) -> None:

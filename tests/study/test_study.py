@@ -62,4 +62,4 @@ def test_what_was_asked_for_names_every_setting() -> None:
     assert asked["recipe"]["training"]["epochs"] == 2
     assert asked["recipe"]["encoder"]["dropout"] == 0.2
     assert asked["presets"] == "opencse-mini:dropout-0.2"
-    assert asked["suites"] == {"sts": {"folder": "data", "tasks": None, "fast": False}}
+    assert asked["suites"] == {"sts": {"folder": "data", "tasks": None, "fast": False, "logistic": False}}

@@ -52,6 +52,7 @@ def evaluate(
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Transfer, probing: SentEval's fast classifier.")] = False,
+    logistic: Annotated[bool, typer.Option("--logistic", help="Transfer: scikit-learn's logistic regression.")] = False,
     transform: Annotated[Transform | None, typer.Option(help="Whitening or a flow after the model.")] = None,
     fit: Annotated[str, typer.Option(help="What a transform is fitted on: 'target' or a text file.")] = "target",
     aggregation: Annotated[
@@ -88,7 +89,7 @@ def evaluate(
                 folder,
                 one.name,
                 pooling=pooling,
-                options=Options(tasks=chosen, fast=fast),
+                options=Options(tasks=chosen, fast=fast, logistic=logistic),
                 transform=None if transform is None else transform.value,
                 fit=fit,
                 device=device,

@@ -58,11 +58,13 @@ class Options:
     Attributes:
         tasks: some of its tasks; all (that are there) for None.
         fast: the fast classifier of SentEval where a classifier is trained (transfer, probing).
+        logistic: transfer by scikit-learn's logistic regression instead of SentEval's classifier.
         device: where classifiers and regressors are trained.
     """
 
     tasks: Sequence[str] | None = None
     fast: bool = False
+    logistic: bool = False
     device: str | None = None
 
 
@@ -134,6 +136,7 @@ def _transfer(folder: Path, options: Options) -> Judge:
                 judged.encode,
                 data,
                 mode="fast" if options.fast else "test",
+                classifier="logistic" if options.logistic else "softmax",
                 model=judged.name,
                 pooling=judged.pooling,
                 device=judged.device,

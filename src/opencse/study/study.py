@@ -138,6 +138,7 @@ class Study:
                     "folder": str(choice.folder),
                     "tasks": None if choice.options.tasks is None else list(choice.options.tasks),
                     "fast": choice.options.fast,
+                    "logistic": choice.options.logistic,
                 }
                 for choice in self.suites
             },
