@@ -36,7 +36,7 @@ from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
 from opencse.training.reporter import Counted, Reporter, Silent
-from opencse.training.selection import Dev, History
+from opencse.training.selection import Dev, DevScore, History
 from opencse.training.trainer import Trainer
 
 
@@ -104,7 +104,7 @@ class TrainJob:
         """
         recipe, model, preset = self.resolve()
         dev = load_dev(self.dev)
-        encoder = _build_encoder(recipe, model, self.device)
+        encoder = build_encoder(recipe, model, self.device)
         objective = Objective(recipe.objective).to(encoder.device)
         _check_and_complete(encoder, objective, recipe, model)
         corpus = tokenise(
@@ -174,7 +174,7 @@ class TrainJob:
             dev=plan.dev,
             folder=folder,
             reporter=tell,
-            start_score=_start_score(plan, record, folder, tell),
+            start=_start_score(plan, record, folder, tell),
         )
         started = time.perf_counter()
         history = trainer.run(resume=resume)
@@ -216,7 +216,8 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
         encoder.lm_head = None  # a part that reads it alone has a copy
 
 
-def _build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
+def build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
+    """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head."""
     wanted = recipe.encoder
     encoder = SentenceEncoder.load(model, pooling=wanted.pooling, dropout=wanted.dropout, device=device)
     head = _new_head(recipe, encoder)
@@ -277,27 +278,27 @@ def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
     return record
 
 
-def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> float | None:
-    """Dev score of the model as it was given; see `_load_start`."""
+def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> DevScore | None:
+    """Dev score of the model as it was given; see `load_start`."""
     if plan.dev is None:
         return None
-    if "start_score" not in record:
-        start = _load_start(plan)
-        record["start_score"] = plan.dev.score(start)
+    if "start" not in record:
+        record["start"] = asdict(plan.dev.score(load_start(plan.recipe, plan.model, plan.device)))
         write_json(folder / "run.json", record)
-    tell.say(f"start      {record['start_score']:.2f} on {plan.dev.name} (Spearman x 100)")
-    return float(record["start_score"])
+    start = DevScore(**record["start"])
+    tell.say(f"start      {start.spearman:.2f} on {plan.dev.name} (Spearman x 100)")
+    return start
 
 
-def _load_start(plan: Plan) -> SentenceEncoder:
+def load_start(recipe: Recipe, model: str, device: str | None = None) -> SentenceEncoder:
     """The model as it was given (plain transformers folders: with the recipe's pooling).
 
     Where a head is kept that changes the dimension, the model has the new head on it, untrained: a run that was asked
     for vectors of some length gives no others.
     """
-    pooling = None if has_own_pooling(plan.model) else plan.recipe.encoder.pooling
-    encoder = SentenceEncoder.load(plan.model, pooling=pooling, device=plan.device)
-    head = _new_head(plan.recipe, encoder) if plan.recipe.encoder.head.keep else None
+    pooling = None if has_own_pooling(model) else recipe.encoder.pooling
+    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+    head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.linear.out_features != encoder.dimension:
         encoder.dense.append(head)
     return encoder
@@ -321,7 +322,7 @@ def _finish(
     encoder.eval().save(folder / "last", card=card, masked_lm=_keeps_head(plan))
     if kept == "best":
         encoder.load_state_dict(trainer.best)
-    kept_encoder = _load_start(plan) if kept == "start" else encoder
+    kept_encoder = load_start(plan.recipe, plan.model, plan.device) if kept == "start" else encoder
     if kept == "start" and _keeps_head(plan):
         words = kept_encoder.backbone.get_input_embeddings()
         kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), cast(nn.Embedding, words))

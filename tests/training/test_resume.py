@@ -40,20 +40,23 @@ import os, signal, sys, threading, torch
 torch.set_num_threads(1)
 from opencse.job import TrainJob
 from opencse.text.readers import Source
-from opencse.training.trainer import Trainer
-text, model, out, delay, resume, *settings = sys.argv[1:]
-begin = Trainer.run
-def run(self, *, resume):
-    if float(delay) > 0:
-        threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
-    return begin(self, resume=resume)
-Trainer.run = run
-TrainJob(Source(text), recipe="simcse", model=model, settings=tuple(settings)).run(out, resume=resume == "yes")
+from opencse.training.reporter import Silent
+text, model, out, life, delay, resume, *settings = sys.argv[1:]
+class Killer(Silent):
+    steps = 0
+    def advance(self, done, note=""):
+        self.steps += not note  # a step is told once without a note
+        if not note and self.steps == int(life):
+            threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
+job = TrainJob(Source(text), recipe="simcse", model=model, settings=tuple(settings))
+job.run(out, resume=resume == "yes", reporter=Killer())
 """
 
 
-def in_child(model: Path, out: Path, *, delay: float, resume: bool) -> int:
-    arguments = [str(sample.TRAIN), str(model), str(out), str(delay), "yes" if resume else "no", *SETTINGS]
+def in_child(model: Path, out: Path, *, resume: bool, life: int = 0, delay: float = 0.0) -> int:
+    """Runs the job in a process that is killed ``delay`` seconds after so many steps; 0: it is not."""
+    how = [str(life), str(delay), "yes" if resume else "no"]
+    arguments = [str(sample.TRAIN), str(model), str(out), *how, *SETTINGS]
     return subprocess.run([sys.executable, "-c", CHILD, *arguments], check=False, timeout=300).returncode
 
 
@@ -65,20 +68,19 @@ def files(folder: Path) -> dict[str, bytes]:
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL on this system")
 def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(tiny_folder: Path, tmp_path: Path) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert in_child(tiny_folder, whole, delay=0, resume=False) == 0
-    seconds = json.loads((whole / "run.json").read_text())["seconds"]
+    assert in_child(tiny_folder, whole, resume=False) == 0
+    record = json.loads((whole / "run.json").read_text())
+    steps, seconds = record["steps"], record["seconds"]
     draw = random.Random(5)
-    killed = 0
     reached = set()
-    while killed < 10:
-        delay = draw.uniform(0.02, 0.16) * seconds
-        code = in_child(tiny_folder, broken, delay=delay, resume=(broken / "run.json").exists())
+    for _ in range(10):
+        life, delay = draw.randint(1, steps // 12), draw.random() * seconds / steps
+        code = in_child(tiny_folder, broken, life=life, delay=delay, resume=(broken / "run.json").exists())
         assert code == -signal.SIGKILL, "the run ended before ten kills; give it more steps"
-        killed += 1
         state = broken / "checkpoint" / "state.json"
         reached.add(json.loads(state.read_text())["step"] if state.is_file() else 0)
     assert len(reached) > 1, "no life got beyond a checkpoint, so nothing was resumed"
-    assert in_child(tiny_folder, broken, delay=0, resume=True) == 0
+    assert in_child(tiny_folder, broken, resume=True) == 0
     assert files(broken) == files(whole)
     scores = [json.loads((f / "run.json").read_text())["result"]["scores"] for f in (whole, broken)]
     assert scores[0] == scores[1]

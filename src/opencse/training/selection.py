@@ -4,8 +4,36 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from opencse.analysis.alignment import alignment, uniformity
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation import ScoredPairs, evaluate_pairs
+from opencse.evaluation import ScoredPairs, distinct, embed, spearman
+
+HIGH = 0.8
+"""Pairs are positives above this share of the highest gold score (above 4 of 5, as in SimCSE's Figures 2 and 3)."""
+SPREAD = 1_000
+"""Sentences whose pairs the uniformity is taken over, so that following it costs next to nothing."""
+
+
+@dataclass(frozen=True)
+class DevScore:
+    """What an encoder is worth on the dev pairs.
+
+    Attributes:
+        spearman: correlation of cosine and gold score, x 100; what is selected on.
+        alignment: of the pairs of high gold score (see `opencse.analysis.alignment`); None if there are none.
+        uniformity: of the first ``SPREAD`` distinct sentences; None where a sentence has no vector.
+    """
+
+    spearman: float
+    alignment: float | None = None
+    uniformity: float | None = None
+
+    def record(self) -> dict[str, float]:
+        """For the log: ``dev``, and where known ``dev_alignment`` and ``dev_uniformity``."""
+        found = {"dev": self.spearman, "dev_alignment": self.alignment, "dev_uniformity": self.uniformity}
+        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -20,9 +48,20 @@ class Dev:
     name: str
     pairs: ScoredPairs
 
-    def score(self, encoder: SentenceEncoder) -> float:
-        """Spearman's correlation x 100 of cosine and gold score, computed in float32."""
-        return evaluate_pairs(encoder.encode, self.pairs).spearman
+    def score(self, encoder: SentenceEncoder) -> DevScore:
+        """Judges ``encoder``; the pairs are encoded once, in float32."""
+        pairs = self.pairs
+        embedded = embed(encoder.encode, distinct([pairs.first, pairs.second]))
+        spearman_ = 100 * spearman(embedded.cosines(pairs.first, pairs.second), pairs.scores)
+        if not embedded.vectors.any(axis=1).all():
+            return DevScore(spearman_)  # a text without a token has no direction
+        alike = np.flatnonzero(pairs.scores > HIGH * pairs.scores.max()).tolist()
+        sides = [embedded.vectors[embedded.rows([side[i] for i in alike])] for side in (pairs.first, pairs.second)]
+        return DevScore(
+            spearman_,
+            alignment=alignment(sides[0], sides[1]) if alike else None,
+            uniformity=uniformity(embedded.vectors[:SPREAD]),
+        )
 
 
 @dataclass

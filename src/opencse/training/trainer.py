@@ -33,7 +33,7 @@ from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import Precision
 from opencse.training.reporter import Reporter
-from opencse.training.selection import Dev, History
+from opencse.training.selection import Dev, DevScore, History
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
@@ -62,7 +62,7 @@ class Trainer:
         dev: pairs to select on; None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         reporter: what a person sees.
-        start_score: dev score of the model as it was given; None without dev.
+        start: dev score of the model as it was given; None without dev.
     """
 
     encoder: SentenceEncoder
@@ -75,7 +75,7 @@ class Trainer:
     dev: Dev | None
     folder: Path
     reporter: Reporter
-    start_score: float | None = None
+    start: DevScore | None = None
 
     def __post_init__(self) -> None:
         self.metrics = MetricsLog(self.folder / "metrics.jsonl")
@@ -125,9 +125,9 @@ class Trainer:
     def _begin(self) -> None:
         torch.manual_seed(self.settings.seed)
         self.metrics.rewind(-1)
-        if self.start_score is not None:
-            self.history.add(0, self.start_score)
-            self.metrics.write({"step": 0, "dev": self.start_score})
+        if self.start is not None:
+            self.history.add(0, self.start.spearman)
+            self.metrics.write({"step": 0, **self.start.record()})
 
     def _step(self, step: int) -> Outcome:
         self.encoder.train()
@@ -174,10 +174,11 @@ class Trainer:
         self.reporter.advance(step, f"loss {total:.4f}")
 
     def _evaluate(self, step: int, dev: Dev) -> None:
-        score = dev.score(self.encoder)
+        found = dev.score(self.encoder)
+        score = found.spearman
         if self.history.add(step, score):
             self.best = {k: v.detach().cpu().clone() for k, v in self.encoder.state_dict().items()}
-        self.metrics.write({"step": step, "dev": score})
+        self.metrics.write({"step": step, **found.record()})
         best = self.history.scores[self.history.best_step]
         self.reporter.advance(step, f"dev {score:.2f} (start {self.history.scores[0]:.2f}, best {best:.2f})")
 
