@@ -152,7 +152,7 @@ def inspect(
     tell = progress or _silent
     drawn = np.random.default_rng(seed)
     texts = _some(material.texts, drawn)
-    queries = list(material.queries or (texts[:QUERIES] if texts else ()))
+    queries = list(material.queries or _to_ask(texts))
     found, by_task = [], []
     for subject in subjects:
         tell(f"looking into {subject.judged.name}")
@@ -257,6 +257,12 @@ def _some(texts: Sequence[str] | None, drawn: np.random.Generator) -> list[str]:
         return []
     different = distinct([texts])
     return [different[i] for i in drawn.permutation(len(different))[:CORPUS_SENTENCES]]
+
+
+def _to_ask(texts: Sequence[str]) -> list[str]:
+    """A few of the texts, rather short ones, so that a person takes in at a glance what is near them."""
+    handy = [text for text in texts if 5 <= len(text.split()) <= 14]
+    return list(handy[:QUERIES] or texts[:QUERIES])
 
 
 def _silent(line: str) -> None:

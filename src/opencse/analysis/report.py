@@ -43,7 +43,7 @@ blockquote { margin: 1rem 0 .2rem; padding-left: .8rem; border-left: 3px solid v
 code, pre { font: .88rem/1.5 ui-monospace, monospace; background: var(--panel); border-radius: .3rem; }
 code { padding: .1rem .3rem; } pre { padding: .8rem 1rem; overflow-x: auto; } pre code { padding: 0; }
 details { margin: .6rem 0; } summary { cursor: pointer; color: var(--muted); }
-.muted { color: var(--muted); font-size: .9rem; } .better { color: var(--good); } .worse { color: var(--bad); }
+.muted { color: var(--muted); font-size: .9rem; }
 @media print { h2 { break-after: avoid; } figure, tr { break-inside: avoid; } }
 """
 

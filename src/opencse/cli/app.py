@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from opencse.cli.analyze import analyze
 from opencse.cli.check import check
 from opencse.cli.compare import compare
 from opencse.cli.demo import demo
@@ -31,6 +32,7 @@ app.command()(train)
 app.command()(pretrain)
 app.command()(static)
 app.command()(evaluate)
+app.command()(analyze)
 app.command()(compare)
 app.command()(reproduce)
 app.command()(encode)

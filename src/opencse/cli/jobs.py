@@ -28,7 +28,9 @@ def open_source(text: str, columns: str | None, split: str, skip_lines: Path | N
     )
 
 
-def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter) -> None:
+def run_job(
+    job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter, report: bool = False
+) -> None:
     """Runs a job, or with ``dry_run`` prints its plan; ends with the exit code of an interruption if it is stopped."""
     from opencse.cli import INTERRUPTED
     from opencse.training.trainer import InterruptedRunError
@@ -42,6 +44,10 @@ def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: 
     except InterruptedRunError as stopped:
         sys.stderr.write(f"opencse: {stopped}\n")
         raise typer.Exit(INTERRUPTED) from None
+    if report:
+        from opencse.run_report import write_run_report
+
+        reporter.say(f"report     {write_run_report(job, result, reporter)}")
     typer.echo(str(result.folder))
 
 

@@ -43,6 +43,7 @@ def train(
     seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")] = False,
 ) -> None:
     """Train a sentence encoder from text; no labels needed.
@@ -57,4 +58,4 @@ def train(
     source = open_source(text, columns, split, skip_lines)
     settings = list(set_ or []) + ([f"training.seed={seed}"] if seed is not None else [])
     job = TrainJob(source, recipe=recipe, model=model, preset=preset, settings=tuple(settings), dev=dev, device=device)
-    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter)
+    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter, report=report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ _VARIABLES = {
     SERIES[4]: "--series-5",
     SERIES[5]: "--series-6",
 }
+_METADATA = re.compile(r"\s*<metadata>.*?</metadata>", flags=re.DOTALL)
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -56,7 +58,7 @@ def to_svg(figure: Figure) -> str:
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     text = out.getvalue()
-    return text[text.index("<svg") :]
+    return _METADATA.sub("", text[text.index("<svg") :])
 
 
 def themed(svg: str) -> str:

@@ -35,6 +35,9 @@ def densities(grid: Sequence[float], groups: Mapping[str, Sequence[float]], titl
         top = [row + 1.5 * value / tallest for value in values]
         axes.fill_between(list(grid), row, top, color=AFTER, alpha=0.35, zorder=len(groups) - row)
         axes.plot(list(grid), top, color=AFTER, linewidth=1.2, zorder=len(groups) - row)
+    filled = [x for values in groups.values() for x, value in zip(grid, values, strict=True) if value > 0.01 * tallest]
+    if filled:
+        axes.set_xlim(min(filled), max(filled))
     axes.set_yticks(range(len(groups)), list(groups))
     axes.set(xlabel="cosine", ylabel="gold score", title=title)
     clean(axes)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import cycle
 
-from opencse.analysis.figures.base import AFTER, BEFORE, INK, clean, new_figure, to_svg
+from opencse.analysis.figures.base import AFTER, BEFORE, INK, SERIES, clean, new_figure, to_svg
 
 
 def training_curve(losses: Mapping[int, float], dev: Mapping[int, float]) -> str:
@@ -22,4 +23,16 @@ def training_curve(losses: Mapping[int, float], dev: Mapping[int, float]) -> str
     right.set(xlabel="step", title="dev pairs, Spearman x 100")
     for axes in (left, right):
         clean(axes)
+    return to_svg(figure)
+
+
+def course(values: Mapping[str, Mapping[int, float]], title: str) -> str:
+    """Values along training, a line a name."""
+    figure = new_figure(4.4, 2.8)
+    axes = figure.subplots()
+    for colour, (name, found) in zip(cycle(SERIES), values.items(), strict=False):
+        axes.plot(list(found), list(found.values()), color=colour, linewidth=1.5, label=name)
+    axes.set(xlabel="step", title=title)
+    axes.legend(frameon=False)
+    clean(axes)
     return to_svg(figure)

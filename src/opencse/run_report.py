@@ -1,0 +1,163 @@
+"""The report of a training run: what it changed, on the person's own text and pairs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from opencse.analysis.figures import plane, training_curve
+from opencse.analysis.figures.training import course
+from opencse.analysis.inspection import Material, Subject, inspect
+from opencse.analysis.pages import how_to_load, lead, made_with, sections
+from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table, write_report
+from opencse.baselines.judged import BAG_OF_WORDS, WORDS, open_model
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation.embedding import Judged
+from opencse.evaluation.result import write_json
+from opencse.job import TrainJob, TrainResult, build_encoder, load_dev, load_start
+from opencse.overrides import flatten
+from opencse.recipe import Recipe
+from opencse.training.checkpoint import load_checkpoint
+from opencse.training.metrics import MetricsLog
+from opencse.training.reporter import Reporter
+
+REPORT, NUMBERS = "report.html", "report.json"
+
+
+def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> Path:
+    """Looks at the start and at what training made of it, and writes ``report.html`` and ``report.json``.
+
+    What is shown as "trained" is the kept encoder; where the start was kept, the last step's, so that a person sees
+    what did not help.
+
+    Returns:
+        The page.
+
+    Raises:
+        UserError: if it cannot be written.
+    """
+    recipe, model, _ = job.resolve()
+    record = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))
+    trained = result.folder / "last" if result.kept == "start" else result.folder
+    subjects = [
+        subject("start", load_start(recipe, model, job.device)),
+        subject("trained", SentenceEncoder.load(trained, device=job.device)),
+    ]
+    dev = load_dev(job.dev)
+    texts = [text for row in job.text.read().rows for text in row]
+    material = Material(pairs=None if dev is None else dev.pairs, texts=texts, source=job.text.name)
+    findings = inspect(subjects, material, progress=reporter.say)
+    log = MetricsLog(result.folder / "metrics.jsonl").read()
+    write_json(result.folder / NUMBERS, {"run": record, "log": log, "findings": findings.model_dump(mode="json")})
+    page = result.folder / REPORT
+    kept = "The start was kept; what is shown as trained is the encoder of the last step."
+    note = kept if result.kept == "start" else ""
+    opening = lead(findings) + paragraph(f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}")
+    write_report(
+        page,
+        f"{recipe.name} on {job.text.name}",
+        opening + made_with(findings),
+        [course_of(log), *sections(findings), settings_of(recipe, record), how_to_load(str(result.folder))],
+    )
+    return page
+
+
+def subject(name: str, encoder: SentenceEncoder) -> Subject:
+    """An encoder of ours under ``name``."""
+    return Subject(Judged(name, encoder.encode, str(encoder.pooling), str(encoder.device)), encoder)
+
+
+def open_subjects(
+    models: Sequence[str], *, pooling: str | None, device: str | None, reporter: Reporter
+) -> list[Subject]:
+    """Whatever can be judged, by name; of a run that is still going, the encoder of its last checkpoint.
+
+    They are called by the last part of their names where that tells them apart.
+
+    Raises:
+        UserError: if a model is named twice, or nothing can be made of one.
+    """
+    if len(set(models)) < len(models):
+        raise UserError("a model is named twice; name each once")
+    short = [Path(model).name for model in models]
+    names = short if len(set(short)) == len(short) else list(models)
+    opened = []
+    for model, name in zip(models, names, strict=True):
+        if is_unfinished_run(Path(model)):
+            opened.append(subject(name, open_checkpoint(Path(model), device)))
+        elif model.startswith(WORDS) or model == BAG_OF_WORDS:
+            opened.append(Subject(replace(open_model(model, pooling=pooling, say=reporter.say), name=name)))
+        else:
+            opened.append(subject(name, SentenceEncoder.load(model, pooling=pooling, device=device)))
+    return opened
+
+
+def course_of(log: list[dict[str, float]]) -> Section:
+    """The curves of a run: loss, dev score, cosines, and the path in the plane."""
+    losses = {int(line["step"]): line["loss"] for line in log if "loss" in line}
+    dev = {int(line["step"]): line["dev"] for line in log if "dev" in line}
+    pictures = [figure(training_curve(losses, dev), wide=True)]
+    sides = {name: _series(log, key) for name, key in _SIMILARITIES.items()}
+    if any(sides.values()):
+        drawn = {name: found for name, found in sides.items() if found}
+        pictures.append(figure(course(drawn, "cosine"), "Of positive pairs and of negatives, in the batches."))
+    path = [
+        (line["dev_uniformity"], line["dev_alignment"])
+        for line in log
+        if "dev_uniformity" in line and "dev_alignment" in line
+    ]
+    if len(path) > 1:
+        ends = {"start": path[0], "last step": path[-1]}
+        pictures.append(
+            figure(plane(ends, paths={"run": path}), "The way of the run on the dev pairs; down and left is better.")
+        )
+    return Section("The course of training", figures(*pictures))
+
+
+def settings_of(recipe: Recipe, record: Mapping[str, Any]) -> Section:
+    """What was set, and what was read."""
+    corpus = record["corpus"]
+    rows = [
+        ["recipe", f"{recipe.name}: {recipe.title}"],
+        ["paper", recipe.paper or "-"],
+        ["started from", str(record["identity"]["model"])],
+        ["text", f"{corpus['rows']:,} rows, {corpus['tokens']:,} tokens, {corpus['duplicates']:,} duplicate rows"],
+        ["steps", f"{record['steps']:,} of {recipe.training.batch_size}, seed {recipe.training.seed}"],
+        ["time", f"{record.get('seconds', 0):,.0f} s"],
+    ]
+    everything = "\n".join(f"{key} = {value!r}" for key, value in flatten(record["identity"]["recipe"]).items())
+    return Section("Settings", table(["", ""], rows) + folded("Every setting", code(everything)))
+
+
+def open_checkpoint(folder: Path, device: str | None = None) -> SentenceEncoder:
+    """The encoder of a run that is still going (or was broken off), as its last checkpoint has it.
+
+    Raises:
+        UserError: if there is no run, or no checkpoint yet.
+    """
+    record = folder / "run.json"
+    checkpoint = load_checkpoint(folder / "checkpoint")
+    if not record.is_file() or checkpoint is None:
+        raise UserError(f"{folder}: holds no checkpoint of a run; give the folder of a run that has reached one")
+    identity = json.loads(record.read_text(encoding="utf-8"))["identity"]
+    encoder = build_encoder(Recipe.model_validate(identity["recipe"]), identity["model"], device)
+    own = encoder.state_dict()
+    encoder.load_state_dict({name: tensor for name, tensor in checkpoint.of("encoder").items() if name in own})
+    encoder.projection = None
+    return encoder.eval()
+
+
+def is_unfinished_run(folder: Path) -> bool:
+    """Whether ``folder`` holds a run without an encoder yet."""
+    return (folder / "run.json").is_file() and not (folder / "modules.json").is_file()
+
+
+_SIMILARITIES = {"positives": "positive_similarity", "negatives": "negative_similarity"}
+
+
+def _series(log: list[dict[str, float]], key: str) -> dict[int, float]:
+    return {int(line["step"]): line[key] for line in log if key in line}

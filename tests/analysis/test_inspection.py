@@ -1,0 +1,129 @@
+"""Looking into models: what is found, on what, and the page it becomes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from opencse.analysis.geometry import geometry
+from opencse.analysis.inspection import Findings, Material, Subject, inspect
+from opencse.analysis.pages import lead, sections
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.evaluation import evaluate_pairs, load_sts, read_scored_pairs
+from opencse.evaluation.embedding import Judged, distinct
+from opencse.evaluation.result import read_record, write_json
+from opencse.text import sample
+
+PAIRS = read_scored_pairs(sample.TEST)
+
+
+def letters(texts: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([[t.lower().count(c) for c in "abcdefghijklmnopqrstuvwxyz"] for t in texts], np.float64) + 0.1
+
+
+def lengths(texts: Sequence[str]) -> NDArray[np.float64]:
+    return np.array([[1.0, len(text) / 50, len(text.split()) / 5] for text in texts])
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_folder: Path) -> Subject:
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    return Subject(Judged("tiny", encoder.encode, "mean", "cpu"), encoder)
+
+
+def test_two_callables_on_pairs_and_text(sentences: list[str]) -> None:
+    subjects = [Subject(Judged("lengths", lengths)), Subject(Judged("letters", letters))]
+    found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
+    one = found.subjects[1]
+    assert one.spearman == pytest.approx(evaluate_pairs(letters, PAIRS).spearman)
+    texts = distinct([PAIRS.first, PAIRS.second])
+    assert one.geometry is not None
+    assert one.geometry.uniformity == pytest.approx(geometry(letters(texts)).uniformity)
+    assert one.geometry.positives is not None
+    assert one.geometry.positives.n == int((PAIRS.scores > 4).sum())
+    assert one.layers is None
+    assert found.difference is not None
+    first = found.subjects[0].spearman
+    assert first is not None
+    assert one.spearman is not None
+    assert found.difference.difference == pytest.approx(one.spearman - first)
+    assert found.neighbours is not None
+    assert [list(asked.models) for asked in found.neighbours.queries] == [["lengths", "letters"]] * 4
+    assert one.random_pairs is not None
+    assert one.random_pairs.texts == len(set(sentences[:300]))
+    again = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
+    assert again.model_copy(update={"created": found.created}) == found, "every draw is seeded"
+
+
+def test_layers_of_an_encoder(tiny: Subject, sentences: list[str]) -> None:
+    found = inspect([tiny], Material(texts=sentences[:30])).subjects[0]
+    assert found.layers is not None
+    assert len(found.layers.set_sim) == 3
+    assert found.tokens is not None
+    assert found.geometry is None
+
+
+def test_sts_decides_the_difference(small_sts: Path) -> None:
+    data = load_sts(small_sts)
+    subjects = [Subject(Judged("lengths", lengths)), Subject(Judged("letters", letters))]
+    found = inspect(subjects, Material(pairs=PAIRS, sts=data), resamples=100)
+    assert found.difference is not None
+    assert set(found.difference.tasks) == set(data.tasks)
+    before, after = (one.sts["sts.average"] for one in found.subjects if one.sts)
+    assert found.difference.difference == pytest.approx(after - before)
+    assert f"{before:.2f} to {after:.2f} on 7 STS tasks" in lead(found)
+
+
+def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_path: Path) -> None:
+    subjects = [Subject(Judged("lengths <b>", lengths)), tiny]
+    found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:200], source="mine"), resamples=100)
+    titles = [section.title for section in sections(found)]
+    assert titles == [
+        "How the vectors fill their space", "Cosine by likeness", "What else the cosine follows", "Layer by layer",
+        "What a cosine means on your text", "Nearest neighbours",
+    ]  # fmt: skip
+    page = lead(found) + "".join(section.body for section in sections(found))
+    assert "lengths &lt;b&gt;" in page
+    assert "lengths <b>" not in page
+    write_json(tmp_path / "f.json", found.model_dump(mode="json"))
+    assert read_record(Findings, tmp_path / "f.json") == found
+
+
+def test_names_that_are_alike_are_refused() -> None:
+    with pytest.raises(ValueError, match="different names"):
+        inspect([Subject(Judged("a", letters))] * 2, Material(pairs=PAIRS))
+
+
+def test_the_command(
+    opencse: Callable[..., tuple[int, str, str]],
+    tiny_folder: Path,
+    small_sts: Path,
+    tmp_path: Path,
+    sentences: list[str],
+) -> None:
+    text = tmp_path / "mine.txt"
+    text.write_text("\n".join(sentences[:60]) + "\n")
+    out = tmp_path / "out"
+    code, stdout, stderr = opencse(
+        "analyze", tiny_folder, "bag-of-words", "--text", text, "--data", small_sts, "--query", "How cold is it?",
+        "--out", out,
+    )  # fmt: skip
+    assert code == 0, stderr
+    assert stdout.strip() == str(out / "report.html")
+    page = (out / "report.html").read_text()
+    assert "How cold is it?" in page
+    assert "<script" not in page
+    assert "http" not in page.replace("http://www.w3.org/", "")
+    told = json.loads((out / "report.json").read_text())
+    assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "bag-of-words"]
+    code, _, stderr = opencse("analyze", tiny_folder, tiny_folder, "--out", out)
+    assert code == 2
+    assert "named twice" in stderr
+    code, _, stderr = opencse("analyze", tiny_folder, "--query", "x", "--out", out)
+    assert code == 2
+    assert "name them with --text" in stderr

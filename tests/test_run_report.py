@@ -1,0 +1,90 @@
+"""The report of a training run, and a look at a run that is still going."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.job import TrainJob
+from opencse.run_report import open_checkpoint, open_subjects, write_run_report
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+from opencse.training.trainer import InterruptedRunError
+
+SETTINGS = (
+    "training.max_steps=4",
+    "training.batch_size=8",
+    "training.evaluate_every=2",
+    "training.checkpoint_every=2",
+    "training.log_every=1",
+    "training.learning_rate=1e-3",
+    "encoder.pooling=mean",
+)
+
+
+@pytest.fixture
+def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> TrainJob:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(sentences[:64]) + "\n")
+    return TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=SETTINGS)
+
+
+def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> None:
+    result = job.run(tmp_path / "run")
+    page = write_run_report(job, result, Silent())
+    text = page.read_text()
+    assert page == tmp_path / "run" / "report.html"
+    for part in (
+        "The course of training",
+        "Nearest neighbours",
+        "Every setting",
+        "training.batch_size = 8",
+        "Load the",
+    ):
+        assert part in text
+    told = json.loads((tmp_path / "run" / "report.json").read_text())
+    assert [one["name"] for one in told["findings"]["subjects"]] == ["start", "trained"]
+    assert told["run"]["result"]["kept"] == result.kept
+    dev = [line for line in told["log"] if "dev" in line]
+    assert [line["step"] for line in dev] == [0, 2, 4]
+    assert all(0 <= line["dev_alignment"] <= 4 and line["dev_uniformity"] < 0 for line in dev)
+    spearman = told["findings"]["subjects"][0]["spearman"]
+    assert spearman == pytest.approx(dev[0]["dev"]), "the start is judged as the run judged it"
+
+
+def test_without_dev_pairs_there_is_a_page_too(job: TrainJob, tmp_path: Path) -> None:
+    plain = TrainJob(job.text, job.recipe, job.model, settings=SETTINGS, dev=None)
+    page = write_run_report(plain, plain.run(tmp_path / "run"), Silent())
+    assert "Nearest neighbours" in page.read_text()
+
+
+class StopAt(Silent):
+    def advance(self, done: int, note: str = "") -> None:
+        import os
+        import signal
+
+        if done == 2 and not note:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
+    with pytest.raises(InterruptedRunError):
+        job.run(tmp_path / "run", reporter=StopAt())
+    now = open_checkpoint(tmp_path / "run")
+    start = SentenceEncoder.load(job.model, pooling="mean", device="cpu")
+    texts = ["One sentence.", "Another one."]
+    assert not torch.equal(torch.from_numpy(now.encode(texts)), torch.from_numpy(start.encode(texts)))
+    opened = open_subjects([str(tmp_path / "run")], pooling=None, device=None, reporter=Silent())
+    assert opened[0].judged.name == "run"
+    job.run(tmp_path / "run", resume=True)
+    assert (tmp_path / "run" / "modules.json").is_file()
+
+
+def test_no_checkpoint_yet(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="holds no checkpoint of a run"):
+        open_checkpoint(tmp_path)
