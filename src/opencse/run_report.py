@@ -113,7 +113,10 @@ def course_of(log: list[dict[str, float]]) -> Section:
     if len(path) > 1:
         ends = {"start": path[0], "last step": path[-1]}
         pictures.append(
-            figure(plane(ends, paths={"run": path}), "The way of the run on the dev pairs; down and left is better.")
+            figure(
+                plane(ends, paths={"run": path}),
+                "The way of the run on the dev pairs (uniformity: first 1,000 sentences); down and left is better.",
+            )
         )
     return Section("The course of training", figures(*pictures))
 

@@ -41,7 +41,7 @@ def test_help_and_import_are_quick() -> None:
     assert time.perf_counter() - started < 5
     for command in (
         "check", "train", "pretrain", "static", "evaluate", "compare", "reproduce", "encode", "similarity",
-        "nearest", "whiten", "recipes", "demo", "doctor",
+        "nearest", "whiten", "analyze", "calibrate", "recipes", "demo", "doctor",
     ):  # fmt: skip
         assert command in shown.stdout
 

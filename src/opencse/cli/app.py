@@ -5,6 +5,7 @@ from __future__ import annotations
 import typer
 
 from opencse.cli.analyze import analyze
+from opencse.cli.calibrate import calibrate
 from opencse.cli.check import check
 from opencse.cli.compare import compare
 from opencse.cli.demo import demo
@@ -37,6 +38,7 @@ app.command()(compare)
 app.command()(reproduce)
 app.command()(encode)
 app.command()(similarity)
+app.command()(calibrate)
 app.command()(nearest)
 app.command()(whiten)
 app.add_typer(recipes, name="recipes")

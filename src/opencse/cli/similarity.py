@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from opencse.analysis.calibration import Calibration
 
 
 def similarity(
@@ -14,13 +18,27 @@ def similarity(
     ],
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own.")] = None,
 ) -> None:
-    """Cosine similarity of one text to others, the most similar first."""
+    """Cosine similarity of one text to others, the most similar first.
+
+    With a calibration in the model's folder (`opencse calibrate`) also how many random pairs of that text are below,
+    and whether a pair is alike by its threshold.
+    """
     from opencse import SentenceEncoder
+    from opencse.analysis.calibration import Calibration
     from opencse.errors import UserError
 
     if len(texts) < 2:
         raise UserError("give at least two texts, each in quotes")
     encoder = SentenceEncoder.load(model, pooling=pooling)
+    calibration = Calibration.load(model, encoder) if pooling is None and Path(model).is_dir() else None
     row = encoder.similarity(texts[0], texts[1:])[0]
     for score, text in sorted(zip(row.tolist(), texts[1:], strict=True), reverse=True):
-        typer.echo(f"{score:.4f}  {text}")
+        typer.echo(f"{score:.4f}{_meaning(score, calibration)}  {text}")
+
+
+def _meaning(cosine: float, calibration: Calibration | None) -> str:
+    if calibration is None:
+        return ""
+    threshold = calibration.best_f1
+    alike = "" if threshold is None else "  alike" if cosine >= threshold.cosine else "       "
+    return f"  above {calibration.percentile_of(cosine):5.1f} % of random pairs{alike}"
