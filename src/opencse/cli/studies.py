@@ -58,10 +58,9 @@ def run_all(study: Study, workers: int, reporter: ConsoleReporter) -> list[RunRe
 
     try:
         return run_study(study, workers=workers, reporter=reporter)
-    except (InterruptedRunError, KeyboardInterrupt) as stopped:
+    except (InterruptedRunError, KeyboardInterrupt):
         reporter.finish()
-        why = str(stopped) or "stopped"
-        sys.stderr.write(f"opencse: {why}; what is finished is kept in {study.out}, the same command goes on\n")
+        sys.stderr.write(f"opencse: stopped; what is finished is kept in {study.out}, and the same command goes on\n")
         raise typer.Exit(INTERRUPTED) from None
 
 
