@@ -20,7 +20,7 @@ from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
-from opencse.training.selection import Dev
+from opencse.training.selection import Dev, DevScore
 
 QUICK = ("training.max_steps=4", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
 
@@ -174,9 +174,9 @@ def falling(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.float32]]:
     """Every score is below the one before; what was scored is noted, by the vectors of a sentence."""
     scored: list[NDArray[np.float32]] = []
 
-    def score(self: Dev, encoder: SentenceEncoder) -> float:
+    def score(self: Dev, encoder: SentenceEncoder) -> DevScore:
         scored.append(encoder.encode("A dog runs."))
-        return 50.0 - len(scored)
+        return DevScore(50.0 - len(scored))
 
     monkeypatch.setattr(Dev, "score", score)
     return scored

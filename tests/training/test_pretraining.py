@@ -219,10 +219,10 @@ def test_with_dev_pairs_the_best_is_kept(
     run: Run, tmp_path: Path, better: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best weights are saved with the head they had then."""
-    from opencse.training.selection import Dev
+    from opencse.training.selection import Dev, DevScore
 
     scores = iter([50.0, 60.0 if better else 40.0, 55.0 if better else 30.0])
-    monkeypatch.setattr(Dev, "score", lambda self, encoder: next(scores))
+    monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(next(scores)))
     how = [*SETTINGS, "training.max_steps=2", "training.evaluate_every=1"]
     result = pretrain(run.text, tmp_path / "run", settings=how, dev=sample.DEV, **HOW)
     assert result.kept == ("best" if better else "start")
