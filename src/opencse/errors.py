@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 
 class UserError(Exception):
@@ -17,6 +17,12 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     """The clause `` (did you mean X?)`` for the candidate closest to ``word``, or an empty string."""
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def require_known(value: str, known: Sequence[str], what: str) -> None:
+    """Refuses a ``value`` that is not among ``known``; ``what`` it is, for the message."""
+    if value not in known:
+        raise UserError(f"unknown {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")
 
 
 def reason(error: BaseException) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from opencse.baselines.judged import open_model
@@ -195,11 +196,14 @@ def judge(
     tell = reporter or Silent()
     chosen = replace(options or Options(), device=device)
     folder = suite_folder(data, suite_named(suite).name, alone=True)
-    opened = suite_named(suite).open(folder, chosen)
-    judged = open_model(model, pooling=pooling, device=device, progress=Counted(tell, "encoding"), say=tell.say)
-    if transform is None:
-        return opened(judged, tell.say).record
-    if suite == "sts" and str(fit) == TARGET:
+    opener = partial(
+        open_model, model, pooling=pooling, device=device, progress=Counted(tell, "encoding"), say=tell.say
+    )
+    if transform is not None and suite == "sts" and str(fit) == TARGET:
         sts = load_sts_hub(chosen.tasks) if str(folder) == HUB else load_sts(folder, chosen.tasks)
-        return evaluate_sts_on_target(judged, transform, sts, progress=tell.say, stage=Stages(tell))
-    return opened(postprocessed(judged, transform, fit, progress=Stages(tell), say=tell.say), tell.say).record
+        return evaluate_sts_on_target(opener(), transform, sts, progress=tell.say, stage=Stages(tell))
+    opened = suite_named(suite).open(folder, chosen)
+    judged = opener()
+    if transform is not None:
+        judged = postprocessed(judged, transform, fit, progress=Stages(tell), say=tell.say)
+    return opened(judged, tell.say).record

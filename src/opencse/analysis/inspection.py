@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Literal
@@ -18,7 +18,7 @@ from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.significance import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation.embedding import Embedded, Judged, distinct, embed
+from opencse.evaluation.embedding import Embedded, Judged, Progress, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.result import Environment, StsResult, installed
@@ -27,7 +27,6 @@ from opencse.evaluation.sts_data import StsData
 from opencse.settings import Settings
 
 Floats = NDArray[np.float64]
-Progress = Callable[[str], None]
 
 HIGH = 0.8
 """Pairs are positives above this share of the highest gold score: above 4 of 5, as in SimCSE's figures."""
@@ -149,7 +148,7 @@ def inspect(
     names = [subject.judged.name for subject in subjects]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"subjects of different names are expected, got {names}")
-    tell = progress or _silent
+    tell = progress or silent
     drawn = np.random.default_rng(seed)
     texts = _some(material.texts, drawn)
     queries = list(material.queries or _to_ask(texts))
@@ -243,7 +242,7 @@ def _difference(
 ) -> PairedBootstrapTasks | None:
     gold: dict[str, Floats] = {}
     if material.sts is not None:
-        gold = {key: np.concatenate([p.scores for p in task.parts]) for key, task in material.sts.tasks.items()}
+        gold = {key: task.gold for key, task in material.sts.tasks.items()}
     elif material.pairs is not None:
         gold = {"pairs": material.pairs.scores}
     if not gold or not resamples:
@@ -263,7 +262,3 @@ def _to_ask(texts: Sequence[str]) -> list[str]:
     """A few of the texts, rather short ones, so that a person takes in at a glance what is near them."""
     handy = [text for text in texts if 5 <= len(text.split()) <= 14]
     return list(handy[:QUERIES] or texts[:QUERIES])
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from opencse.baselines.judged import Say
 from opencse.errors import UserError
-from opencse.evaluation.embedding import Judged
+from opencse.evaluation.embedding import Judged, Progress, silent
 from opencse.evaluation.result import StsResult, StsScores
-from opencse.evaluation.sts import Progress, evaluate_sts
+from opencse.evaluation.sts import evaluate_sts
 from opencse.evaluation.sts_data import StsData
 from opencse.text.readers import Source
 
@@ -153,7 +153,7 @@ def _fit(
     progress: Stage | None,
     say: Say | None,
 ) -> Map:
-    tell = say or _silent
+    tell = say or silent
     started = time.perf_counter()
     match kind:
         case "whitening":
@@ -177,7 +177,3 @@ def _fit(
             return flow.apply
         case _:
             assert_never(kind)
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""

@@ -14,6 +14,13 @@ from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_fini
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 """n texts -> (n, d) floating-point array, row i for text i. Any model can be judged through it."""
 
+Progress = Callable[[str], None]
+"""Called with one line at each step of an evaluation."""
+
+
+def silent(line: str) -> None:
+    """The `Progress` that tells nobody."""
+
 
 @dataclass(frozen=True)
 class Judged:

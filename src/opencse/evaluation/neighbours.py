@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import FiniteFloat
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import Encode, embed
+from opencse.evaluation.embedding import Encode, Progress, embed, silent
 from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.result import write_json
 from opencse.settings import Settings
@@ -17,7 +17,6 @@ from opencse.settings import Settings
 if TYPE_CHECKING:
     from rich.table import Table
 
-Progress = Callable[[str], None]
 ABSENT = "-"
 
 
@@ -95,7 +94,7 @@ def compare_neighbours(
             raise UserError(f"no {what}; give at least one")
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a sentence")
-    tell = progress or _silent
+    tell = progress or silent
     by_key: dict[str, str] = {}
     for text in corpus:
         by_key.setdefault(_key(text), text)
@@ -155,7 +154,3 @@ def _key(text: str) -> str:
 
 def _cell(found: list[Neighbour], rank: int) -> str:
     return f"{found[rank].text} ({found[rank].cosine:.3f})" if rank < len(found) else ABSENT
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""

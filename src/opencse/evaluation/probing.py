@@ -12,14 +12,13 @@ from itertools import product
 
 import numpy as np
 
-from opencse.errors import UserError, nearest
+from opencse.errors import require_known
 from opencse.evaluation.classifier_settings import MODES, Mode
 from opencse.evaluation.cross_validation import Outcome, split
-from opencse.evaluation.embedding import Embedded, Encode, distinct, embed
+from opencse.evaluation.embedding import Embedded, Encode, Progress, distinct, embed, silent
 from opencse.evaluation.probing_data import ProbingData, ProbingExamples
 from opencse.evaluation.probing_result import ProbingClassifier, ProbingResult, ProbingScore, ProbingScores
 from opencse.evaluation.result import DataRecord, Environment
-from opencse.evaluation.sts import Progress
 from opencse.evaluation.transfer import L2
 
 HIDDEN = (50, 100, 200)
@@ -63,9 +62,9 @@ def evaluate_probing(
         UserError: for an unknown mode or classifier, or a vector with NaN or infinite values.
         ValueError: if ``encode`` does not return an (n, d) array.
     """
-    _known(mode, tuple(MODES), "mode")
-    _known(classifier, CLASSIFIERS, "classifier")
-    tell = progress or _silent
+    require_known(mode, tuple(MODES), "mode")
+    require_known(classifier, CLASSIFIERS, "classifier")
+    tell = progress or silent
     started = time.perf_counter()
     tell(f"probing: {', '.join(data.tasks)} from {data.source}; mode {mode}, {classifier}")
     if data.absent:
@@ -153,12 +152,3 @@ def _line(task: ProbingExamples, score: ProbingScore) -> str:
     if not score.complete:
         line += " (not the published parts, so this does not compare with published values)"
     return line
-
-
-def _known(value: str, known: tuple[str, ...], what: str) -> None:
-    if value not in known:
-        raise UserError(f"unknown {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""

@@ -17,11 +17,10 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.correlation import pearson, spearman
-from opencse.evaluation.embedding import Embedded, Encode, distinct, embed
+from opencse.evaluation.embedding import Embedded, Encode, Progress, distinct, embed, silent
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
 from opencse.evaluation.regressor_result import PUBLISHED, RegressorResult, RegressorScore
 from opencse.evaluation.result import DataRecord, Environment
-from opencse.evaluation.sts import Progress
 from opencse.evaluation.sts_data import TASKS, TaskPairs, Text, load_sts
 
 PARTS = ("train", "dev", "test")
@@ -115,7 +114,7 @@ def evaluate_sts_regressor(
         UserError: if a vector holds NaN or infinite values.
         ValueError: if ``encode`` does not return an (n, d) array.
     """
-    tell = progress or _silent
+    tell = progress or silent
     started = time.perf_counter()
     parts = [part for task in data.tasks.values() for part in task.values()]
     texts = distinct(side for part in parts for side in (part.first, part.second))
@@ -192,7 +191,3 @@ def _line(key: str, score: RegressorScore) -> str:
         published = ", ".join(f"{name} {n:,}" for name, n in PUBLISHED[key].items())
         line += f" (published: {published}, so this does not compare with published values)"
     return line
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""

@@ -10,16 +10,15 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
-from opencse.evaluation.embedding import Embedded, Encode, distinct, embed
+from opencse.evaluation.embedding import Embedded, Encode, Progress, distinct, embed, silent
 from opencse.evaluation.measures import average_precision, ndcg, recall, reciprocal_rank
 from opencse.evaluation.ranking import Similarity, nearest_rows
 from opencse.evaluation.result import DataRecord, Environment
 from opencse.evaluation.retrieval_data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval_result import RetrievalResult, RetrievalScore
 
-Progress = Callable[[str], None]
 DEPTH = 100
 
 
@@ -49,7 +48,7 @@ def evaluate_retrieval(
         UserError: if a vector holds NaN or infinite values.
         ValueError: if ``encode`` does not return an (n, d) array.
     """
-    tell = progress or _silent
+    tell = progress or silent
     started = time.perf_counter()
     scores: dict[str, RetrievalScore] = {}
     for name, task in data.tasks.items():
@@ -112,7 +111,3 @@ def _describe(task: RetrievalTask) -> str:
         line += f" ({task.without_relevant:,} more have no relevant document and are left out)"
     empty = sum(not text for text in task.documents)
     return f"{line}; {empty:,} documents are empty" if empty else line
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""

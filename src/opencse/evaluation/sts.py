@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from opencse.evaluation.correlation import Floats, pearson, spearman
-from opencse.evaluation.embedding import Encode, distinct, embed
+from opencse.evaluation.embedding import Encode, Progress, distinct, embed, silent
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.result import (
     Aggregates,
@@ -28,7 +28,6 @@ from opencse.evaluation.result import (
 )
 from opencse.evaluation.sts_data import StsData, TaskPairs
 
-Progress = Callable[[str], None]
 Keep = Callable[[str, Floats], None]
 SAME_LENGTH = 3  # words of difference up to which ESimCSE counts two sentences as of similar length
 
@@ -76,7 +75,7 @@ def evaluate_sts(
         UserError: if a vector holds NaN or infinite values.
         ValueError: if ``encode`` does not return an (n, d) array.
     """
-    tell = progress or _silent
+    tell = progress or silent
     started = time.perf_counter()
     texts = distinct(
         side for pairs in data.tasks.values() for part in pairs.parts for side in (part.first, part.second)
@@ -115,7 +114,7 @@ def score_task(pairs: TaskPairs, cosines: Sequence[Floats]) -> TaskScore:
 
     A task of one file has one value for the three; where the source knows no subsets, the last two are None.
     """
-    all_cosines, all_gold = np.concatenate(cosines), np.concatenate([part.scores for part in pairs.parts])
+    all_cosines, all_gold = np.concatenate(cosines), pairs.gold
     whole = _score(all_cosines, all_gold)
     parts: dict[str, Score] = {}
     if pairs.has_subsets:
@@ -185,7 +184,3 @@ def _line(pairs: TaskPairs, score: TaskScore) -> str:
     if not score.complete:
         line += f" (published: {pairs.task.pairs:,} pairs, so this does not compare with published values)"
     return line
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""

@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
+from numpy.typing import NDArray
+
 from opencse.errors import UserError, nearest
 from opencse.evaluation.pairs import (
     COLUMNS,
@@ -99,6 +102,11 @@ class TaskPairs:
     def n(self) -> int:
         """The number of pairs."""
         return sum(len(part) for part in self.parts)
+
+    @property
+    def gold(self) -> NDArray[np.float64]:
+        """The gold scores (n,) of all parts, one after another."""
+        return np.concatenate([part.scores for part in self.parts])
 
     @property
     def complete(self) -> bool:

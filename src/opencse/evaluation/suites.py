@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, nearest
-from opencse.evaluation.embedding import Judged
+from opencse.evaluation.embedding import Judged, Progress
 from opencse.evaluation.probing import evaluate_probing
 from opencse.evaluation.probing_data import load_probing
 from opencse.evaluation.probing_result import ProbingResult, probing_table
@@ -21,7 +21,7 @@ from opencse.evaluation.result import EvaluationRecord, StsResult
 from opencse.evaluation.retrieval import evaluate_retrieval
 from opencse.evaluation.retrieval_data import load_retrieval
 from opencse.evaluation.retrieval_result import RetrievalResult, retrieval_table
-from opencse.evaluation.sts import Progress, evaluate_sts
+from opencse.evaluation.sts import evaluate_sts
 from opencse.evaluation.sts_data import load_sts, load_sts_hub
 from opencse.evaluation.table import sts_table
 from opencse.evaluation.transfer import evaluate_transfer
@@ -93,7 +93,7 @@ def _sts(folder: Path, options: Options) -> Judge:
     data = load_sts_hub(options.tasks) if str(folder) == HUB else load_sts(folder, options.tasks)
 
     def judge(judged: Judged, progress: Progress | None) -> Judgement:
-        arrays = {f"{key}.gold": np.concatenate([p.scores for p in pairs.parts]) for key, pairs in data.tasks.items()}
+        arrays = {f"{key}.gold": pairs.gold for key, pairs in data.tasks.items()}
         record = evaluate_sts(
             judged.encode,
             data,

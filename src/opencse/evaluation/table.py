@@ -6,7 +6,7 @@ import typing
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from opencse.errors import UserError, nearest
+from opencse.errors import require_known
 from opencse.evaluation.result import Aggregation, Correlation, StsResult
 from opencse.evaluation.sts_data import TASKS
 
@@ -37,8 +37,8 @@ def sts_table(
     Raises:
         UserError: for an unknown aggregation or correlation.
     """
-    _known(aggregation, typing.get_args(Aggregation), "aggregation")
-    _known(correlation, typing.get_args(Correlation), "correlation")
+    require_known(aggregation, typing.get_args(Aggregation), "aggregation")
+    require_known(correlation, typing.get_args(Correlation), "correlation")
     table = _by_subset(results, correlation) if subsets else _by_model(results, aggregation, correlation)
     if not all(task.complete for result in results.values() for task in result.sts.tasks.values()):
         table.caption = "* not the published number of pairs: does not compare with published values"
@@ -95,8 +95,3 @@ def _by_subset(results: Mapping[str, StsResult], correlation: Correlation) -> Ta
 
 def _number(value: float | None, *, complete: bool = True) -> str:
     return ABSENT if value is None else f"{value:.2f}{'' if complete else '*'}"
-
-
-def _known(value: str, known: tuple[str, ...], what: str) -> None:
-    if value not in known:
-        raise UserError(f"unknown {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")

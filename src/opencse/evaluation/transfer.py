@@ -12,12 +12,11 @@ import time
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, require_known
 from opencse.evaluation.classifier_settings import MODES, Mode
 from opencse.evaluation.cross_validation import Fitter, kfold, nested, split
-from opencse.evaluation.embedding import Embedded, Encode, distinct, embed
+from opencse.evaluation.embedding import Embedded, Encode, Progress, distinct, embed, silent
 from opencse.evaluation.result import DataRecord, Environment
-from opencse.evaluation.sts import Progress
 from opencse.evaluation.transfer_data import Examples, TransferData, TransferExamples
 from opencse.evaluation.transfer_result import Classifier, TransferResult, TransferScore, TransferScores
 
@@ -61,11 +60,11 @@ def evaluate_transfer(
             the folds, or ``logistic`` without scikit-learn.
         ValueError: if ``encode`` does not return an (n, d) array.
     """
-    _known(mode, tuple(MODES), "mode")
-    _known(classifier, CLASSIFIERS, "classifier")
+    require_known(mode, tuple(MODES), "mode")
+    require_known(classifier, CLASSIFIERS, "classifier")
     for task in data.tasks.values():
         _large_enough(task, MODES[mode].folds)
-    tell = progress or _silent
+    tell = progress or silent
     fit_on = classifier_device or device
     started = time.perf_counter()
     groups = [side for task in data.tasks.values() for part in task.parts.values() for side in part.sides]
@@ -197,12 +196,3 @@ def _large_enough(task: TransferExamples, folds: int) -> None:
             f"{task.where}: {n} examples are too few: 5 % of a training set are set apart to stop a fit by; "
             f"give at least {2 * SMALLEST}"
         )
-
-
-def _known(value: str, known: tuple[str, ...], what: str) -> None:
-    if value not in known:
-        raise UserError(f"unknown {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")
-
-
-def _silent(line: str) -> None:
-    """Tells nobody."""
