@@ -10,6 +10,10 @@ from numpy.typing import NDArray
 
 from opencse.analysis.tiles import Floats, pair_cosines, require_vectors, tiles, unit
 from opencse.errors import UserError
+from opencse.evaluation import Embedded, ScoredPairs
+
+HIGH = 0.8
+"""Pairs are positives above this share of the highest gold score: above 4 of 5, as in SimCSE's figures."""
 
 
 def alignment(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
@@ -36,6 +40,24 @@ def alignment(first: NDArray[np.floating], second: NDArray[np.floating]) -> floa
         raise ValueError(f"two (n, d) arrays of one shape are expected, got {first.shape} and {second.shape}")
     sums = [np.square(unit(first, rows) - unit(second, rows)).sum() for rows in tiles(first)]
     return math.fsum(sums) / len(first)
+
+
+def positive_sides(
+    embedded: Embedded, pairs: ScoredPairs, above: float | None = None
+) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
+    """The two sides (p, d) of the pairs of high gold score, for `alignment`; None if there are none.
+
+    Args:
+        embedded: holds both texts of every pair.
+        pairs: graded.
+        above: gold score above which a pair is positive; by default ``HIGH`` of the highest.
+    """
+    bound = HIGH * pairs.scores.max() if above is None else above
+    chosen = np.flatnonzero(pairs.scores > bound).tolist()
+    if not chosen:
+        return None
+    first, second = ([side[i] for i in chosen] for side in (pairs.first, pairs.second))
+    return embedded.vectors[embedded.rows(first)], embedded.vectors[embedded.rows(second)]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from opencse.analysis.alignment import alignment, all_pairs, mean_of_pairs
+from opencse.analysis.alignment import alignment, all_pairs, mean_of_pairs, positive_sides
 from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
 from opencse.analysis.tiles import require_vectors
 from opencse.errors import UserError
@@ -152,15 +152,13 @@ def sts_geometry(
     Raises:
         UserError: if no pair is positive, and as ``geometry`` and ``opencse.evaluation.embedding.embed``.
     """
-    chosen = np.flatnonzero(pairs.scores > above).tolist()
-    if not chosen:
+    if not (pairs.scores > above).any():
         raise UserError(
             f"{pairs.name}: no gold score is above {above:g} (the highest is {pairs.scores.max():g}), so there are no "
             "positive pairs; choose a lower bound"
         )
     embedded = embed(encode, distinct([pairs.first, pairs.second]))
-    sides = [embedded.vectors[embedded.rows([side[i] for i in chosen])] for side in (pairs.first, pairs.second)]
-    return geometry(embedded.vectors, (sides[0], sides[1]), t=t, limit=limit, seed=seed)
+    return geometry(embedded.vectors, positive_sides(embedded, pairs, above), t=t, limit=limit, seed=seed)
 
 
 def _drawn(n: int, limit: int, seed: int) -> NDArray[np.int64]:

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import AwareDatetime, Field, FiniteFloat
 
+from opencse.analysis.alignment import positive_sides
 from opencse.analysis.bias import PairBias, pair_bias
 from opencse.analysis.densities import Densities, densities
 from opencse.analysis.geometry import Geometry, geometry
@@ -18,7 +19,7 @@ from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.significance import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation.embedding import Embedded, Judged, Progress, distinct, embed, silent
+from opencse.evaluation.embedding import Judged, Progress, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.result import Environment, StsResult, installed
@@ -28,8 +29,6 @@ from opencse.settings import Settings
 
 Floats = NDArray[np.float64]
 
-HIGH = 0.8
-"""Pairs are positives above this share of the highest gold score: above 4 of 5, as in SimCSE's figures."""
 LAYER_SENTENCES = 200
 CORPUS_SENTENCES = 2_000
 QUERIES = 4
@@ -210,18 +209,10 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs) -> tuple[Mapping[str, object
     edges = np.linspace(low, high, 6).tolist()
     return {
         "spearman": 100 * spearman(cosines, pairs.scores),
-        "geometry": geometry(embedded.vectors, _positives(embedded, pairs)),
+        "geometry": geometry(embedded.vectors, positive_sides(embedded, pairs)),
         "densities": densities(cosines, pairs.scores, edges=edges),
         "bias": pair_bias(cosines, pairs),
     }, cosines
-
-
-def _positives(embedded: Embedded, pairs: ScoredPairs) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
-    chosen = np.flatnonzero(pairs.scores > HIGH * pairs.scores.max()).tolist()
-    if not chosen:
-        return None
-    first, second = ([side[i] for i in chosen] for side in (pairs.first, pairs.second))
-    return embedded.vectors[embedded.rows(first)], embedded.vectors[embedded.rows(second)]
 
 
 def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], tell: Progress) -> StsResult:

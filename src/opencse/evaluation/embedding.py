@@ -54,6 +54,11 @@ class Embedded:
         """The row (n,) of each text."""
         return np.fromiter((self._row[text] for text in texts), dtype=np.intp, count=len(texts))
 
+    def pair_features(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float32]:
+        """[|u - v|, u * v] of each pair of texts (n, 2 d), float32: what SentEval's classifiers read of a pair."""
+        u, v = (self.vectors[self.rows(side)].astype(np.float32) for side in (first, second))
+        return np.hstack([np.abs(u - v), u * v])
+
     def cosines(self, first: Sequence[str], second: Sequence[str]) -> Floats:
         """The cosine (n,) of each pair of texts; see ``cosine_of_rows``."""
         one, two = self.rows(first), self.rows(second)

@@ -179,8 +179,7 @@ def _in_order(pairs: ScoredPairs) -> ScoredPairs:
 
 
 def _features(pairs: ScoredPairs, embedded: Embedded) -> NDArray[np.float32]:
-    u, v = (embedded.vectors[embedded.rows(side)].astype(np.float32) for side in (pairs.first, pairs.second))
-    return np.hstack([np.abs(u - v), u * v])
+    return embedded.pair_features(pairs.first, pairs.second)
 
 
 def _line(key: str, score: RegressorScore) -> str:

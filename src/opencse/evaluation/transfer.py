@@ -158,11 +158,9 @@ def f1(predicted: NDArray[np.intp], gold: NDArray[np.intp]) -> float:
 
 
 def _features(part: Examples, embedded: Embedded) -> NDArray[np.float32]:
-    sides = [embedded.vectors[embedded.rows(side)].astype(np.float32) for side in part.sides]
-    if len(sides) == 1:
-        return sides[0]
-    u, v = sides
-    return np.hstack([np.abs(u - v), u * v])
+    if part.second is None:
+        return embedded.vectors[embedded.rows(part.first)].astype(np.float32)
+    return embedded.pair_features(part.first, part.second)
 
 
 def _line(task: TransferExamples, score: TransferScore) -> str:

@@ -4,14 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import numpy as np
-
-from opencse.analysis.alignment import alignment, uniformity
+from opencse.analysis.alignment import alignment, positive_sides, uniformity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import ScoredPairs, distinct, embed, spearman
 
-HIGH = 0.8
-"""Pairs are positives above this share of the highest gold score (above 4 of 5, as in SimCSE's Figures 2 and 3)."""
 SPREAD = 1_000
 """Sentences whose pairs the uniformity is taken over, so that following it costs next to nothing."""
 
@@ -55,11 +51,10 @@ class Dev:
         spearman_ = 100 * spearman(embedded.cosines(pairs.first, pairs.second), pairs.scores)
         if not embedded.vectors.any(axis=1).all():
             return DevScore(spearman_)  # a text without a token has no direction
-        alike = np.flatnonzero(pairs.scores > HIGH * pairs.scores.max()).tolist()
-        sides = [embedded.vectors[embedded.rows([side[i] for i in alike])] for side in (pairs.first, pairs.second)]
+        alike = positive_sides(embedded, pairs)
         return DevScore(
             spearman_,
-            alignment=alignment(sides[0], sides[1]) if alike else None,
+            alignment=None if alike is None else alignment(*alike),
             uniformity=uniformity(embedded.vectors[:SPREAD]),
         )
 
