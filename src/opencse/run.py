@@ -170,6 +170,7 @@ def judge(
     suite: str = "sts",
     *,
     pooling: str | None = None,
+    layer: int | None = None,
     options: Options | None = None,
     transform: Kind | None = None,
     fit: str | Path = TARGET,
@@ -184,6 +185,7 @@ def judge(
         data: a folder that holds one of the suite's name, the suite's own folder, or ``hub`` (STS).
         suite: ``sts``, ``sts-regressor``, ``transfer``, ``probing`` or ``retrieval``.
         pooling: replaces the model's own.
+        layer: judges this layer's vectors, from 0 (the embedding layer's output) on, instead of the whole encoder's.
         options: of the suite.
         transform: ``whitening`` or ``flow`` after the model.
         fit: what a transform is fitted on: ``target``, the texts judged (STS: each task's by itself), or a text file.
@@ -197,7 +199,13 @@ def judge(
     chosen = replace(options or Options(), device=device)
     folder = suite_folder(data, suite_named(suite).name, alone=True)
     opener = partial(
-        open_model, model, pooling=pooling, device=device, progress=Counted(tell, "encoding"), say=tell.say
+        open_model,
+        model,
+        pooling=pooling,
+        layer=layer,
+        device=device,
+        progress=Counted(tell, "encoding"),
+        say=tell.say,
     )
     if transform is not None and suite == "sts" and str(fit) == TARGET:
         sts = load_sts_hub(chosen.tasks) if str(folder) == HUB else load_sts(folder, chosen.tasks)

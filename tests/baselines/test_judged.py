@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
+from opencse.analysis.layers import layer_vectors
 from opencse.baselines.bag_of_words import BagOfWords
 from opencse.baselines.judged import open_model
 from opencse.baselines.words import WordVectors
@@ -51,6 +52,25 @@ class Placed(Model):
 
     def __call__(self, texts: list[str]) -> None:
         raise AssertionError("encode comes first")
+
+
+def test_a_layer_of_an_encoder(encoder: SentenceEncoder, tiny_folder: Path) -> None:
+    told: list[tuple[int, int]] = []
+    judged = open_model(encoder, layer=1, progress=lambda done, total: told.append((done, total)))
+    assert (judged.name, judged.pooling) == ("BertModel, layer 1", "cls")
+    np.testing.assert_array_equal(judged.encode(TEXTS), layer_vectors(encoder, TEXTS, 1))
+    assert told[-1] == (3, 3)
+    by_name = open_model(tiny_folder, pooling="cls", layer=3, device="cpu")
+    assert by_name.name == f"{tiny_folder}, layer 3"
+    np.testing.assert_allclose(by_name.encode(TEXTS), encoder.encode(TEXTS), atol=1e-6)
+    with pytest.raises(UserError, match="to 3, not 4"):
+        open_model(encoder, layer=4).encode(TEXTS)
+
+
+@pytest.mark.parametrize("model", [lengths, Model(), "bag-of-words"])
+def test_what_has_no_layers_is_refused_one(model: object) -> None:
+    with pytest.raises(UserError, match="has no layers to choose from"):
+        open_model(model, layer=0)
 
 
 def test_an_encoder(encoder: SentenceEncoder) -> None:

@@ -121,6 +121,25 @@ def sts_folder(tmp_path: Path) -> Path:
     return tmp_path / "sts"
 
 
+def test_evaluate_layer_by_layer(opencse: Run, sts_folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    told = ["evaluate", tiny_folder, "--data", sts_folder, "--pooling", "mean", "--tasks", "stsb"]
+    code, stdout, err = opencse(*told, "--layers", "all")
+    assert code == 0, err
+    for layer in range(4):
+        assert f"layer {layer}" in stdout
+    assert "layer 4" not in stdout
+    paths = tmp_path / "layer.json", tmp_path / "whole.json"
+    assert opencse(*told, "--layers", "3", "--json", paths[0])[0] == 0
+    assert opencse(*told, "--json", paths[1])[0] == 0
+    layer, whole = (json.loads(path.read_text(encoding="utf-8")) for path in paths)
+    assert layer["model"] == f"{tiny_folder}, layer 3"
+    scores = [one["sts"]["stsb"]["spearman"]["all"] for one in (layer, whole)]
+    assert scores[0] == pytest.approx(scores[1], abs=1e-3)
+    refused(opencse(*told, "--layers", "last"), "--layers is 'all' or numbers from 0")
+    refused(opencse(*told, "--layers", "4"), "layers 0 (output of the embeddings) to 3, not 4")
+    refused(opencse("evaluate", "bag-of-words", "--data", sts_folder, "--layers", "0"), "has no layers")
+
+
 def test_evaluate_writes_a_self_describing_result(opencse: Run, sts_folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "result.json"
     code, stdout, err = opencse("evaluate", "opencse-mini", "--data", sts_folder, "--pooling", "mean", "--json", path)

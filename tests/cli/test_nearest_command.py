@@ -9,6 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner, Result
 
+from opencse.analysis.calibration import calibrate
 from opencse.cli.nearest import nearest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -69,3 +70,31 @@ def test_bad_input_is_told_before_anything_is_encoded(corpus: Path, tmp_path: Pa
     assert "no such file" in refused("opencse-mini", "--corpus", tmp_path / "no.txt", "-q", "x")
     assert "a query is blank" in refused("opencse-mini", *column, "-q", " ")
     assert run("opencse-mini", *column, "-q", "x", "-k", 0).exit_code == 2
+
+
+def test_a_calibrated_model_tells_what_its_cosines_mean(corpus: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    model = tmp_path / "model"
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    encoder.save(model)
+    calibration = calibrate(encoder, corpus.read_text(encoding="utf-8").splitlines())
+    calibration.save(model)
+    asked = ("--corpus", corpus, "--columns", 2, "--query", "A cat sleeps.", "--json", tmp_path / "n.json")
+    result = run(model, "opencse-mini", *asked)
+    assert result.exit_code == 0, result.output
+    found = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))["queries"][0]["models"]
+    for one in found[str(model)]:
+        assert one["percentile"] == calibration.percentile_of(one["cosine"])
+    alone = " ".join(run(model, *asked).stdout.replace("│", " ").split())
+    assert all(f", above {one['percentile']:.1f} % of random pairs)" in alone for one in found[str(model)])
+    assert [one["percentile"] for one in found["opencse-mini"]] == [None] * 3
+
+
+def test_a_calibration_of_another_model_is_refused_before_anything_is_encoded(
+    corpus: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    model = tmp_path / "model"
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    encoder.save(model)
+    calibrate(encoder, ["One.", "Two.", "Three."]).save(model)
+    SentenceEncoder.load(model, pooling="cls", device="cpu").save(model)
+    assert "calibrate again" in refused(model, "--corpus", corpus, "--columns", 2, "-q", "x")

@@ -81,7 +81,7 @@ def test_json_is_plain_and_reads_back(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))
     assert Neighbours.model_validate(data) == found
     assert data["queries"][0]["query"] == "rain"
-    assert set(data["queries"][0]["models"]["m"][0]) == {"text", "cosine"}
+    assert set(data["queries"][0]["models"]["m"][0]) == {"text", "cosine", "percentile"}
     assert data["source"] == "here"
 
 

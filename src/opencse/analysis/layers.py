@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -124,7 +124,14 @@ def token_similarity(states: Tensor, mask: Tensor) -> Tensor:
     return (kept.sum(dim=1).square().sum(dim=-1) - own) / (m * (m - 1))
 
 
-def layer_vectors(encoder: SentenceEncoder, texts: Sequence[str], layer: int, *, token_budget: int = BUDGET) -> Vectors:
+def layer_vectors(
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    layer: int,
+    *,
+    token_budget: int = BUDGET,
+    progress: Callable[[int, int], None] | None = None,
+) -> Vectors:
     """Sentence vectors of one layer, by the encoder's own pooling, without dense layers; for probing layer by layer.
 
     With pooling of the last layer alone and no dense layers, those of layer L are ``encoder.encode``'s.
@@ -134,6 +141,7 @@ def layer_vectors(encoder: SentenceEncoder, texts: Sequence[str], layer: int, *,
         texts: n texts, cut at the encoder's maximum length.
         layer: from 0 (output of the embedding layer) to L.
         token_budget: ids in a batch, padding counted.
+        progress: called with (texts done, texts in all) after each batch.
 
     Returns:
         (n, hidden) float32; zeros for a text without a token, as in ``encode``.
@@ -144,8 +152,12 @@ def layer_vectors(encoder: SentenceEncoder, texts: Sequence[str], layer: int, *,
     _require_layer(encoder, layer)
     ids = _ids(encoder, texts)
     vectors = np.zeros((len(ids), int(encoder.backbone.config.hidden_size)), dtype=np.float32)
+    done = 0
     for batch in _states(encoder, ids, token_budget):
         vectors[batch.rows] = encoder.pooling([batch.states[layer]], batch.mask).float().cpu().numpy()
+        done += len(batch.rows)
+        if progress is not None:
+            progress(done, len(ids))
     return vectors
 
 

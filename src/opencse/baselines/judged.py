@@ -41,6 +41,7 @@ def open_model(
     model: object,
     *,
     pooling: str | None = None,
+    layer: int | None = None,
     device: str | None = None,
     progress: Progress | None = None,
     say: Say | None = None,
@@ -58,29 +59,37 @@ def open_model(
 
             The last two give a (n, d) array, a tensor, or a list of vectors.
         pooling: replaces the model's own; for a folder or Hub id alone.
+        layer: of an encoder, whose vectors are taken instead of the whole encoder's, from 0 (the embedding layer's
+            output) to its depth; see ``opencse.analysis.layers.layer_vectors``.
         device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
         progress: called as texts are encoded, by models that tell (encoders and word vectors).
         say: hears what of the texts has word vectors.
 
     Raises:
-        UserError: if nothing can be made of ``model``, or for a pooling or device where there is none to choose.
+        UserError: if nothing can be made of ``model``, or for a pooling, layer or device where there is none to choose.
     """
     if isinstance(model, str | Path):
-        return _named(str(model), pooling, device, progress, say)
+        return _named(str(model), pooling, layer, device, progress, say)
     if pooling is not None:
         raise UserError("pooling is chosen when a model is loaded; give a folder or Hub id, not the loaded model")
     if device is not None:
         raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
-    return _encoder(model, progress) or _foreign(model)
+    judged = _encoder(model, layer, progress)
+    if judged is None:
+        _require_no_layer(type(model).__name__, layer)
+    return judged or _foreign(model)
 
 
-def _named(model: str, pooling: str | None, device: str | None, progress: Progress | None, say: Say | None) -> Judged:
+def _named(
+    model: str, pooling: str | None, layer: int | None, device: str | None, progress: Progress | None, say: Say | None
+) -> Judged:
     words = model.startswith(WORDS)
     if not words and model != BAG_OF_WORDS:
         from opencse.encoder.encoder import SentenceEncoder
 
         encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
-        return _judged_encoder(encoder, model, progress)
+        return _judged_encoder(encoder, model, layer, progress)
+    _require_no_layer(model, layer)
     if pooling is not None:
         raise UserError(f"{model}: has no pooling to replace; leave --pooling out")
     if not words:
@@ -103,7 +112,12 @@ def _named(model: str, pooling: str | None, device: str | None, progress: Progre
     return Judged(model, encode, pooling="mean", device="cpu")
 
 
-def _encoder(model: object, progress: Progress | None) -> Judged | None:
+def _require_no_layer(model: str, layer: int | None) -> None:
+    if layer is not None:
+        raise UserError(f"{model}: has no layers to choose from; only an encoder of transformers' has")
+
+
+def _encoder(model: object, layer: int | None, progress: Progress | None) -> Judged | None:
     """A `SentenceEncoder` as it is; None for anything else (and nothing heavy is loaded to find out)."""
     module = sys.modules.get("opencse.encoder.encoder")
     if module is None:
@@ -112,10 +126,23 @@ def _encoder(model: object, progress: Progress | None) -> Judged | None:
 
     if not isinstance(model, SentenceEncoder):
         return None
-    return _judged_encoder(model, type(model.backbone).__name__, progress)
+    return _judged_encoder(model, type(model.backbone).__name__, layer, progress)
 
 
-def _judged_encoder(encoder: Any, name: str, progress: Progress | None) -> Judged:  # noqa: ANN401 - its module is heavy
+def _judged_encoder(
+    encoder: Any,  # noqa: ANN401 - its module is heavy
+    name: str,
+    layer: int | None,
+    progress: Progress | None,
+) -> Judged:
+    if layer is not None:
+        from opencse.analysis.layers import layer_vectors
+
+        def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:
+            return layer_vectors(encoder, list(texts), layer, progress=progress)
+
+        return Judged(f"{name}, layer {layer}", of_layer, str(encoder.pooling), str(encoder.device))
+
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress)
         return vectors

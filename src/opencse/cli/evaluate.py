@@ -50,6 +50,10 @@ def evaluate(
         str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor; several with commas.")
     ] = "sts",
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")] = None,
+    layers: Annotated[
+        str | None,
+        typer.Option(help="Judge layers one by one: 'all', or numbers from 0 (the embeddings), comma-separated."),
+    ] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Transfer, probing: SentEval's fast classifier.")] = False,
     logistic: Annotated[bool, typer.Option("--logistic", help="Transfer: scikit-learn's logistic regression.")] = False,
@@ -75,8 +79,9 @@ def evaluate(
     from opencse.evaluation.suites import Options, suite_folder, suite_named
 
     suites = [suite_named(name.strip()) for name in suite.split(",")]
-    if json_file is not None and (len(models) > 1 or len(suites) > 1):
-        raise UserError("--json takes the result of one model on one suite; call evaluate for each")
+    parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers)}
+    if json_file is not None and (len(parts) > 1 or len(suites) > 1):
+        raise UserError("--json takes the result of one model (or layer) on one suite; call evaluate for each")
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
     chosen = None if tasks is None else [task.strip() for task in tasks.split(",")]
@@ -84,21 +89,22 @@ def evaluate(
     for one in suites:
         folder = suite_folder(data, one.name, alone=len(suites) == 1)
         results: dict[str, EvaluationRecord] = {
-            model: run.judge(
+            name: run.judge(
                 model,
                 folder,
                 one.name,
                 pooling=pooling,
+                layer=layer,
                 options=Options(tasks=chosen, fast=fast, logistic=logistic),
                 transform=None if transform is None else transform.value,
                 fit=fit,
                 device=device,
                 reporter=reporter,
             )
-            for model in models
+            for name, (model, layer) in parts.items()
         }
         if json_file is not None:
-            results[models[0]].write_json(json_file)
+            next(iter(results.values())).write_json(json_file)
         sts = {model: result for model, result in results.items() if isinstance(result, StsResult)}
         if not sts:
             Console().print(one.table(results))
@@ -108,3 +114,20 @@ def evaluate(
             Console().print(
                 sts_table(sts, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets)
             )
+
+
+def _parts(model: str, layers: str | None) -> list[tuple[str, int | None]]:
+    """What of a model is judged: its name and None, or a name and number for each layer."""
+    from opencse import SentenceEncoder
+    from opencse.errors import UserError
+
+    if layers is None:
+        return [(model, None)]
+    if layers.strip() == "all":
+        depth = SentenceEncoder.load(model, device="cpu").depth
+        numbers = list(range(depth + 1))
+    elif all(part.strip().isdecimal() for part in layers.split(",")):
+        numbers = [int(part) for part in layers.split(",")]
+    else:
+        raise UserError(f"--layers is 'all' or numbers from 0, such as 0,2,4, not {layers!r}")
+    return [(f"{model}, layer {number}", number) for number in numbers]

@@ -35,10 +35,12 @@ def nearest(
 ) -> None:
     """Show the sentences nearest to a query by one or more encoders, side by side.
 
-    Sentences that differ in case or white space alone are shown once, and the query itself is left out.
+    Sentences that differ in case or white space alone are shown once, and the query itself is left out. With a
+    calibration in a model's folder (`opencse calibrate`) also how many random pairs of that text are below.
     """
     from rich.console import Console
 
+    from opencse.analysis.calibration import Calibration
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source
     from opencse.encoder.locate import locate
@@ -58,7 +60,16 @@ def nearest(
     texts = [text for row in open_source(corpus, columns, split, None).read().rows for text in row]
     reporter = ConsoleReporter()
     encoders = {model: _loading(model, pooling, device, reporter) for model in models}
-    found = compare_neighbours(encoders, texts, asked, k=k, source=corpus, progress=reporter.say)
+    calibrations = {model: Calibration.load(model) for model in models if pooling is None and Path(model).is_dir()}
+    found = compare_neighbours(
+        encoders,
+        texts,
+        asked,
+        k=k,
+        source=corpus,
+        percentile_of={model: one.percentile_of for model, one in calibrations.items() if one is not None},
+        progress=reporter.say,
+    )
     if json_file is not None:
         found.write_json(json_file)
     Console().print(neighbours_table(found))

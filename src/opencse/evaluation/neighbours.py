@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +21,17 @@ ABSENT = "-"
 
 
 class Neighbour(Settings):
-    """One sentence found, and the cosine of its vector to the query's."""
+    """One sentence found.
+
+    Attributes:
+        text: the sentence.
+        cosine: of its vector to the query's.
+        percentile: percent of random pairs with a lower cosine, by the model's calibration; None without one.
+    """
 
     text: str
     cosine: FiniteFloat
+    percentile: FiniteFloat | None = None
 
 
 class QueryNeighbours(Settings):
@@ -67,6 +74,7 @@ def compare_neighbours(
     *,
     k: int = 3,
     source: str | None = None,
+    percentile_of: Mapping[str, Callable[[float], float]] | None = None,
     progress: Progress | None = None,
 ) -> Neighbours:
     """The k sentences of a corpus with the highest cosine to each query, by every model.
@@ -80,6 +88,8 @@ def compare_neighbours(
         queries: sentences, in the corpus or not.
         k: how many to tell.
         source: recorded in the result.
+        percentile_of: by label, for models that are calibrated (``opencse.analysis.calibration``): a cosine -> the
+            percent of random pairs below it.
         progress: called with one line at each step.
 
     Raises:
@@ -102,7 +112,7 @@ def compare_neighbours(
     tell(f"corpus: {len(corpus):,} sentences, {len(texts):,} of them different")
     lists: dict[str, list[list[Neighbour]]] = {}
     for label, encode in encoders.items():
-        lists[label] = _nearest(encode, keys, texts, queries, k)
+        lists[label] = _nearest(encode, keys, texts, queries, k, (percentile_of or {}).get(label))
         tell(f"{label}: done")
     asked = [
         QueryNeighbours(query=query, models={label: found[number] for label, found in lists.items()})
@@ -133,7 +143,12 @@ def neighbours_table(neighbours: Neighbours) -> Table:
 
 
 def _nearest(
-    encode: Encode, keys: Sequence[str], texts: Sequence[str], queries: Sequence[str], k: int
+    encode: Encode,
+    keys: Sequence[str],
+    texts: Sequence[str],
+    queries: Sequence[str],
+    k: int,
+    percentile_of: Callable[[float], float] | None,
 ) -> list[list[Neighbour]]:
     embedded = embed(encode, list(dict.fromkeys([*texts, *queries])))
     # One more than asked for: the query itself may be among them and goes.
@@ -144,7 +159,16 @@ def _nearest(
     for query, places, values in zip(queries, positions.tolist(), cosines.tolist(), strict=True):
         own = _key(query)
         found = [(place, value) for place, value in zip(places, values, strict=True) if keys[place] != own]
-        lists.append([Neighbour(text=texts[place], cosine=value) for place, value in found[:k]])
+        lists.append(
+            [
+                Neighbour(
+                    text=texts[place],
+                    cosine=value,
+                    percentile=None if percentile_of is None else percentile_of(value),
+                )
+                for place, value in found[:k]
+            ]
+        )
     return lists
 
 
@@ -153,4 +177,8 @@ def _key(text: str) -> str:
 
 
 def _cell(found: list[Neighbour], rank: int) -> str:
-    return f"{found[rank].text} ({found[rank].cosine:.3f})" if rank < len(found) else ABSENT
+    if rank >= len(found):
+        return ABSENT
+    one = found[rank]
+    above = "" if one.percentile is None else f", above {one.percentile:.1f} % of random pairs"
+    return f"{one.text} ({one.cosine:.3f}{above})"

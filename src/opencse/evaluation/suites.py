@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -110,80 +111,44 @@ def _sts(folder: Path, options: Options) -> Judge:
 
 def _sts_regressor(folder: Path, options: Options) -> Judge:
     data = load_sts_regressor(folder, options.tasks)
-
-    def judge(judged: Judged, progress: Progress | None) -> Judgement:
-        return Judgement(
-            evaluate_sts_regressor(
-                judged.encode,
-                data,
-                model=judged.name,
-                pooling=judged.pooling,
-                device=judged.device,
-                regressor_device=options.device,
-                progress=progress,
-            )
-        )
-
-    return judge
+    return partial(_judge, evaluate_sts_regressor, data, regressor_device=options.device)
 
 
 def _transfer(folder: Path, options: Options) -> Judge:
-    data = load_transfer(folder, options.tasks)
-
-    def judge(judged: Judged, progress: Progress | None) -> Judgement:
-        return Judgement(
-            evaluate_transfer(
-                judged.encode,
-                data,
-                mode="fast" if options.fast else "test",
-                classifier="logistic" if options.logistic else "softmax",
-                model=judged.name,
-                pooling=judged.pooling,
-                device=judged.device,
-                classifier_device=options.device,
-                progress=progress,
-            )
-        )
-
-    return judge
+    return partial(
+        _judge,
+        evaluate_transfer,
+        load_transfer(folder, options.tasks),
+        mode="fast" if options.fast else "test",
+        classifier="logistic" if options.logistic else "softmax",
+        classifier_device=options.device,
+    )
 
 
 def _probing(folder: Path, options: Options) -> Judge:
-    data = load_probing(folder, options.tasks)
-
-    def judge(judged: Judged, progress: Progress | None) -> Judgement:
-        return Judgement(
-            evaluate_probing(
-                judged.encode,
-                data,
-                mode="fast" if options.fast else "test",
-                model=judged.name,
-                pooling=judged.pooling,
-                device=judged.device,
-                classifier_device=options.device,
-                progress=progress,
-            )
-        )
-
-    return judge
+    return partial(
+        _judge,
+        evaluate_probing,
+        load_probing(folder, options.tasks),
+        mode="fast" if options.fast else "test",
+        classifier_device=options.device,
+    )
 
 
 def _retrieval(folder: Path, options: Options) -> Judge:
-    data = load_retrieval(folder, options.tasks)
+    return partial(_judge, evaluate_retrieval, load_retrieval(folder, options.tasks))
 
-    def judge(judged: Judged, progress: Progress | None) -> Judgement:
-        return Judgement(
-            evaluate_retrieval(
-                judged.encode,
-                data,
-                model=judged.name,
-                pooling=judged.pooling,
-                device=judged.device,
-                progress=progress,
-            )
-        )
 
-    return judge
+def _judge(
+    evaluate: Callable[..., EvaluationRecord],
+    data: object,
+    judged: Judged,
+    progress: Progress | None,
+    **settings: str | None,
+) -> Judgement:
+    """What ``evaluate`` finds of ``judged`` on ``data``."""
+    told = {"model": judged.name, "pooling": judged.pooling, "device": judged.device, **settings}
+    return Judgement(evaluate(judged.encode, data, progress=progress, **told))
 
 
 SUITES: dict[str, Suite] = {

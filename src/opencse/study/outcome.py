@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.analysis.figures import scores_by_recipe
+from opencse.analysis.figures import scores_by_recipe, standalone
 from opencse.evaluation.result import write_json, write_text
 from opencse.study.comparison import Comparison, compare
 from opencse.study.record import RunRecord
@@ -53,5 +53,6 @@ def write_comparison(
         )
         for start in dict.fromkeys(row.start for row in comparison.rows)
     }
-    write_text(study.out / "comparison.svg", scores_by_recipe(panels, comparison.metric, baseline))
+    drawn = scores_by_recipe(panels, comparison.metric, baseline)
+    write_text(study.out / "comparison.svg", standalone(drawn))
     return comparison

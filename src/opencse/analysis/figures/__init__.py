@@ -1,6 +1,6 @@
 """Figures as SVG text, for pages that need no other file; every one takes plain numbers."""
 
-from opencse.analysis.figures.base import themed
+from opencse.analysis.figures.base import standalone, themed
 from opencse.analysis.figures.comparison import scores_by_recipe
 from opencse.analysis.figures.geometry import plane, spectra
 from opencse.analysis.figures.layers import by_layer, token_map
@@ -18,6 +18,7 @@ __all__ = [
     "quantiles",
     "scores_by_recipe",
     "spectra",
+    "standalone",
     "themed",
     "token_map",
     "training_curve",

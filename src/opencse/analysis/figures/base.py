@@ -61,6 +61,11 @@ def to_svg(figure: Figure) -> str:
     return _METADATA.sub("", text[text.index("<svg") :])
 
 
+def standalone(svg: str) -> str:
+    """``svg`` as a file of its own: on white, whatever page shows it."""
+    return svg.replace("<svg ", '<svg style="background: #ffffff" ', 1) + "\n"
+
+
 def themed(svg: str) -> str:
     """``svg`` with its colours left to the page (``var(--ink)``), which has a light and a dark set of them."""
     for colour, variable in _VARIABLES.items():
