@@ -28,7 +28,7 @@ demo: $(VENV)/.installed  ## train, evaluate, search and report on the built-in 
 	$(BIN)/opencse demo --out $(DEMO_OUT)
 
 test: $(VENV)/.installed-dev  ## the whole test suite
-	$(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --maxprocesses 4 --dist loadfile
 
 lint: $(VENV)/.installed-dev  ## ruff
 	$(BIN)/ruff check .

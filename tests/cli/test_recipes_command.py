@@ -145,8 +145,9 @@ def test_diff_lists_what_differs(opencse: Run) -> None:
     assert found[2][1:] == ["250", "125"]
 
 
-def test_diff_of_equals_and_of_files(opencse: Run, tmp_path: Path) -> None:
-    path = tmp_path / "mine.toml"
+def test_diff_of_equals_and_of_files(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    path = Path("mine.toml")
     path.write_text(recipe_text("simcse").replace('name = "simcse"', 'name = "mine"'))
     for pair in (("simcse", "simcse:paper"), ("simcse", path), (f"{path}:bert-base", "simcse")):
         code, stdout, _ = opencse("recipes", "diff", *pair)

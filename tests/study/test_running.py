@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -148,3 +152,36 @@ def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monk
         run_study(replace(study, suites=[SuiteChoice("sts", tmp_path / "nothing")]))
     with pytest.raises(UserError, match="workers is at least 1"):
         run_study(study, workers=0)
+
+
+def test_workers_end_when_their_parent_is_killed() -> None:
+    begun = (
+        "import multiprocessing, os, time\n"
+        "from concurrent.futures import ProcessPoolExecutor\n"
+        "from opencse.study.running import begin_worker\n"
+        "context = multiprocessing.get_context('spawn')\n"
+        "pool = ProcessPoolExecutor(1, mp_context=context, initializer=begin_worker, initargs=(1,))\n"
+        "print(pool.submit(os.getpid).result(), flush=True)\n"
+        "pool.submit(time.sleep, 600)\n"
+        "time.sleep(600)\n"
+    )
+    parent = subprocess.Popen([sys.executable, "-c", begun], stdout=subprocess.PIPE, text=True)
+    assert parent.stdout is not None
+    worker = int(parent.stdout.readline())
+    assert is_alive(worker)
+    parent.kill()
+    parent.wait()
+    until = time.monotonic() + 30
+    while is_alive(worker) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert not is_alive(worker)
+
+
+def is_alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    # Nobody may be there to collect an orphan: it has ended all the same.
+    state = Path(f"/proc/{pid}/stat")
+    return not (state.is_file() and state.read_text().rpartition(")")[2].split()[0] == "Z")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +178,7 @@ def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: R
     tell.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")
     tell.start("runs", len(missing))
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(threads,))
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=begin_worker, initargs=(threads,))
     try:
         going = {pool.submit(_alone, study, run): run for run in missing}
         for done in as_completed(going):
@@ -186,6 +188,20 @@ def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: R
         pool.shutdown(cancel_futures=True)
         tell.finish()
     return found
+
+
+def begin_worker(threads: int) -> None:
+    """A worker's start: its share of the cores, and its end together with the process that called it."""
+    torch.set_num_threads(threads)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """Without this a worker whose parent was killed would go on, beside the same command when it is given again."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
 
 
 def _alone(study: Study, run: RunSpec) -> RunRecord:
