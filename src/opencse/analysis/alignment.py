@@ -57,7 +57,7 @@ def positive_sides(
     if not chosen:
         return None
     first, second = ([side[i] for i in chosen] for side in (pairs.first, pairs.second))
-    return embedded.vectors[embedded.rows(first)], embedded.vectors[embedded.rows(second)]
+    return embedded.of(first), embedded.of(second)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.significance import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation.embedding import Judged, Progress, distinct, embed, silent
+from opencse.evaluation.embedding import Embedded, Judged, Progress, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.result import Environment, StsResult, installed
@@ -152,14 +152,17 @@ def inspect(
     texts = _some(material.texts, drawn)
     queries = list(material.queries or _to_ask(texts))
     found, by_task = [], []
+    of_texts: dict[str, Embedded] = {}
     for subject in subjects:
         tell(f"looking into {subject.judged.name}")
-        one, cosines = _look(subject, material, texts, queries, tell)
+        if texts:
+            of_texts[subject.judged.name] = embed(subject.judged.encode, distinct([texts, queries]))
+        one, cosines = _look(subject, material, texts, queries, of_texts.get(subject.judged.name), tell)
         found.append(one)
         by_task.append(cosines)
     neighbours = None
     if texts and queries:
-        encoders = {subject.judged.name: subject.judged.encode for subject in subjects}
+        encoders = {name: embedded.of for name, embedded in of_texts.items()}
         neighbours = compare_neighbours(encoders, texts, queries, source=material.source)
     return Findings(
         environment=Environment.here(subjects[0].judged.device),
@@ -173,7 +176,12 @@ def inspect(
 
 
 def _look(
-    subject: Subject, material: Material, texts: list[str], queries: Sequence[str], tell: Progress
+    subject: Subject,
+    material: Material,
+    texts: list[str],
+    queries: Sequence[str],
+    of_texts: Embedded | None,
+    tell: Progress,
 ) -> tuple[SubjectFindings, dict[str, Floats]]:
     """The findings of one model, and the cosines that it is compared by."""
     cosines: dict[str, Floats] = {}
@@ -185,9 +193,8 @@ def _look(
     if material.sts is not None:
         sts = _sts(subject, material.sts, cosines := {}, tell)
         found = found.model_copy(update={"sts": sts.values()})
-    if texts:
-        vectors = embed(subject.judged.encode, distinct([texts])).vectors
-        found = found.model_copy(update={"random_pairs": random_pairs(vectors)})
+    if of_texts is not None:
+        found = found.model_copy(update={"random_pairs": random_pairs(of_texts.of(texts))})
     sentences = texts or ([] if material.pairs is None else distinct([material.pairs.first, material.pairs.second]))
     if subject.encoder is not None and subject.encoder.depth and sentences:
         shown = max(queries or sentences[:QUERIES], key=len)

@@ -54,9 +54,13 @@ class Embedded:
         """The row (n,) of each text."""
         return np.fromiter((self._row[text] for text in texts), dtype=np.intp, count=len(texts))
 
+    def of(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        """The vector of each text, (n, d)."""
+        return self.vectors[self.rows(texts)]
+
     def pair_features(self, first: Sequence[str], second: Sequence[str]) -> NDArray[np.float32]:
         """[|u - v|, u * v] of each pair of texts (n, 2 d), float32: what SentEval's classifiers read of a pair."""
-        u, v = (self.vectors[self.rows(side)].astype(np.float32) for side in (first, second))
+        u, v = (self.of(side).astype(np.float32) for side in (first, second))
         return np.hstack([np.abs(u - v), u * v])
 
     def cosines(self, first: Sequence[str], second: Sequence[str]) -> Floats:

@@ -152,9 +152,7 @@ def _nearest(
 ) -> list[list[Neighbour]]:
     embedded = embed(encode, list(dict.fromkeys([*texts, *queries])))
     # One more than asked for: the query itself may be among them and goes.
-    positions, cosines = nearest_rows(
-        embedded.vectors[embedded.rows(queries)], embedded.vectors[embedded.rows(texts)], k + 1
-    )
+    positions, cosines = nearest_rows(embedded.of(queries), embedded.of(texts), k + 1)
     lists = []
     for query, places, values in zip(queries, positions.tolist(), cosines.tolist(), strict=True):
         own = _key(query)

@@ -114,7 +114,7 @@ def score_probing(
 
     started = time.perf_counter()
     linear = classifier == "softmax" or task.task.linear
-    features = embedded.vectors[embedded.rows([text for part in task.parts.values() for text in part.first])]
+    features = embedded.of([text for part in task.parts.values() for text in part.first])
     features = features.astype(np.float32)
     labels = np.concatenate([part.labels for part in task.parts.values()])
     ends = np.cumsum([len(part) for part in task.parts.values()])

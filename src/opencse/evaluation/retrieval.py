@@ -78,8 +78,8 @@ def evaluate_retrieval(
 
 def score_retrieval(task: RetrievalTask, embedded: Embedded, similarity: Similarity = "cosine") -> RetrievalScore:
     """The measures of one data set from the vectors of its texts, each the mean over the queries x 100."""
-    queries = embedded.vectors[embedded.rows(task.queries)]
-    documents = embedded.vectors[embedded.rows(task.documents)]
+    queries = embedded.of(task.queries)
+    documents = embedded.of(task.documents)
     # One more than needed: the document with the query's own id may be among them and goes.
     positions, _ = nearest_rows(queries, documents, DEPTH + 1, similarity)
     found, judged = [], []

@@ -159,7 +159,7 @@ def f1(predicted: NDArray[np.intp], gold: NDArray[np.intp]) -> float:
 
 def _features(part: Examples, embedded: Embedded) -> NDArray[np.float32]:
     if part.second is None:
-        return embedded.vectors[embedded.rows(part.first)].astype(np.float32)
+        return embedded.of(part.first).astype(np.float32)
     return embedded.pair_features(part.first, part.second)
 
 
