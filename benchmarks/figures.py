@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from opencse import SentenceEncoder, train
@@ -34,7 +35,8 @@ ROADS = {
     "delete one word": "simcse:delete-one-word",
 }
 """SimCSE, Fig. 2."""
-OTHERS = {"SSCL": "sscl", "ESimCSE": "esimcse", "SimCSE++": "simcse++"}
+LAYERED = {"SSCL": "sscl"}
+IN_THE_PLANE = ("SimCSE", "no dropout", "delete one word", "SSCL")
 START = "the start"
 SENTENCE = "The committee met twice a year in the old town hall ."
 
@@ -72,14 +74,14 @@ def series(log: Log, key: str) -> dict[int, float]:
 
 
 def models(folders: Mapping[str, Path], arguments: argparse.Namespace) -> list[Subject]:
-    """The start by several poolings, whitened, the last steps of the runs, and what was named beside them."""
+    """The start by two poolings, whitened, the last steps of the runs, and what was named beside them."""
     start = str(arguments.start)
-    found = [subject(f"{START}, {pooling}", SentenceEncoder.load(start, pooling=pooling)) for pooling in
-             ("cls", "mean", "first_last_0")]  # fmt: skip
-    whitened = postprocessed(
-        open_model(start, pooling="mean"), "whitening", arguments.data / "wiki" / "wiki100k.txt", say=print
-    )
-    found.append(Subject(whitened))
+    found = [
+        subject(f"{START}, {pooling}", SentenceEncoder.load(start, pooling=pooling)) for pooling in ("cls", "mean")
+    ]
+    mean = open_model(start, pooling="mean")
+    whitened = postprocessed(mean, "whitening", arguments.data / "wiki" / "wiki100k.txt", say=print)
+    found.append(Subject(replace(whitened, name=f"{START}, mean, whitened")))
     found += [subject(name, SentenceEncoder.load(folder)) for name, folder in folders.items()]
     return found + [subject(Path(name).name, SentenceEncoder.load(name)) for name in arguments.beside]
 
@@ -145,7 +147,7 @@ def main() -> None:
     arguments = parser.parse_args()
 
     folders, logs = {}, {}
-    for name, recipe in {**ROADS, **OTHERS}.items():
+    for name, recipe in {**ROADS, **LAYERED}.items():
         folders[name], logs[name] = run(name, recipe, arguments)
     paths = {name: path_of(logs[name]) for name in ROADS}
     ends = {START: paths["SimCSE"][0], **{name: way[-1] for name, way in paths.items()}}
@@ -160,11 +162,11 @@ def main() -> None:
     pictures["cosines"] = course(sides, "cosine in the batches")
 
     pairs = read_scored_pairs(arguments.data / "sts" / "stsb" / "dev.tsv")
-    subjects = models({name: folder / "last" for name, folder in folders.items()}, arguments)
+    subjects = models({name: folders[name] / "last" for name in IN_THE_PLANE}, arguments)
     sts = load_sts(arguments.data / "sts")
     findings = inspect(subjects, Material(pairs=pairs, sts=sts), resamples=0, progress=print)
     names = [one.name for one in findings.subjects]
-    pictures |= from_findings(findings, [names[0], names[3], "SimCSE", *names[-len(arguments.beside) :]])
+    pictures |= from_findings(findings, [names[0], names[2], "SimCSE", *names[3 + len(IN_THE_PLANE) :]])
 
     test = read_scored_pairs(arguments.data / "sts" / "stsb" / "test.tsv")
     sentences = distinct([test.first, test.second])

@@ -45,7 +45,8 @@ def test_from_raw_text_to_a_backbone_and_on(opencse: Run, text: Path, tmp_path: 
     assert stdout.strip() == str(out)
     for part in ("vocabulary learning 200 pieces from 150 texts", "negatives  none", "at the first step"):
         assert part in stderr
-    for name in ("modules.json", "last/modules.json", "start/config.json", "run.json", "metrics.jsonl"):
+    left = ("modules.json", "last/modules.json", "start/config.json", "run.json", "metrics.jsonl", "report.html")
+    for name in left:
         assert (out / name).is_file(), name
     config = json.loads((out / "config.json").read_text())
     sizes = ("vocab_size", "num_hidden_layers", "hidden_size", "num_attention_heads", "intermediate_size")

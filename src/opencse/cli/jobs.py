@@ -28,9 +28,7 @@ def open_source(text: str, columns: str | None, split: str, skip_lines: Path | N
     )
 
 
-def run_job(
-    job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter, report: bool = False
-) -> None:
+def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter, report: bool) -> None:
     """Runs a job, or with ``dry_run`` prints its plan; ends with the exit code of an interruption if it is stopped."""
     from opencse.cli import INTERRUPTED
     from opencse.training.trainer import InterruptedRunError
@@ -44,7 +42,7 @@ def run_job(
     except InterruptedRunError as stopped:
         sys.stderr.write(f"opencse: {stopped}\n")
         raise typer.Exit(INTERRUPTED) from None
-    if report:
+    if report and not (result.folder / "report.html").is_file():
         from opencse.run_report import write_run_report
 
         reporter.say(f"report     {write_run_report(job, result, reporter)}")

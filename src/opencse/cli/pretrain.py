@@ -40,6 +40,7 @@ def pretrain(
         typer.Option("--set", "-s", help="Any setting: key.path=value, for instance training.learning_rate=5e-4."),
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")] = None,
+    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")] = True,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
     dry_run: Annotated[
@@ -78,4 +79,4 @@ def pretrain(
     job = pretraining_job(
         source, out, model, vocabulary, validate(Shape, size, "shape"), recipe, settings, dev, device, reporter
     )
-    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter)
+    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter, report=report)

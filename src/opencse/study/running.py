@@ -183,7 +183,8 @@ def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: R
         going = {pool.submit(_alone, study, run): run for run in missing}
         for done in as_completed(going):
             found[going[done]] = done.result()
-            tell.advance(len(found), f"{going[done]}")
+            tell.say(f"run {len(found)} of {len(missing)}: {going[done]}")
+            tell.advance(len(found))
     finally:
         pool.shutdown(cancel_futures=True)
         tell.finish()
