@@ -156,7 +156,7 @@ def main() -> None:
     pictures["convergence"] = course(dev, "STS-B dev, Spearman x 100")
     sides = {
         f"{name}, {side}": series(logs[name], f"{side}_similarity")
-        for name in ("SimCSE", "one mask for both", "delete one word")
+        for name in ("SimCSE", "one mask for both")
         for side in ("positive", "negative")
     }
     pictures["cosines"] = course(sides, "cosine in the batches")

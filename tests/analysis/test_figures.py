@@ -17,10 +17,12 @@ from opencse.analysis.figures import (
     quantiles,
     scores_by_recipe,
     spectra,
+    standalone,
     themed,
     token_map,
     training_curve,
 )
+from opencse.analysis.figures.geometry import DOT, OFFSETS, _apart, _box, _overlap
 
 FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "curve": (lambda: training_curve({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0}), ("training loss", "kept")),
@@ -70,3 +72,24 @@ def test_more_models_than_colours() -> None:
     names = [f"model-{number}" for number in range(11)]
     told = spectra({name: [2.0, 1.0] for name in names})
     assert all(name in told for name in names)
+
+
+def test_names_in_the_plane_cover_neither_points_nor_each_other() -> None:
+    names = ["one model", "another model", "a third", "far away"]
+    places = [(100.0, 100.0), (103.0, 101.0), (108.0, 99.0), (300.0, 20.0)]
+    offsets = _apart(names, places)
+    assert offsets[3] == OFFSETS[0], "where there is room, the first place is taken"
+    boxes = [
+        _box(name, x + dx, y + dy, leftwards=dx < 0)
+        for name, (x, y), (dx, dy) in zip(names, places, offsets, strict=True)
+    ]
+    dots = [(x - DOT, x + DOT, y - DOT, y + DOT) for x, y in places]
+    for number, box in enumerate(boxes):
+        assert not any(_overlap(box, other) for other in [*dots, *boxes[:number]])
+    crowded = _apart(["the same"] * 40, [(0.0, 0.0)] * 40)
+    assert crowded[-1] == OFFSETS[0], "no place is left"
+
+
+def test_a_picture_by_itself_is_on_white() -> None:
+    svg = standalone(by_layer({"m": [0.9, 0.8]}, "SetSim"))
+    assert ElementTree.fromstring(svg).attrib["style"] == "background: #ffffff"

@@ -7,6 +7,13 @@ from itertools import cycle, pairwise
 
 from opencse.analysis.figures.base import BEFORE, INK, SERIES, clean, new_figure, to_svg
 
+Box = tuple[float, float, float, float]
+"""Left, right, bottom, top."""
+LETTER, LINE, DOT = 5.0, 9.5, 4.0
+"""Width of a letter and height of a line of a name, and half the width of a dot, in points, roughly."""
+OFFSETS = [(side * 6.0, LINE * lines) for lines in (0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.5, -3.5) for side in (1, -1)]
+"""Where a name may stand, seen from its point; the earlier the better."""
+
 
 def spectra(values: Mapping[str, Sequence[float]]) -> str:
     """Singular values by rank, each model's divided by its largest, falling (SimCSE, Fig. F.1)."""
@@ -52,11 +59,49 @@ def plane(
         bar.ax.tick_params(colors=INK, labelsize=7)
     else:
         axes.scatter(across, up, color=BEFORE, s=60, zorder=3, edgecolors=INK, linewidths=0.6)
-    for name, x, y in zip(names, across, up, strict=True):
-        axes.annotate(name, (x, y), (5, 4), textcoords="offset points", fontsize=8, color=INK)
     axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     axes.margins(0.18)
+    figure.draw_without_rendering()  # the layout decides where the points come to stand
+    places = (axes.transData.transform(list(zip(across, up, strict=True))) * 72 / figure.dpi).tolist()
+    for name, x, y, offset in zip(names, across, up, _apart(names, places), strict=True):
+        axes.annotate(
+            name,
+            (x, y),
+            offset,
+            textcoords="offset points",
+            fontsize=8,
+            color=INK,
+            ha="left" if offset[0] > 0 else "right",
+            va="center",
+        )
     if paths:
         axes.legend(frameon=False)
     clean(axes)
     return to_svg(figure)
+
+
+def _apart(names: Sequence[str], places: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Where each point's name goes, in points from it: the first of ``OFFSETS`` where it covers no point or name.
+
+    Args:
+        names: of the points.
+        places: of the points on the figure, in points.
+    """
+    taken = [(x - DOT, x + DOT, y - DOT, y + DOT) for x, y in places]
+    offsets = []
+    for name, (x, y) in zip(names, places, strict=True):
+        boxes = {(dx, dy): _box(name, x + dx, y + dy, leftwards=dx < 0) for dx, dy in OFFSETS}
+        free = [offset for offset, box in boxes.items() if not any(_overlap(box, other) for other in taken)]
+        offsets.append((free or OFFSETS)[0])
+        taken.append(boxes[offsets[-1]])
+    return offsets
+
+
+def _box(name: str, x: float, y: float, *, leftwards: bool) -> Box:
+    wide = LETTER * len(name)
+    left = x - wide if leftwards else x
+    return left, left + wide, y - LINE / 2, y + LINE / 2
+
+
+def _overlap(one: Box, other: Box) -> bool:
+    return one[0] < other[1] and other[0] < one[1] and one[2] < other[3] and other[2] < one[3]
