@@ -8,6 +8,7 @@ from opencse.analysis.significance import (
     PairedBootstrap,
     PairedBootstrapTasks,
     after_holm,
+    brief,
     holm,
     paired_seeds,
     steiger,
@@ -100,6 +101,13 @@ def test_verdict_of_a_system_that_is_better() -> None:
     assert verdict(family["x"]).endswith("p = .016 after Holm over 6 comparisons: better")
     family = after_holm({"x": better, **{str(i): plain(0.5) for i in range(30)}})
     assert verdict(family["x"]).endswith("p = .085 after Holm over 31 comparisons: no difference shown")
+
+
+def test_in_brief() -> None:
+    better = paired_seeds({1: 76.2, 2: 76.9, 3: 77.4, 4: 75.9, 5: 76.4}, {1: 74.8, 2: 75.3, 3: 75.2, 4: 75.1, 5: 75.0})
+    assert brief(better) == "+1.48 ± 0.62 (p = .003)"
+    assert brief(after_holm({"x": better, "y": plain(0.5)})["x"]) == "+1.48 ± 0.62 (p = .005)"
+    assert brief(paired_seeds({1: 50.0}, {1: 51.0})) == "-1.00"
 
 
 def test_verdict_where_nothing_can_be_told() -> None:

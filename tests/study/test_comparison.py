@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from scipy import stats
 
 from opencse.analysis.figures import scores_by_recipe
 from opencse.analysis.significance import holm, paired_seeds
@@ -73,6 +74,23 @@ def test_rows_are_means_and_paired_differences(records: list[RunRecord]) -> None
     assert better.verdict.endswith("better")
     assert same.verdict.endswith("no difference shown")
     assert found.starts == {"a": {"sts.average": 55.0, "sts.stsb": 50.0}}
+
+
+def test_every_recipe_stands_beside_its_start(records: list[RunRecord]) -> None:
+    found = compare(records, "simcse")
+    alone = {name: stats.ttest_1samp(list(scores.values()), 55.0) for name, scores in SCORES.items()}
+    adjusted = holm({name: float(test.pvalue) for name, test in alone.items()})
+    for row in found.rows:
+        assert row.beside_start is not None
+        assert row.beside_start.difference == pytest.approx(np.mean(list(SCORES[row.recipe].values())) - 55.0)
+        assert row.beside_start.interval == pytest.approx(
+            [bound - 55.0 for bound in alone[row.recipe].confidence_interval(0.95)]
+        )
+        assert row.beside_start.holm is not None
+        assert row.beside_start.holm.p == pytest.approx(adjusted[row.recipe])
+    other = compare(records, "simcse", metric="transfer.average")
+    assert [row.beside_start for row in other.rows] == [None] * 3, "the start has no such score"
+    assert [cells[5] for cells in rows(other, columns(other))[1:]] == ["-"] * 3
 
 
 def test_seeds_are_paired_whatever_their_order(records: list[RunRecord]) -> None:
@@ -150,7 +168,8 @@ def test_tables(records: list[RunRecord]) -> None:
     found = compare(records, "simcse")
     assert columns(found) == ["sts.average", "transfer.average"]
     cells = rows(found, columns(found))
-    assert cells[0] == ["a", "(as given)", "", "55.00", "-", ""]
+    assert cells[0] == ["a", "(as given)", "", "55.00", "-", "", ""]
+    assert cells[1][5] == "+5.24 ± 0.69 (p < .001)"
     assert cells[1][:4] == ["a", "simcse", "5", "60.24 ± 0.56"]
     assert cells[1][-1] == "baseline"
     assert cells[2][-1].startswith("+1.08 (95% interval ")

@@ -49,6 +49,7 @@ class Row(Settings):
         recipe: name with presets.
         scores: the metric by seed.
         metrics: every score's summary over the seeds, by name.
+        beside_start: the metric's difference from the start's own score; None where that was not judged on it.
         beside_baseline: the metric's difference from the baseline's at the same seeds; None for the baseline.
         over_pairs: by seed, where it was asked for.
         verdict: the difference in one sentence; empty for the baseline.
@@ -58,6 +59,7 @@ class Row(Settings):
     recipe: str
     scores: dict[int, FiniteFloat]
     metrics: dict[str, Summary]
+    beside_start: PairedSeeds | None = None
     beside_baseline: PairedSeeds | None = None
     over_pairs: dict[int, OverPairs] = Field(default_factory=dict)
     verdict: str = ""
@@ -90,7 +92,7 @@ def compare(
 ) -> Comparison:
     """Compares every recipe with ``baseline``, start by start, paired by seed.
 
-    The family that Holm's adjustment is over is all comparisons made here.
+    Holm's adjustment is over all comparisons with the baseline made here; those with the starts are another family.
 
     Args:
         records: of starts and runs.
@@ -120,6 +122,14 @@ def compare(
             if recipe != baseline and scores.get((start, baseline))
         }
     )
+    starts = {record.start: dict(record.results) for record in records if record.recipe is None}
+    beside_start = after_holm(
+        {
+            f"{start}\n{recipe}": paired_seeds(values, dict.fromkeys(values, starts[start][chosen]))
+            for (start, recipe), values in scores.items()
+            if chosen in starts.get(start, {})
+        }
+    )
     read = arrays if resamples else None
     todo = [cell for cell in cells if f"{cell[0]}\n{cell[1]}" in beside] if read is not None else []
     rows = []
@@ -136,12 +146,12 @@ def compare(
                 recipe=recipe,
                 scores=scores[start, recipe],
                 metrics={name: summary([r.results[name] for r in own]) for name in _shared(own)},
+                beside_start=beside_start.get(f"{start}\n{recipe}"),
                 beside_baseline=found,
                 over_pairs=pairs,
                 verdict="" if found is None else verdict(found),
             )
         )
-    starts = {record.start: dict(record.results) for record in records if record.recipe is None}
     return Comparison(metric=chosen, baseline=baseline, starts=starts, rows=rows)
 
 

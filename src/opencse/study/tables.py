@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from opencse.analysis.significance import Summary
+from opencse.analysis.significance import Summary, brief
 from opencse.evaluation.result import Environment
 from opencse.study.comparison import Comparison, Row
 from opencse.study.record import RunRecord
@@ -40,6 +40,7 @@ def comparison_table(comparison: Comparison) -> Table:
     table.add_column("Seeds", justify="right")
     for metric in metrics:
         table.add_column(metric, justify="right")
+    table.add_column("Beside the start", justify="right")
     table.add_column("Difference")
     for cells in rows(comparison, metrics):
         table.add_row(*(Text(cell) for cell in cells))
@@ -49,7 +50,7 @@ def comparison_table(comparison: Comparison) -> Table:
 def markdown(comparison: Comparison, records: Sequence[RunRecord], command: str) -> str:
     """The whole comparison to keep in a repository: the table, task by task, how it was made."""
     metrics = columns(comparison)
-    head = ["start", "recipe", "seeds", *metrics, f"{comparison.metric} beside {comparison.baseline}"]
+    head = ["start", "recipe", "seeds", *metrics, "beside the start", f"beside {comparison.baseline}"]
     tasks = [name for name in _all_metrics(comparison) if name not in metrics]
     lines = [
         f"# {comparison.metric}: {len({row.recipe for row in comparison.rows})} recipes beside {comparison.baseline}",
@@ -58,8 +59,8 @@ def markdown(comparison: Comparison, records: Sequence[RunRecord], command: str)
         "",
         *_table(head, rows(comparison, metrics)),
         "",
-        "Mean ± standard deviation over seeds. Differences are paired by seed, with Student's 95% interval; p is after "
-        "Holm over all comparisons of this table.",
+        f"Mean ± standard deviation over seeds. Differences are of {comparison.metric}, paired by seed, with Student's "
+        f"95% interval; p is after Holm over all comparisons with {comparison.baseline}, or all with a start.",
         "",
         *_pairs(comparison.rows),
         "## Task by task",
@@ -88,11 +89,12 @@ def rows(comparison: Comparison, metrics: Sequence[str]) -> list[list[str]]:
         own = comparison.starts.get(start)
         if own is not None:
             scores = [f"{own[name]:.2f}" if name in own else NOTHING for name in metrics]
-            cells.append([start, "(as given)", "", *scores, ""])
+            cells.append([start, "(as given)", "", *scores, "", ""])
         for row in comparison.rows:
             if row.start == start:
                 summaries = [shown(row.metrics.get(name)) for name in metrics]
-                cells.append([start, row.recipe, str(len(row.scores)), *summaries, row.verdict or "baseline"])
+                beside = [NOTHING if row.beside_start is None else brief(row.beside_start), row.verdict or "baseline"]
+                cells.append([start, row.recipe, str(len(row.scores)), *summaries, *beside])
     return cells
 
 

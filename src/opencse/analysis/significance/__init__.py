@@ -17,7 +17,7 @@ from opencse.analysis.significance.comparison import ALPHA, AfterHolm, Compariso
 from opencse.analysis.significance.correlations import DependentCorrelations, steiger, williams
 from opencse.analysis.significance.family import after_holm, holm
 from opencse.analysis.significance.seeds import PairedSeeds, Summary, UnpairedSeeds, paired_seeds, summary, welch
-from opencse.analysis.significance.verdict import verdict
+from opencse.analysis.significance.verdict import brief, verdict
 
 __all__ = [
     "ALPHA",
@@ -31,6 +31,7 @@ __all__ = [
     "Summary",
     "UnpairedSeeds",
     "after_holm",
+    "brief",
     "holm",
     "paired_bootstrap",
     "paired_bootstrap_tasks",

@@ -30,6 +30,19 @@ def verdict(comparison: Comparison) -> str:
     return f"{text}: {_conclusion(comparison, p)}"
 
 
+def brief(comparison: Comparison) -> str:
+    """Difference, half its interval (which must be symmetric: over seeds, not over pairs), and p, for a table's cell.
+
+    For instance ``+1.23 ± 0.82 (p = .012)``.
+    """
+    text = _signed(comparison.difference)
+    if comparison.interval is not None:
+        lower, upper = comparison.interval
+        text += f" ± {(upper - lower) / 2:.2f}"
+    p = comparison.p if comparison.holm is None else comparison.holm.p
+    return text if p is None else f"{text} (p {_shown(p)})"
+
+
 def _conclusion(comparison: Comparison, p: float | None) -> str:
     if p is None or p >= ALPHA:
         return comparison.undecided()
