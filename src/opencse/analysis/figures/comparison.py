@@ -38,5 +38,5 @@ def scores_by_recipe(
         place.set(title=start, xlabel=metric)
         place.set_yticks(range(len(recipes)), list(recipes))
         clean(place)
-    axes[0].invert_yaxis()
+    axes[0].set_ylim(rows - 0.5, -1.1)  # downwards, with room for the legend
     return to_svg(figure)
