@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import json
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, nearest
-from opencse.text.lines import read_lines, require_file, suffix_of
+from opencse.text.lines import read_lines, read_objects, require_file, suffix_of
 
 COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
@@ -195,16 +194,8 @@ def _read_csv(path: Path) -> Iterator[Record]:
 
 
 def _read_jsonl(path: Path) -> Iterator[Record]:
-    for number, line in read_lines(path):
+    for number, record in read_objects(path):
         where = f"{path}, line {number}"
-        if not line.strip():
-            continue
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: not valid JSON ({error})") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{where}: a JSON object a line is expected, not {type(record).__name__}")
         names = list(record)
         values = list(record.values())
         yield where, [values[place] for place in positions_of_columns(names, where)]

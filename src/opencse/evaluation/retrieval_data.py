@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError, nearest
-from opencse.text.lines import COMPRESSED, read_lines
+from opencse.text.lines import COMPRESSED, read_lines, read_objects
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = "query-id<TAB>corpus-id<TAB>score"
@@ -152,7 +152,8 @@ def _require(folder: Path, name: str) -> Path:
 def _read_texts(path: Path, *, titled: bool) -> dict[str, str]:
     """The text of each id, in the file's order; white space around it dropped."""
     texts: dict[str, str] = {}
-    for where, record in _read_jsonl(path):
+    for number, record in read_objects(path):
+        where = f"{path}, line {number}"
         key = _field(record, "_id", where).strip()
         if not key:
             raise UserError(f"{where}: the _id is empty; give every line its own")
@@ -167,20 +168,6 @@ def _read_texts(path: Path, *, titled: bool) -> dict[str, str]:
     if not texts:
         raise UserError(f"{path}: blank lines only; one JSON object a line is expected")
     return texts
-
-
-def _read_jsonl(path: Path) -> Iterator[tuple[str, dict[str, Any]]]:
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{where}: not valid JSON ({error})") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{where}: a JSON object a line is expected, not {type(record).__name__}")
-        yield where, record
 
 
 def _field(record: dict[str, Any], name: str, where: str) -> str:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from opencse.errors import UserError, nearest, reason
-from opencse.text.lines import read_lines
+from opencse.text.lines import read_lines, read_objects
 
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
 Columns = tuple[str, ...]
@@ -135,19 +134,9 @@ def _counted(columns: int) -> str:
 
 def _read_jsonl(path: Path, columns: Columns | None) -> Iterator[Record]:
     names: Columns | None = None
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            cause = reason(error).partition(": line 1")[0]
-            raise UserError(f"{where}: not valid JSON ({cause}); one object a line is expected") from None
-        if not isinstance(record, dict):
-            raise UserError(f"{where}: a JSON object a line is expected, not {type(record).__name__}")
+    for number, record in read_objects(path):
         if names is None or not all(name in record for name in names):
-            names = choose_columns(names or columns, list(record), where)
+            names = choose_columns(names or columns, list(record), f"{path}, line {number}")
         yield Record(number, 0, names, tuple(record[name] for name in names))
 
 

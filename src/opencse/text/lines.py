@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import json
 import lzma
 import stat
 import zlib
 from collections.abc import Iterator
 from io import BufferedIOBase
 from pathlib import Path
+from typing import Any
 
 from opencse.errors import UserError, reason
 
@@ -62,6 +64,25 @@ def read_lines(path: Path) -> Iterator[tuple[int, str]]:
                 "fetch it or pack it again"
             ) from None
         raise UserError(f"{path}, after line {number}: cannot be read ({reason(error)})") from None
+
+
+def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Pairs of line number (from 1) and JSON object, of a file with one object a line; blank lines are skipped.
+
+    Raises:
+        UserError: see ``read_lines``; and for a line that is not valid JSON, or not an object.
+    """
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            cause = reason(error).partition(": line 1")[0]
+            raise UserError(f"{path}, line {number}: not valid JSON ({cause}); one object a line is expected") from None
+        if not isinstance(record, dict):
+            raise UserError(f"{path}, line {number}: a JSON object a line is expected, not {type(record).__name__}")
+        yield number, record
 
 
 def _open(path: Path) -> BufferedIOBase:
