@@ -36,7 +36,7 @@ td { border-bottom: 1px solid color-mix(in srgb, var(--line) 55%, transparent);
 tr:last-child td { border-bottom: 0; }
 .figures { display: flex; flex-wrap: wrap; gap: 1rem 1.4rem; margin: .8rem 0; }
 figure { margin: 0; flex: 1 1 20rem; max-width: 30rem; min-width: 0; }
-figure.wide { flex-basis: 100%; max-width: 100%; }
+figure.wide { flex-basis: 100%; max-width: 100%; overflow-x: auto; } figure.wide svg { min-width: 34rem; }
 figcaption { color: var(--muted); font-size: .87rem; margin-top: .1rem; }
 svg { width: 100%; height: auto; display: block; } svg text { fill: var(--ink); }
 blockquote { margin: 1rem 0 .2rem; padding-left: .8rem; border-left: 3px solid var(--after); font-style: italic; }
