@@ -26,7 +26,7 @@ from opencse.evaluation import load_sts
 from opencse.evaluation.embedding import distinct
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.result import write_text
-from opencse.run_report import subject
+from opencse.run_report import path_of, series, subject
 
 ROADS = {
     "SimCSE": "simcse",
@@ -61,16 +61,6 @@ def run(name: str, recipe: str, arguments: argparse.Namespace) -> tuple[Path, Lo
         )
     lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     return folder, [json.loads(line) for line in lines]
-
-
-def path_of(log: Log) -> list[tuple[float, float]]:
-    """(uniformity, alignment) at every evaluation."""
-    return [(line["dev_uniformity"], line["dev_alignment"]) for line in log if "dev_alignment" in line]
-
-
-def series(log: Log, key: str) -> dict[int, float]:
-    """A logged number by step."""
-    return {int(line["step"]): line[key] for line in log if key in line}
 
 
 def models(folders: Mapping[str, Path], arguments: argparse.Namespace) -> list[Subject]:

@@ -96,20 +96,25 @@ def open_subjects(
     return opened
 
 
+def series(log: list[dict[str, float]], key: str) -> dict[int, float]:
+    """A logged number by step."""
+    return {int(line["step"]): line[key] for line in log if key in line}
+
+
+def path_of(log: list[dict[str, float]]) -> list[tuple[float, float]]:
+    """(uniformity, alignment) of the dev pairs at every evaluation that has both."""
+    alignment, uniformity = series(log, "dev_alignment"), series(log, "dev_uniformity")
+    return [(uniformity[step], alignment[step]) for step in alignment if step in uniformity]
+
+
 def course_of(log: list[dict[str, float]]) -> Section:
     """The curves of a run: loss, dev score, cosines, and the path in the plane."""
-    losses = {int(line["step"]): line["loss"] for line in log if "loss" in line}
-    dev = {int(line["step"]): line["dev"] for line in log if "dev" in line}
-    pictures = [figure(training_curve(losses, dev), wide=True)]
-    sides = {name: _series(log, key) for name, key in _SIMILARITIES.items()}
+    pictures = [figure(training_curve(series(log, "loss"), series(log, "dev")), wide=True)]
+    sides = {name: series(log, key) for name, key in _SIMILARITIES.items()}
     if any(sides.values()):
         drawn = {name: found for name, found in sides.items() if found}
         pictures.append(figure(course(drawn, "cosine"), "Of positive pairs and of negatives, in the batches."))
-    path = [
-        (line["dev_uniformity"], line["dev_alignment"])
-        for line in log
-        if "dev_uniformity" in line and "dev_alignment" in line
-    ]
+    path = path_of(log)
     if len(path) > 1:
         ends = {"start": path[0], "last step": path[-1]}
         pictures.append(
@@ -160,7 +165,3 @@ def is_unfinished_run(folder: Path) -> bool:
 
 
 _SIMILARITIES = {"positives": "positive_similarity", "negatives": "negative_similarity"}
-
-
-def _series(log: list[dict[str, float]], key: str) -> dict[int, float]:
-    return {int(line["step"]): line[key] for line in log if key in line}
