@@ -27,6 +27,7 @@ from opencse.evaluation.embedding import distinct
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.result import write_text
 from opencse.run_report import path_of, series, subject
+from opencse.training.metrics import MetricsLog
 
 ROADS = {
     "SimCSE": "simcse",
@@ -59,8 +60,7 @@ def run(name: str, recipe: str, arguments: argparse.Namespace) -> tuple[Path, Lo
             resume=record.is_file(),
             reporter=ConsoleReporter(),
         )
-    lines = (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return folder, [json.loads(line) for line in lines]
+    return folder, MetricsLog(folder / "metrics.jsonl").read()
 
 
 def models(folders: Mapping[str, Path], arguments: argparse.Namespace) -> list[Subject]:

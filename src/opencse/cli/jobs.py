@@ -42,10 +42,11 @@ def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: 
     except InterruptedRunError as stopped:
         sys.stderr.write(f"opencse: {stopped}\n")
         raise typer.Exit(INTERRUPTED) from None
-    if report and not (result.folder / "report.html").is_file():
-        from opencse.run_report import write_run_report
+    if report:
+        from opencse.run_report import REPORT, write_run_report
 
-        reporter.say(f"report     {write_run_report(job, result, reporter)}")
+        if not (result.folder / REPORT).is_file():
+            reporter.say(f"report     {write_run_report(job, result, reporter)}")
     typer.echo(str(result.folder))
 
 
