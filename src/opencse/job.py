@@ -219,7 +219,9 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
 def build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
     """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head."""
     wanted = recipe.encoder
-    encoder = SentenceEncoder.load(model, pooling=wanted.pooling, dropout=wanted.dropout, device=device)
+    encoder = SentenceEncoder.load(
+        model, pooling=wanted.pooling, dropout=wanted.dropout, layers=wanted.layers, device=device
+    )
     head = _new_head(recipe, encoder)
     if head is not None and wanted.head.keep:
         encoder.dense.append(head)
@@ -293,11 +295,10 @@ def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporte
 def load_start(recipe: Recipe, model: str, device: str | None = None) -> SentenceEncoder:
     """The model as it was given (plain transformers folders: with the recipe's pooling).
 
-    Where a head is kept that changes the dimension, the model has the new head on it, untrained: a run that was asked
-    for vectors of some length gives no others.
+    What a run was asked for its start has too, untrained: fewer layers, or a kept head that changes the dimension.
     """
     pooling = None if has_own_pooling(model) else recipe.encoder.pooling
-    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+    encoder = SentenceEncoder.load(model, pooling=pooling, layers=recipe.encoder.layers, device=device)
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.linear.out_features != encoder.dimension:
         encoder.dense.append(head)

@@ -59,11 +59,13 @@ class EncoderSettings(Settings):
         pooling: from token vectors to a sentence vector; ``own`` keeps the start model's.
         head: the projection head of training.
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
+        layers: how many of the backbone's layers are kept, from the first on (0: its embeddings); unset keeps all.
     """
 
     pooling: Pooling | None = None
     head: HeadSettings = HeadSettings()
     dropout: float | None = Field(default=None, ge=0, lt=1)
+    layers: int | None = Field(default=None, ge=0)
 
 
 class Preset(Settings):

@@ -131,6 +131,37 @@ def test_vectors_are_the_mean_of_transformers_hidden_states(architecture: str, m
     assert np.abs(encoder.encode(TEXTS) - expected).max() < 1e-6
 
 
+@pytest.mark.parametrize("layers", [0, 1, 2])
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_the_first_layers_alone_give_that_layers_vectors(architecture: str, layers: int, make: Any) -> None:
+    from transformers import AutoModel, AutoTokenizer
+
+    folder = make(architecture)
+    if architecture == "modernbert" and layers == 0:  # transformers divides by the depth when it is built
+        with pytest.raises(UserError, match="no transformers model can be loaded"):
+            SentenceEncoder.load(folder, layers=layers, device="cpu")
+        return
+    tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()
+    rows = []
+    for text in TEXTS:
+        inputs = tokenizer(text, return_tensors="pt", truncation=True, max_length=40)
+        with torch.no_grad():
+            hidden = model(**inputs, output_hidden_states=True).hidden_states[layers][0]
+            if architecture == "modernbert" and layers < 2:  # its last LayerNorm is within the last hidden state alone
+                hidden = model.final_norm(hidden)
+        rows.append(hidden.numpy().mean(axis=0))
+    encoder = SentenceEncoder.load(folder, layers=layers, device="cpu")
+    assert encoder.depth == layers
+    assert np.abs(encoder.encode(TEXTS) - np.stack(rows)).max() < 1e-6
+    whole = SentenceEncoder.load(folder, device="cpu").encode(TEXTS)
+    assert (np.abs(encoder.encode(TEXTS) - whole).max() > 1e-3) == (layers < 2)
+
+
+def test_more_layers_than_there_are_cannot_be_kept(make: Any) -> None:
+    with pytest.raises(UserError, match="3 layers cannot be kept of a model that has 2"):
+        SentenceEncoder.load(make("bert"), layers=3)
+
+
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
 def test_loading_twice_is_bit_equal_and_leaves_no_random_weights(architecture: str, make: Any) -> None:
     torch.manual_seed(1)

@@ -83,20 +83,24 @@ def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, t
     assert math.isfinite(first)
 
 
-def test_start_is_kept_when_nothing_beats_it(tiny_folder: Path, tmp_path: Path) -> None:
-    """A huge rate ruins the encoder: the folder then holds the start, unchanged, and says so."""
-    start = SentenceEncoder.load(tiny_folder, pooling="mean")
+@pytest.mark.parametrize("layers", [None, 0])
+def test_start_is_kept_when_nothing_beats_it(layers: int | None, tiny_folder: Path, tmp_path: Path) -> None:
+    """A huge rate ruins the encoder: the folder then holds the start, with as many layers as asked for, and says so."""
+    start = SentenceEncoder.load(tiny_folder, pooling="mean", layers=layers)
     dev = tmp_path / "dev.tsv"
     texts = [line for line in sample.TRAIN.read_text().splitlines() if line][:40]
     rows = start.similarity(texts[:20], texts[20:])
     gold = np.argsort(np.argsort(rows.diagonal())) / 4
     dev.write_text("".join(f"{g:.2f}\t{a}\t{b}\n" for g, a, b in zip(gold, texts[:20], texts[20:], strict=True)))
-    settings = (*QUICK, "training.learning_rate=0.5", "encoder.pooling=mean", "encoder.head.kind=none")
+    cut = () if layers is None else (f"encoder.layers={layers}",)
+    settings = (*QUICK, *cut, "training.learning_rate=0.5", "encoder.pooling=mean", "encoder.head.kind=none")
     result = train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=settings, dev=dev)
     assert result.kept == "start"
     assert result.scores[0] == pytest.approx(100.0)
     assert "start is kept unchanged" in result.verdict
-    assert np.array_equal(SentenceEncoder.load(tmp_path / "out").encode(texts), start.encode(texts))
+    kept = SentenceEncoder.load(tmp_path / "out")
+    assert kept.depth == start.depth == (3 if layers is None else layers)
+    assert np.array_equal(kept.encode(texts), start.encode(texts))
     last = SentenceEncoder.load(tmp_path / "out" / "last").encode(texts)
     assert not np.allclose(last, start.encode(texts))
 

@@ -25,15 +25,16 @@ _DROPOUT_KEYS = (
 )
 
 
-def load_backbone(folder: Path, *, dropout: float | None = None) -> PreTrainedModel:
+def load_backbone(folder: Path, *, dropout: float | None = None, layers: int | None = None) -> PreTrainedModel:
     """The bare encoder of ``folder`` in float32, without pooler.
 
     Args:
         folder: transformers' folder.
         dropout: rate of every dropout of the network, 0 <= rate < 1; None keeps the configuration's.
+        layers: how many layers are kept, from the first on; 0 keeps the embeddings alone, None all.
 
     Raises:
-        UserError: if the folder holds no encoder, or lacks weights that would then be random.
+        UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random.
     """
     from transformers import AutoConfig, AutoModel
 
@@ -48,6 +49,8 @@ def load_backbone(folder: Path, *, dropout: float | None = None) -> PreTrainedMo
         )
     if dropout is not None:
         _set_dropout(config, dropout, folder)
+    if layers is not None:
+        _keep_layers(config, layers, folder)
     try:
         with quiet_transformers():
             # Weights of another shape are reported rather than raised, so that they can be named below.
@@ -90,6 +93,18 @@ def _set_dropout(config: PretrainedConfig, rate: float, where: Path) -> None:
         raise UserError(f"{where}: a {config.model_type} configuration has no dropout rate that could be set")
     for key in present:
         setattr(config, key, rate)
+
+
+def _keep_layers(config: PretrainedConfig, layers: int, where: Path) -> None:
+    depth = getattr(config, "num_hidden_layers", None)
+    if not isinstance(depth, int):
+        raise UserError(f"{where}: a {config.model_type} configuration has no number of layers that could be set")
+    if not 0 <= layers <= depth:
+        raise UserError(f"{where}: {layers} layers cannot be kept of a model that has {depth}")
+    config.num_hidden_layers = layers
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None:
+        config.layer_types = kinds[:layers]
 
 
 def dropout_rates(config: PretrainedConfig) -> dict[str, float]:

@@ -107,6 +107,7 @@ class SentenceEncoder(nn.Module):
         pooling: str | Pooling | None = None,
         max_length: int | None = None,
         dropout: float | None = None,
+        layers: int | None = None,
         device: str | torch.device | None = None,
     ) -> Self:
         """An encoder from a folder or Hub id: ours, sentence-transformers', or plain transformers'.
@@ -116,6 +117,8 @@ class SentenceEncoder(nn.Module):
             pooling: replaces the folder's own; plain transformers folders have none and get ``mean``.
             max_length: replaces the folder's own.
             dropout: rate of every dropout of the backbone; None keeps the configuration's.
+            layers: how many of the backbone's layers are kept, from the first on (0: its embeddings alone); None
+                keeps all.
             device: where to put it; by default a GPU if there is one.
 
         Raises:
@@ -124,7 +127,7 @@ class SentenceEncoder(nn.Module):
         from opencse.encoder.folder import read_folder
 
         target = default_device() if device is None else _usable(device)
-        encoder = read_folder(cls, model, pooling=pooling, max_length=max_length, dropout=dropout)
+        encoder = read_folder(cls, model, pooling=pooling, max_length=max_length, dropout=dropout, layers=layers)
         return encoder.to(target).eval()
 
     def save(

@@ -63,6 +63,7 @@ def read_folder(
     pooling: str | Pooling | None,
     max_length: int | None,
     dropout: float | None,
+    layers: int | None = None,
 ) -> E:
     """See `SentenceEncoder.load`."""
     chosen = None if pooling is None else parse_pooling(pooling)
@@ -71,7 +72,7 @@ def read_folder(
     transformer = modules.transformer if modules else folder
     tokenizer = Tokenizer.load(transformer)
     sentence = _sentence_config(transformer)
-    backbone = load_backbone(transformer, dropout=dropout)
+    backbone = load_backbone(transformer, dropout=dropout, layers=layers)
     prompt = _default_prompt(folder)
     dense = [_read_dense(path) for path in modules.dense] if modules else []
     _require_chain(folder, int(backbone.config.hidden_size), dense)
