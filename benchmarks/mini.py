@@ -1,11 +1,12 @@
-"""The built-in encoder made from nothing: counted word vectors, then next-sentence contrast; every stage a command.
+"""The built-in encoder made from nothing, every stage a command: words counted, then the next sentence as the positive.
 
     python benchmarks/mini.py --data DATA --work WORK
 
-DATA holds wiki/ordered.txt.xz (running text, one sentence a line, a blank line between articles), sts/ (see
-docs/results/foundation.md) and retrieval/scifact (BEIR layout). The commands are printed as they are run; what is
-finished in WORK is not made again. With --ship FOLDER the encoder of the first seed is written there in fp16, as the
-package carries it.
+DATA holds wiki/ordered.txt.xz (running text, one sentence a line, a blank line between articles), wiki/wiki100k.txt
+(loose sentences), sts/ (see docs/results/foundation.md), transfer/ and retrieval/scifact (BEIR layout). The commands
+are printed as they are run; what is finished in WORK is not made again. With --ship FOLDER the encoder of the first
+seed is written there in fp16, as the package carries it. A further stage (repeated sub-words and more) is run and
+judged beside it, and not shipped.
 """
 
 from __future__ import annotations
@@ -18,16 +19,18 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
-import numpy as np
 import torch
 
 from opencse import SentenceEncoder
 from opencse.evaluation import TASKS, StsResult
 from opencse.evaluation.result import Environment
-from opencse.search.exact import top_k
+from opencse.evaluation.retrieval_result import RetrievalResult
+from opencse.evaluation.transfer_result import TransferResult
 
 
 def opencse(*arguments: object) -> None:
@@ -35,27 +38,6 @@ def opencse(*arguments: object) -> None:
     words = [str(a) for a in arguments]
     print("$ opencse", shlex.join(words), flush=True)
     subprocess.run([sys.executable, "-c", "from opencse.cli import main; main()", *words], check=True)
-
-
-def ndcg_at_10(encoder: SentenceEncoder, folder: Path) -> float:
-    """nDCG@10, x 100, of the test queries of a BEIR folder (binary or graded gains, log2 discount), cosine."""
-    documents = [json.loads(line) for line in (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
-    asked = [json.loads(line) for line in (folder / "queries.jsonl").read_text(encoding="utf-8").splitlines()]
-    gains: dict[str, dict[str, int]] = {}
-    for line in (folder / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()[1:]:
-        query, document, gain = line.split("\t")
-        gains.setdefault(query, {})[document] = int(gain)
-    queries = [q for q in asked if q["_id"] in gains]
-    vectors = encoder.encode([f"{d.get('title', '')} {d['text']}".strip() for d in documents])
-    places, _ = top_k(encoder.encode([q["text"] for q in queries]), vectors, 10)
-    discount = 1 / np.log2(np.arange(2, 12))
-    scores = []
-    for query, found in zip(queries, places, strict=True):
-        wanted = gains[query["_id"]]
-        got = [wanted.get(documents[int(p)]["_id"], 0) for p in found]
-        best = sorted(wanted.values(), reverse=True)[:10]
-        scores.append(float(got @ discount) / float(best @ discount[: len(best)]))
-    return 100 * statistics.mean(scores)
 
 
 def sentences_per_second(encoder: SentenceEncoder, texts: Sequence[str]) -> float:
@@ -84,18 +66,50 @@ def spread(values: Sequence[float]) -> str:
     return mean if len(values) < 2 else f"{mean} ± {statistics.stdev(values):.2f}"
 
 
-def line(label: str, dev: Sequence[float], results: Sequence[StsResult], scifact: Sequence[float]) -> str:
+@dataclass(frozen=True)
+class Judged:
+    """An encoder's scores: seven STS tasks and their average, the mean of the transfer tasks at hand, SciFact."""
+
+    scores: tuple[float, ...]
+
+    @classmethod
+    def of(cls, folder: Path, data: Path, out: Path) -> Judged:
+        """Three evaluations; those finished in ``out`` are not made again."""
+        for suite, more in (("sts", []), ("transfer", ["--fast"]), ("retrieval", [])):
+            if not (out / f"{folder.name}.{suite}.json").is_file():
+                told = out / f"{folder.name}.{suite}.json"
+                opencse("evaluate", folder, "--data", data / suite, "--suite", suite, *more, "--json", told)
+        sts = StsResult.read_json(out / f"{folder.name}.sts.json").sts
+        transfer = TransferResult.read_json(out / f"{folder.name}.transfer.json").transfer
+        retrieval = RetrievalResult.read_json(out / f"{folder.name}.retrieval.json").retrieval
+        tasks = [float(sts.tasks[task].spearman.all) for task in TASKS]
+        rest = (sts.average, transfer.average_of_present, retrieval["scifact"].ndcg_at_10)
+        return cls((*tasks, *(float("nan") if score is None else score for score in rest)))
+
+
+def line(label: str, dev: Sequence[float], judged: Sequence[Judged]) -> str:
     """A line of the table."""
-    tasks = [spread([float(r.sts.tasks[task].spearman.all) for r in results]) for task in TASKS]
-    averages = [r.sts.average for r in results if r.sts.average is not None]
-    return f"| {label} | {spread(dev)} | {' | '.join(tasks)} | {spread(averages)} | {spread(scifact)} |"
+    columns = zip(*(j.scores for j in judged), strict=True)
+    return f"| {label} | {spread(dev)} | {' | '.join(spread(column) for column in columns)} |"
 
 
-def judge(folder: Path, data: Path, out: Path) -> tuple[StsResult, float]:
-    """Seven tasks and SciFact."""
-    if not out.is_file():
-        opencse("evaluate", folder, "--data", data / "sts", "--json", out)
-    return StsResult.read_json(out), ndcg_at_10(SentenceEncoder.load(folder), data / "retrieval" / "scifact")
+def train(text: Path, recipe: str, model: Path, dev: Path, seed: int, out: Path, *settings: str) -> dict[str, Any]:
+    """One run, gone on with if it was begun; its run.json."""
+    record = out / "run.json"
+    begun = record.is_file()
+    if not begun or "result" not in json.loads(record.read_text(encoding="utf-8")):
+        more = [word for setting in settings for word in ("--set", setting)]
+        opencse(
+            "train", text, "--recipe", recipe, "--model", model, "--dev", dev, "--seed", seed, "--out", out, *more,
+            *(["--resume"] if begun else []),
+        )  # fmt: skip
+    run: dict[str, Any] = json.loads(record.read_text(encoding="utf-8"))
+    return run
+
+
+def best(run: dict[str, Any]) -> float:
+    """Dev score of the encoder kept."""
+    return max(float(score) for score in run["result"]["scores"].values())
 
 
 def main() -> None:
@@ -108,42 +122,35 @@ def main() -> None:
     arguments = parser.parse_args()
     data, work = arguments.data, arguments.work
     work.mkdir(parents=True, exist_ok=True)
-    text, dev = data / "wiki" / "ordered.txt.xz", data / "sts" / "stsb" / "dev.tsv"
+    text, loose, dev = data / "wiki" / "ordered.txt.xz", data / "wiki" / "wiki100k.txt", data / "sts/stsb/dev.tsv"
     start = work / "static"
     if not (start / "modules.json").is_file():
         opencse("static", text, "--vocabulary", 16_384, "--dimension", 448, "--out", start)
-    kept, dev_scores, seconds = [], [], []
-    for seed in arguments.seeds:
-        folder = work / f"next-{seed}"
-        resume = ["--resume"] if (folder / "run.json").is_file() else []
-        opencse(
-            "train", text, "--recipe", "opencse-mini", "--model", start, "--dev", dev,
-            "--seed", seed, "--out", folder, *resume,
-        )  # fmt: skip
-        run = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-        dev_scores.append({int(k): v for k, v in run["result"]["scores"].items()})
-        seconds.append(run["seconds"])
-        kept.append(folder)
+    nexts, lasts = [work / f"next-{s}" for s in arguments.seeds], [work / f"mini-{s}" for s in arguments.seeds]
+    next_runs = [train(text, "opencse-mini", start, dev, s, out) for s, out in zip(arguments.seeds, nexts, strict=True)]
+    settings = ("training.max_steps=50", "training.evaluate_every=10")
+    last_runs = [
+        train(loose, "esimcse++:opencse-mini", begun, dev, s, out, *settings)
+        for s, begun, out in zip(arguments.seeds, nexts, lasts, strict=True)
+    ]
     if arguments.ship:
-        encoder = SentenceEncoder.load(kept[0])
+        encoder = SentenceEncoder.load(nexts[0])
         card = Path(__file__).parents[1] / "docs" / "opencse-mini.md"
         encoder.save(arguments.ship, card=card.read_text(encoding="utf-8"), dtype=torch.float16)
-        kept.append(arguments.ship)
-    judged = [judge(folder, data, work / f"{folder.name}.json") for folder in kept]
-    first = judge(start, data, work / "static.json")
-    print("| stage | STS-B dev | " + " | ".join(task.title for task in TASKS.values()) + " | Avg. | SciFact nDCG@10 |")
-    print("|---" * (len(TASKS) + 4) + "|")
-    print(line("counted, no training", [dev_scores[0][0]], [first[0]], [first[1]]))
-    trained = judged[: len(arguments.seeds)]
-    best = [max(scores.values()) for scores in dev_scores]
-    print(line("next sentence", best, [r for r, _ in trained], [n for _, n in trained]))
+    print("| stage | STS-B dev | " + " | ".join(t.title for t in TASKS.values()) + " | Avg. | transfer | SciFact |")
+    print("|---" * (len(TASKS) + 5) + "|")
+    print(line("counted, no training", [next_runs[0]["result"]["scores"]["0"]], [Judged.of(start, data, work)]))
+    print(line("next sentence", [best(r) for r in next_runs], [Judged.of(f, data, work) for f in nexts]))
+    made = arguments.ship or nexts[0]
     if arguments.ship:
-        print(line("shipped (fp16, first seed)", best[:1], [judged[-1][0]], [judged[-1][1]]))
+        print(line("shipped (fp16, first seed)", [best(next_runs[0])], [Judged.of(made, data, work)]))
+    print(line("a further stage, not shipped", [best(r) for r in last_runs], [Judged.of(f, data, work) for f in lasts]))
     texts = (data / "wiki" / "heldout10k.txt").read_text(encoding="utf-8").splitlines()
-    encoder = SentenceEncoder.load(kept[-1], device="cpu")
+    encoder = SentenceEncoder.load(made, device="cpu")
+    seconds = [[run["seconds"] for run in runs] for runs in (next_runs, last_runs)]
     print(f"\nseeds {arguments.seeds}; seconds of training {seconds}")
     print(f"encode {sentences_per_second(encoder, texts):,.0f} held-out Wikipedia sentences/s, float32, tokenised too")
-    print(f"load {seconds_to_load(kept[-1]):.2f} s")
+    print(f"load {seconds_to_load(made):.2f} s")
     environment = Environment.here(str(encoder.device)).model_dump(mode="json")
     print(", ".join(f"{k} {v}" for k, v in environment.items()) + f"; {datetime.now(UTC):%Y-%m-%d}")
 
