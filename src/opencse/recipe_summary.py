@@ -32,7 +32,7 @@ def made_of(recipe: Recipe) -> str:
     if head.kind != "none":
         parts.append(f"{head.kind} head" if head.keep else f"{head.kind} head in training")
     if recipe.encoder.layers is not None:
-        parts.append(f"first {recipe.encoder.layers} layers alone")
+        parts.append(f"first {recipe.encoder.layers} layers" if recipe.encoder.layers else "embeddings alone")
     return " + ".join(parts)
 
 

@@ -83,6 +83,15 @@ def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, t
     assert math.isfinite(first)
 
 
+@pytest.mark.parametrize(("layers", "told"), [(None, ""), (2, ", its first 2 layers"), (0, ", its embeddings alone")])
+def test_the_plan_tells_which_layers_are_kept(layers: int | None, told: str, tiny_folder: Path) -> None:
+    cut = () if layers is None else (f"encoder.layers={layers}",)
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*QUICK, *cut), dev=None)
+    plan = job.prepare(Silent()).plan
+    line = next(line for line in plan.lines() if line.startswith("model"))
+    assert line.startswith(f"model      {tiny_folder}{told}: {plan.parameters / 1e6:.1f}M parameters")
+
+
 @pytest.mark.parametrize("layers", [None, 0])
 def test_start_is_kept_when_nothing_beats_it(layers: int | None, tiny_folder: Path, tmp_path: Path) -> None:
     """A huge rate ruins the encoder: the folder then holds the start, with as many layers as asked for, and says so."""
