@@ -137,6 +137,10 @@ def main() -> None:
         encoder = SentenceEncoder.load(nexts[0])
         card = Path(__file__).parents[1] / "docs" / "opencse-mini.md"
         encoder.save(arguments.ship, card=card.read_text(encoding="utf-8"), dtype=torch.float16)
+        tokenizer = arguments.ship / "tokenizer.json"
+        content = json.loads(tokenizer.read_text(encoding="utf-8"))
+        # A third of the file as saved is white space.
+        tokenizer.write_text(json.dumps(content, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
     print("| stage | STS-B dev | " + " | ".join(t.title for t in TASKS.values()) + " | Avg. | transfer | SciFact |")
     print("|---" * (len(TASKS) + 5) + "|")
     print(line("counted, no training", [next_runs[0]["result"]["scores"]["0"]], [Judged.of(start, data, work)]))
