@@ -75,13 +75,14 @@ class Judged:
     @classmethod
     def of(cls, folder: Path, data: Path, out: Path) -> Judged:
         """Three evaluations; those finished in ``out`` are not made again."""
-        for suite, more in (("sts", []), ("transfer", ["--fast"]), ("retrieval", [])):
-            if not (out / f"{folder.name}.{suite}.json").is_file():
-                told = out / f"{folder.name}.{suite}.json"
-                opencse("evaluate", folder, "--data", data / suite, "--suite", suite, *more, "--json", told)
-        sts = StsResult.read_json(out / f"{folder.name}.sts.json").sts
-        transfer = TransferResult.read_json(out / f"{folder.name}.transfer.json").transfer
-        retrieval = RetrievalResult.read_json(out / f"{folder.name}.retrieval.json").retrieval
+        told = {suite: out / f"{folder.name}.{suite}.json" for suite in ("sts", "transfer", "retrieval")}
+        for suite, path in told.items():
+            if not path.is_file():
+                fast = ["--fast"] if suite == "transfer" else []
+                opencse("evaluate", folder, "--data", data / suite, "--suite", suite, *fast, "--json", path)
+        sts = StsResult.read_json(told["sts"]).sts
+        transfer = TransferResult.read_json(told["transfer"]).transfer
+        retrieval = RetrievalResult.read_json(told["retrieval"]).retrieval
         tasks = [float(sts.tasks[task].spearman.all) for task in TASKS]
         rest = (sts.average, transfer.average_of_present, retrieval["scifact"].ndcg_at_10)
         return cls((*tasks, *(float("nan") if score is None else score for score in rest)))

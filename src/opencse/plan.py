@@ -52,12 +52,11 @@ class Plan:
                 f"best on {self.dev.name} ({len(self.dev.pairs):,} pairs), every {training.evaluate_every} steps"
             )
         epochs = self.steps * training.accumulate / self.batches_per_epoch
-        layers = self.recipe.encoder.layers
-        cut = "" if layers is None else f", its first {layers} layers" if layers else ", its embeddings alone"
+        part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [
             f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
-            f"model      {self.model}{cut}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
+            f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",

@@ -67,6 +67,13 @@ class EncoderSettings(Settings):
     dropout: float | None = Field(default=None, ge=0, lt=1)
     layers: int | None = Field(default=None, ge=0)
 
+    @property
+    def part(self) -> str:
+        """What is kept of the backbone, in words; empty if all of it."""
+        if self.layers is None:
+            return ""
+        return f"first {self.layers} layers" if self.layers else "embeddings alone"
+
 
 class Preset(Settings):
     """Settings of a recipe for one backbone, of the authors' code, or of one row of an ablation.

@@ -31,8 +31,8 @@ def made_of(recipe: Recipe) -> str:
     head = recipe.encoder.head
     if head.kind != "none":
         parts.append(f"{head.kind} head" if head.keep else f"{head.kind} head in training")
-    if recipe.encoder.layers is not None:
-        parts.append(f"first {recipe.encoder.layers} layers" if recipe.encoder.layers else "embeddings alone")
+    if recipe.encoder.part:
+        parts.append(recipe.encoder.part)
     return " + ".join(parts)
 
 

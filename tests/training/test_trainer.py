@@ -47,6 +47,11 @@ def trainer(folder: Path, model: Path, *settings: str) -> Trainer:
     )
 
 
+def keeping(layers: int | None) -> tuple[str, ...]:
+    """The setting that keeps so many layers; none for None."""
+    return () if layers is None else (f"encoder.layers={layers}",)
+
+
 def test_learning_rate_is_linear_to_zero_after_warmup() -> None:
     settings = TrainingSettings(learning_rate=1.0, warmup=0.2)
     rates = [learning_rate(step, 10, settings) for step in range(10)]
@@ -85,8 +90,7 @@ def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, t
 
 @pytest.mark.parametrize(("layers", "told"), [(None, ""), (2, ", its first 2 layers"), (0, ", its embeddings alone")])
 def test_the_plan_tells_which_layers_are_kept(layers: int | None, told: str, tiny_folder: Path) -> None:
-    cut = () if layers is None else (f"encoder.layers={layers}",)
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*QUICK, *cut), dev=None)
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*QUICK, *keeping(layers)), dev=None)
     plan = job.prepare(Silent()).plan
     line = next(line for line in plan.lines() if line.startswith("model"))
     assert line.startswith(f"model      {tiny_folder}{told}: {plan.parameters / 1e6:.1f}M parameters")
@@ -101,8 +105,13 @@ def test_start_is_kept_when_nothing_beats_it(layers: int | None, tiny_folder: Pa
     rows = start.similarity(texts[:20], texts[20:])
     gold = np.argsort(np.argsort(rows.diagonal())) / 4
     dev.write_text("".join(f"{g:.2f}\t{a}\t{b}\n" for g, a, b in zip(gold, texts[:20], texts[20:], strict=True)))
-    cut = () if layers is None else (f"encoder.layers={layers}",)
-    settings = (*QUICK, *cut, "training.learning_rate=0.5", "encoder.pooling=mean", "encoder.head.kind=none")
+    settings = (
+        *QUICK,
+        *keeping(layers),
+        "training.learning_rate=0.5",
+        "encoder.pooling=mean",
+        "encoder.head.kind=none",
+    )
     result = train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=settings, dev=dev)
     assert result.kept == "start"
     assert result.scores[0] == pytest.approx(100.0)
