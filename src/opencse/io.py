@@ -1,0 +1,64 @@
+"""Files written whole or not at all, and the hashes that tell contents apart."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+WRITING = ".writing-"
+"""How the name of every unfinished file or folder begins; what is left of a killed process can be removed."""
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[Path]:
+    """A name beside ``path`` to write to; at the end of the block it takes the place of ``path`` at once.
+
+    Whatever happens, a full disk and a kill included, ``path`` holds either what it held before or all of the new
+    content. An exception in the block removes the unfinished file and leaves ``path`` as it was.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    unfinished = path.with_name(f"{WRITING}{os.getpid()}-{path.name}")
+    try:
+        yield unfinished
+        sync(unfinished)
+        unfinished.replace(path)
+        sync(path.parent)
+    except BaseException:
+        unfinished.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """``text`` as the content of ``path``, in UTF-8; see `writing`."""
+    with writing(path) as unfinished:
+        unfinished.write_text(text, encoding="utf-8")
+
+
+def sync(path: Path) -> None:
+    """Waits until a file, or the names in a folder, are on the disk."""
+    if path.is_dir() and os.name == "nt":  # Windows opens no folders
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's content, as 64 hexadecimal digits."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def hash_files(folder: Path, files: Iterable[Path]) -> str:
+    """SHA-256 over the names (relative to ``folder``) and contents of ``files``, in the order of their names."""
+    digest = hashlib.sha256()
+    for path in sorted(files):
+        digest.update(f"{path.relative_to(folder).as_posix()}\0{hash_file(path)}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,53 @@
+"""Files are written whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse.io import WRITING, hash_file, hash_files, write_text, writing
+
+
+def test_the_new_content_takes_the_place_of_the_old(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("old")
+    with writing(path) as unfinished:
+        unfinished.write_text("new")
+        assert path.read_text() == "old"
+        assert unfinished.name.startswith(WRITING)
+    assert path.read_text() == "new"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_failure_leaves_the_old_content_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    write_text(path, "old")
+
+    def interrupted() -> None:
+        with writing(path) as unfinished:
+            unfinished.write_text("half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["a.txt"]
+
+
+def test_a_block_that_wrote_nothing_is_an_error_and_not_an_empty_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError), writing(tmp_path / "a.txt"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_hashes_go_by_content_and_name_and_not_by_order(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    one.write_text("a")
+    two.write_text("b")
+    assert hash_file(one) == "ca978112ca1bbdcafac231b39a23dc4da786eff8147c4e72b9807785afee48bb"
+    both = hash_files(tmp_path, [one, two])
+    assert both == hash_files(tmp_path, [two, one])
+    one.write_text("b")
+    two.write_text("a")
+    assert hash_files(tmp_path, [one, two]) != both
