@@ -166,7 +166,7 @@ def test_esimcse_and_its_code_by_backbone() -> None:
 def test_simcse_plus_plus_and_where_its_m_stands() -> None:
     def m(recipe: str) -> tuple[float, float]:
         resolved = load_recipe(recipe).objective
-        return resolved.negatives[0].weight, resolved.positive.scale  # type: ignore[union-attr]
+        return resolved.negatives[0].weight, resolved.positive.scale  # type: ignore[union-attr, return-value]
 
     assert m("simcse++") == m("simcse++-off-dropout") == (0.9, 1.0)
     assert m("simcse++:reference") == m("simcse++-off-dropout:reference") == (1.0, 0.9)
@@ -179,14 +179,73 @@ def test_sscl_by_the_paper_and_by_the_code() -> None:
     for name, layers in (("sscl", [-2]), ("sscl-progressive", [-2, -3]), ("sscl-bert", [-2, -3])):
         paper, code = settings_of(name)["negatives"][1], settings_of(f"{name}:reference")["negatives"][1]  # type: ignore[index]
         shared = {"kind": "layers", "layers": layers, "detach": False}
-        own = {"columns": "own", "views": "anchor", "average_with_plain": False, "weight": 64.0}
+        own = {"columns": "own", "views": "anchor", "average_with_plain": False, "weight": "batch"}
         assert paper == shared | own
-        assert load_recipe(name).training.batch_size == 64, "the weight is eq. 4's sum over the batch"
         assert code == shared | {"columns": "all", "views": "both", "average_with_plain": True, "weight": 1.0}
     assert settings_of("sscl-bert")["positive"] == {"of": {"kind": "anchors"}, "scale": 1.0}
     assert load_recipe("sscl-progressive:stack-11").objective.negatives[1].layers == tuple(range(-2, -13, -1))  # type: ignore[union-attr]
     singles = [load_recipe(f"sscl:layer-{n}").objective.negatives[1].layers for n in range(1, 12)]  # type: ignore[union-attr]
     assert list(itertools.chain(*singles)) == list(range(1, 12))
+
+
+TRAINED_BY_THE_AUTHORS_CODE = sorted(PUBLISHED.keys() - WITHOUT_CODE)
+
+
+@pytest.mark.parametrize("name", TRAINED_BY_THE_AUTHORS_CODE)
+def test_the_authors_code_has_the_adamw_of_transformers_4(name: str) -> None:
+    assert load_recipe(name).training.adamw == "torch"
+    assert load_recipe(f"{name}:reference").training.adamw == "transformers"
+
+
+def test_no_other_recipe_has_a_code_preset() -> None:
+    assert {name for name in recipe_names() if "reference" in recipe_called(name).presets} == set(
+        TRAINED_BY_THE_AUTHORS_CODE
+    )
+
+
+def test_rows_borrowed_from_other_papers_are_run_as_there() -> None:
+    smoothed = load_recipe("simcse:label-smoothing")
+    assert smoothed.seeds == SEEDS
+    assert (smoothed.training.seed, smoothed.training.evaluate_every) == (SEEDS[0], 125)
+    for preset in ("temperature-0.001", "temperature-0.01", "temperature-0.1", "batch-128"):
+        assert load_recipe(f"simcse:{preset}").training.evaluate_every == 125
+        assert "SSCL" in recipe_called("simcse").presets[preset].note
+    assert load_recipe("simcse").training.evaluate_every == load_recipe("simcse:crop-10").training.evaluate_every == 250
+    assert load_recipe("simcse").seeds == ()
+
+
+def test_table_1_of_simcse_plus_plus_by_the_paper_and_by_the_code() -> None:
+    def both(row: str) -> list[dict[str, object]]:
+        parts = [load_recipe(f"simcse++-off-dropout:{row}{code}").objective for code in ("", ":reference")]
+        assert [part.positive.scale for part in parts] == [1.0, 1.0]
+        sides = [part.positive.of if row.startswith("positives") else part.negatives[0].of for part in parts]  # type: ignore[union-attr]
+        return [side.model_dump() for side in sides]
+
+    noise = [{"kind": "noisy", "both": True, "variance": 0.1}, {"kind": "noisy", "both": False, "variance": 0.1**2}]
+    for row in ("positives-more-noise", "negatives-more-noise"):
+        paper, code = both(row)
+        assert paper == noise[0]
+        assert code == pytest.approx(noise[1])
+    ten = {"kind": "mean", "samples": 10, "shared": False}
+    assert both("positives-less-noise") == [ten, ten], "their code has no means for the positives"
+    assert both("negatives-less-noise") == [ten, {"kind": "mean", "samples": 5, "shared": True}]
+
+
+def test_barlow_twins_by_the_paper_and_by_the_code() -> None:
+    for preset, artificial in (("barlow-twins", 0), ("barlow-twins-704", 704)):
+        paper, code = settings_of(f"simcse++-dcl:{preset}"), settings_of(f"simcse++-dcl:{preset}:reference")
+        shared = {"kind": "barlow_twins", "weight": 0.1, "artificial": artificial, "centre": False}
+        assert paper["terms"] == [shared | {"scaling": "unit", "off_diagonal": 0.005}]
+        assert code["terms"] == [shared | {"scaling": "batch_norm", "off_diagonal": 0.012}]
+
+
+def test_starts_from_sbert() -> None:
+    for name in ("simcse", "simcse++"):
+        mean, cls = (load_recipe(f"{name}:{preset}") for preset in ("sbert-base", "sbert-base-cls"))
+        assert mean.presets["sbert-base"].model == "sentence-transformers/bert-base-nli-mean-tokens"
+        assert cls.presets["sbert-base-cls"].model == "sentence-transformers/bert-base-nli-cls-token"
+        assert (mean.training.learning_rate, cls.training.learning_rate) == (3e-5, 1e-5)
+        assert mean.encoder == cls.encoder == recipe_called(name).encoder
 
 
 def test_learning_rates_by_backbone() -> None:

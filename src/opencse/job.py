@@ -209,7 +209,8 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
             "set it with --set encoder.dropout=0.1 (or 0, to train on equal views all the same)"
         )
     if objective.needs.reads_lm_head:
-        head = MaskedLMHead.load(locate(model), encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+        words = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
+        head = MaskedLMHead.load(locate(model), words, tied=not objective.needs.untied_decoder)
         encoder.lm_head = head.to(encoder.device)
     objective.begin(encoder, batch_size=recipe.training.batch_size, seed=recipe.training.seed)
     if objective.needs.masked_rate is None:

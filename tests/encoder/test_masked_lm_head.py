@@ -18,11 +18,11 @@ from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
 
 
-def with_head(folder: Path) -> SentenceEncoder:
+def with_head(folder: Path, *, tied: bool = True) -> SentenceEncoder:
     encoder = SentenceEncoder.load(folder, device="cpu")
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, nn.Embedding)
-    encoder.lm_head = MaskedLMHead.load(folder, words).eval()
+    encoder.lm_head = MaskedLMHead.load(folder, words, tied=tied).eval()
     return encoder
 
 
@@ -128,6 +128,21 @@ def check_saved_with_its_head(encoder: SentenceEncoder, folder: Path) -> None:
 
 def test_bert_saved_with_its_head(tiny_folder: Path, tmp_path: Path) -> None:
     check_saved_with_its_head(with_head(tiny_folder), tmp_path / "saved")
+
+
+def test_a_decoder_of_its_own_starts_as_the_word_embeddings_and_is_saved(tiny_folder: Path, tmp_path: Path) -> None:
+    encoder = with_head(tiny_folder, tied=False)
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    assert encoder.lm_head is not None
+    decoder = encoder.lm_head.lm.get_output_embeddings().weight
+    assert decoder is not words.weight
+    assert torch.equal(decoder, words.weight)
+    assert any(parameter is decoder for parameter in encoder.parameters()), "it is trained"
+    with torch.no_grad():
+        decoder.add_(0.5 * torch.randn(decoder.shape, generator=torch.Generator().manual_seed(3)))
+    check_saved_with_its_head(encoder, tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["tie_word_embeddings"] is False
 
 
 def test_half_precision_weights_are_saved_with_their_head(tiny_folder: Path, tmp_path: Path) -> None:

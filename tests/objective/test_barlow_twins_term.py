@@ -74,6 +74,35 @@ def test_the_loss_against_loops(n: int, d: int, off_diagonal: float, centre: boo
     assert abs(other - expected) > 1e-4, "centring counts"
 
 
+@pytest.mark.parametrize("artificial", [0, 3])
+def test_the_loss_of_the_authors_code_against_loops(artificial: int) -> None:
+    """Their batch norm (torch's own), products over the rows, .012 on what is off the diagonal."""
+    reps = views(6, 4, noise=5)
+    rows = torch.randn(artificial, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    norm = torch.nn.BatchNorm1d(4, affine=False).double()
+    left, right = (norm(torch.cat([side, rows])).tolist() for side in (reps.anchor, reps.positive))
+    expected = 0.0
+    for c in range(4):
+        for e in range(4):
+            value = sum(x[c] * y[e] for x, y in zip(left, right, strict=True)) / len(left)
+            expected += (1 - value) ** 2 if c == e else 0.012 * value**2
+    found = [
+        term(off_diagonal=0.012, artificial=artificial, **how).loss(views(6, 4, noise=5)).item()
+        for how in ({"scaling": "batch_norm"}, {"centre": True})
+    ]
+    assert found[0] == pytest.approx(expected, rel=1e-12)
+    assert abs(found[1] - expected) > 1e-7, "the 1e-5 counts"
+
+
+def test_a_dead_dimension_is_harmless_under_batch_norm() -> None:
+    reps = views(5, 3)
+    anchor = reps.anchor.index_fill(1, torch.tensor([1]), 2.5).requires_grad_()
+    loss = term(scaling="batch_norm").loss(given_views(anchor, reps.positive))
+    (gradient,) = torch.autograd.grad(loss, anchor)
+    assert torch.isfinite(loss)
+    assert torch.isfinite(gradient).all()
+
+
 def test_closed_forms() -> None:
     d = 4
     identity = torch.eye(d, dtype=torch.float64)
@@ -222,6 +251,7 @@ def test_settings_and_what_it_reads() -> None:
         "off_diagonal": 0.005,
         "artificial": 0,
         "centre": False,
+        "scaling": "unit",
     }
     assert found.needs == Needs(sentences=True)
     assert build(negatives=[], terms=[{"kind": "barlow_twins"}]).needs == Needs(sentences=True)

@@ -66,6 +66,30 @@ def test_equation_4_as_it_is_written(similarity: str) -> None:
     assert objective(reps).total.item() == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("n", [2, N, 16, 64])
+def test_equation_4_sums_the_own_column_over_the_batch(n: int) -> None:
+    """A naive sum over j = 1 .. N of both terms, as printed but for the views; a weight of 64 is that at 64 alone."""
+    random = torch.Generator().manual_seed(n)
+    a, b, h = torch.randn(3, n, D, generator=random, dtype=torch.float64)
+    keys = torch.arange(2 * n).reshape(n, 2)
+    reps = Representations(a, b, a.unsqueeze(1)[:, :0], keys, {-2: torch.cat([h, h])})
+    expected = 0.0
+    for i in range(n):
+        top = math.exp(sim(a[i], b[i], "cosine") / TAU)
+        below = 0.0
+        for j in range(n):
+            below += math.exp(sim(a[i], b[j], "cosine") / TAU) + math.exp(sim(a[i], h[i], "cosine") / TAU)
+        expected -= math.log(top / below) / n
+    own: dict[str, Any] = {"columns": "own", "views": "anchor"}
+    found = build(IN_BATCH, weight="batch", **own)(reps).total
+    assert found.item() == pytest.approx(expected, rel=1e-12)
+    fixed = build(IN_BATCH, weight=64.0, **own)(reps).total
+    if n == 64:
+        assert torch.equal(found, fixed)
+    else:
+        assert fixed.item() - found.item() > 0.3
+
+
 @pytest.mark.parametrize("average", [True, False])
 def test_the_authors_5n_columns(average: bool) -> None:
     """[a.b | a.n1 | a.n2 of layer -2 | the same of layer -3], cross-entropy with labels i; averaged with the plain."""
@@ -284,6 +308,9 @@ def test_a_backbone_without_layers(encoder: SentenceEncoder) -> None:
         ({"columns": "some"}, "'all' or 'own'"),
         ({"views": "positive"}, "'both' or 'anchor'"),
         ({"weight": 0}, "greater than 0"),
+        ({"weight": float("inf")}, "greater than 0"),
+        ({"weight": True}, "greater than 0"),
+        ({"weight": "bath"}, 'or "batch"'),
         ({"layer": [-2]}, "did you mean 'layers'"),
     ],
     ids=str,

@@ -26,7 +26,9 @@ KINDS: dict[str, dict[str, Any]] = {
     "anchors": {"kind": "anchors"},
     "clean": {"kind": "clean"},
     "mean": {"kind": "mean", "samples": 3},
+    "shared mean": {"kind": "mean", "samples": 3, "shared": True},
     "noisy": {"kind": "noisy", "variance": 0.2},
+    "noisy positives": {"kind": "noisy", "variance": 0.2, "both": False},
 }
 
 
@@ -64,6 +66,12 @@ def chosen(kind: str, reps: Representations, noise: torch.Generator) -> tuple[li
     if kind == "noisy":
         draws = [torch.randn(N, D, generator=noise, dtype=torch.float64) * math.sqrt(0.2) for _ in range(2)]
         return (reps.anchor + draws[0]).tolist(), (reps.positive + draws[1]).tolist()
+    if kind == "noisy positives":
+        draw = torch.randn(N, D, generator=noise, dtype=torch.float64) * math.sqrt(0.2)
+        return reps.anchor.tolist(), (reps.positive + draw).tolist()
+    if kind == "shared mean":
+        one = [[(x + y) / 2 for x, y in zip(*rows, strict=True)] for rows in zip(*reps.means.tolist(), strict=True)]
+        return one, one
     vectors = {
         "views": (reps.anchor, reps.positive),
         "anchors": (reps.anchor, reps.anchor),
@@ -95,8 +103,8 @@ def test_the_loss_of_every_pair_of_sides_as_loops(positive: str, negatives: str)
 
 def test_every_choice_is_another_loss() -> None:
     losses = [of(p, n)(made()).total.item() for p, n in itertools.product(KINDS, KINDS)]
-    constant = 2 * len(KINDS) - 5  # a positive that is its own twin has cosine 1, anchors and clean alike
-    assert len({round(loss, 9) for loss in losses}) == len(losses) - constant
+    alike = 2 * len(KINDS)  # a positive that is its own twin has cosine 1: anchors, clean and a shared mean
+    assert len({round(loss, 9) for loss in losses}) == len(losses) - alike
     assert build().settings.positive.of == Views()
     assert (
         of("views", "views")(made()).total.item()

@@ -185,12 +185,12 @@ def test_checkpoint_survives_a_kill_between_the_two_renames(tmp_path: Path) -> N
 
 
 def test_optimizer_state_goes_through_the_checkpoint() -> None:
-    def fresh() -> tuple[torch.nn.Linear, torch.optim.AdamW]:
+    def fresh() -> tuple[torch.nn.Linear, torch.optim.Optimizer]:
         torch.manual_seed(3)
         layer = torch.nn.Linear(4, 4)
         return layer, build_optimizer(layer.parameters(), TrainingSettings(learning_rate=0.1))
 
-    def move(layer: torch.nn.Linear, optimizer: torch.optim.AdamW, times: int) -> None:
+    def move(layer: torch.nn.Linear, optimizer: torch.optim.Optimizer, times: int) -> None:
         for _ in range(times):
             layer(torch.ones(1, 4)).square().sum().backward()
             optimizer.step()

@@ -27,25 +27,30 @@ class MaskedLMHead(nn.Module):
 
     The head is the one of transformers' own masked-LM class for the architecture, with its backbone
     taken out; so it works for any of them and runs over the masked positions alone. The decoder
-    shares the backbone's word embeddings where the configuration ties them.
+    shares the backbone's word embeddings where the configuration ties them, unless ``tied`` is False: then it
+    starts from a copy of them and is trained for itself.
     """
 
-    def __init__(self, masked_lm: nn.Module, word_embeddings: nn.Embedding) -> None:
+    def __init__(self, masked_lm: nn.Module, word_embeddings: nn.Embedding, *, tied: bool = True) -> None:
         super().__init__()
         lm: Any = masked_lm
         self.prefix = str(lm.base_model_prefix)
         setattr(lm, lm.base_model_prefix, _Given())
-        if lm.config.tie_word_embeddings:
+        self.tied = tied and bool(lm.config.tie_word_embeddings)
+        if self.tied:
             lm.get_output_embeddings().weight = word_embeddings.weight
+        elif lm.config.tie_word_embeddings:
+            lm.get_output_embeddings().weight = nn.Parameter(word_embeddings.weight.detach().clone())
         self.lm = lm
 
     @classmethod
-    def load(cls, folder: Path, word_embeddings: nn.Embedding) -> MaskedLMHead:
+    def load(cls, folder: Path, word_embeddings: nn.Embedding, *, tied: bool = True) -> MaskedLMHead:
         """The head stored with the backbone in ``folder``.
 
         Args:
             folder: a model's folder, of either layout.
             word_embeddings: the backbone's, shared where the configuration ties them.
+            tied: False gives the decoder a copy of them.
 
         Raises:
             UserError: if the folder has none (it would be random).
@@ -71,7 +76,7 @@ class MaskedLMHead(nn.Module):
                 f"{folder}: the model has no masked-language-model head (missing {min(report['missing_keys'])}); "
                 "start from a checkpoint that has one, or drop the mlm term"
             )
-        return cls(model, word_embeddings)
+        return cls(model, word_embeddings, tied=tied)
 
     def forward(self, hidden: Tensor) -> Tensor:
         """Logits of each position."""

@@ -102,6 +102,8 @@ def _add_masked_lm_head(encoder: SentenceEncoder, folder: Path, dtype: torch.dty
     state |= {name: _stored(t, dtype).clone() for name, t in own.items() if t.data_ptr() != embeddings}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     config = read_config(folder / "config.json") | {"architectures": [type(head.lm).__name__]}
+    if not head.tied:
+        config["tie_word_embeddings"] = False
     write_json(folder / "config.json", config)
 
 

@@ -30,6 +30,7 @@ class Needs:
         masked_rate: share of tokens masked in a copy of the anchors and positives; None makes no copy.
         shared_mask: both views under the very same dropout masks.
         lm_head: the backbone's masked-LM head.
+        untied_decoder: that head with a decoder of its own, a copy of the word embeddings.
     """
 
     sentences: bool = False
@@ -40,6 +41,7 @@ class Needs:
     masked_rate: float | None = None
     shared_mask: bool = False
     lm_head: bool = False
+    untied_decoder: bool = False
 
     @property
     def reads_sentences(self) -> bool:
@@ -66,6 +68,7 @@ class Needs:
             masked_rate=_one(self.masked_rate, other.masked_rate, "masking rates"),
             shared_mask=self.shared_mask or other.shared_mask,
             lm_head=self.lm_head or other.lm_head,
+            untied_decoder=self.untied_decoder or other.untied_decoder,
         )
 
 

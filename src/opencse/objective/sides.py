@@ -34,16 +34,26 @@ class Clean(PartSettings):
 
 
 class Mean(PartSettings):
-    """Means of ``samples`` (K) fresh dropout draws of each view, less noise (SimCSE++, section 3.1, K = 10)."""
+    """Means of ``samples`` (K) fresh dropout draws of each view, less noise (SimCSE++, section 3.1, K = 10).
+
+    ``shared`` takes one mean on both sides, that of both views' draws (2K of them): the authors' code, which counts
+    the two views themselves among its draws.
+    """
 
     kind: Literal["mean"] = "mean"
     samples: int = Field(default=10, ge=1)
+    shared: bool = False
 
 
 class Noisy(PartSettings):
-    """``(a + g, b + g')`` with g, g' drawn from N(0, variance) a number, more noise (SimCSE++, section 3.1, .1)."""
+    """``(a + g, b + g')`` with g, g' drawn from N(0, variance) a number, more noise (SimCSE++, section 3.1, .1).
+
+    What is left of it in the authors' code has a standard deviation of .1, not a variance, and leaves the anchors
+    as they are: ``(a, b + g')``, ``both = false``.
+    """
 
     kind: Literal["noisy"] = "noisy"
+    both: bool = True
     variance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
 
 
@@ -70,10 +80,12 @@ def sides(settings: SidesSettings, reps: Representations) -> tuple[Tensor, Tenso
             clean = _given(reps.clean, "vectors without dropout")
             return clean, clean
         case Mean():
-            left, right = _given(reps.means, "means over dropout draws")
+            means = _given(reps.means, "means over dropout draws")
+            left, right = means.mean(dim=0).expand_as(means) if settings.shared else means
             return left, right
         case Noisy():
-            return _noisy(reps.anchor, settings.variance, reps), _noisy(reps.positive, settings.variance, reps)
+            left = _noisy(reps.anchor, settings.variance, reps) if settings.both else reps.anchor
+            return left, _noisy(reps.positive, settings.variance, reps)
         case _:
             assert_never(settings)
 

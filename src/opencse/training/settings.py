@@ -28,6 +28,8 @@ class TrainingSettings(Settings):
         learning_rate: peak of AdamW's rate.
         schedule: ``linear`` decays to 0 at the last step (the authors' code), ``constant`` does not.
         warmup: share of the steps over which the rate rises linearly from 0.
+        adamw: ``torch`` is AdamW as published; ``transformers`` as transformers 4 had it, with which the authors' code
+            trains: eps is added before the bias correction, which makes it count more in the first steps.
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
         worst_case: a second pass of each step at worst-case weights, and maybe inputs, whose gradient counts.
@@ -48,6 +50,7 @@ class TrainingSettings(Settings):
     learning_rate: float = Field(default=3e-5, gt=0)
     schedule: Literal["linear", "constant"] = "linear"
     warmup: float = Field(default=0.0, ge=0, lt=1)
+    adamw: Literal["torch", "transformers"] = "torch"
     weight_decay: float = Field(default=0.0, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
     worst_case: WorstCaseSettings | None = None

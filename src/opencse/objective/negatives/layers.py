@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -33,6 +33,10 @@ class Layers(NegativeSource):
     the gradient out of the intermediate vectors; in the authors' code it flows. ``average_with_plain`` makes the loss
     the mean of those with and without these columns, as the authors' code does and the paper does not.
 
+    Eq. 4 sums the own column over the batch, which makes it count N times: ``weight = "batch"`` is the N of the very
+    step. (As printed, eq. 3 and 4 have the other examples' h_j in the denominator, not their second views; in the
+    code it is the views, as in SimCSE, and so it is in the recipes.)
+
     The anchor's own text is a negative here on purpose. Another example whose anchor or positive is the same text as
     anchor i or its positive is left out of row i (unless ``mask_duplicates`` is off).
     """
@@ -46,7 +50,15 @@ class Layers(NegativeSource):
         views: Literal["both", "anchor"] = "both"
         detach: bool = False
         average_with_plain: bool = False
-        weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+        weight: float | Literal["batch"] = 1.0
+
+        @field_validator("weight", mode="before")
+        @classmethod
+        def _weight(cls, weight: Any) -> Any:  # noqa: ANN401 - anything a recipe may hold
+            number = isinstance(weight, int | float) and not isinstance(weight, bool) and 0 < weight < math.inf
+            if not number and weight != "batch":
+                raise ValueError('weight is a number greater than 0, or "batch" for the examples of the step')
+            return weight
 
     def __init__(self, settings: Settings) -> None:
         super().__init__()
@@ -84,7 +96,7 @@ class Layers(NegativeSource):
         """(N, L * V * N) or (N, L * V) columns: layer by layer, the anchors', then the positives'."""
         n = len(reps.anchor)
         groups = [vectors for layer in self.settings.layers for vectors in self._vectors(reps, layer)]
-        weight = math.log(self.settings.weight)
+        weight = math.log(n if self.settings.weight == "batch" else self.settings.weight)
         if self.settings.columns == "own":
             own = [scoring.own_logits(reps.anchor, vectors) for vectors in groups]
             return Columns(torch.stack(own, dim=1), weight)

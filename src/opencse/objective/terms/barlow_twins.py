@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.decorrelation import centred, cross_products, rank_of_products, redundancy, unit_columns
+from opencse.objective.decorrelation import (
+    centred,
+    cross_products,
+    rank_of_products,
+    redundancy,
+    standardised,
+    unit_columns,
+)
 from opencse.objective.losses import at_least_float32
 from opencse.objective.representations import Needs, Representations
 from opencse.objective.terms.base import Term
@@ -28,7 +36,10 @@ class BarlowTwins(Term):
     dimensions. ``artificial`` (M) appends M rows of standard normal numbers, drawn anew each step, to both matrices
     (section 4.2 and Table 2, M = 100, 300, 704) and makes the bound N + M. They are the same rows for both views, as
     in what is left in the authors' code: an artificial example agrees with itself. The mean, where it is taken off,
-    is that of all N + M rows. A dimension of zeros (a constant one, if centred) has C_cd = 0 and gets no gradient.
+    is that of all N + M rows. ``scaling = "batch_norm"`` is the loss in an earlier commit of that code, defined there
+    and not used: each dimension less its mean, divided by the root of its biased variance plus 1e-5, C their products
+    divided by the rows, ``off_diagonal`` .012, one draw of the rows for the whole run (here a new one each step). A
+    dimension of zeros (a constant one, if centred) has C_cd = 0 and gets no gradient.
 
     The log has ``barlow_twins_rank``, the rank of C: at most min(N + M, D), one less if centred and N + M <= D. With
     artificial rows it is that of another draw than the loss's.
@@ -42,6 +53,7 @@ class BarlowTwins(Term):
             off_diagonal: lambda_BT. The paper gives none; the default is Zbontar et al.'s.
             artificial: rows appended (M).
             centre: take the mean of each dimension off first.
+            scaling: ``unit`` divides each dimension by its length, as above; ``batch_norm`` is the authors' code.
         """
 
         kind: Literal["barlow_twins"] = "barlow_twins"
@@ -49,6 +61,7 @@ class BarlowTwins(Term):
         off_diagonal: float = Field(default=0.005, ge=0, allow_inf_nan=False)
         artificial: int = Field(default=0, ge=0)
         centre: bool = False
+        scaling: Literal["unit", "batch_norm"] = "unit"
 
     needs = Needs(sentences=True)
 
@@ -79,4 +92,6 @@ class BarlowTwins(Term):
         return torch.cat([left, rows]), torch.cat([right, rows])
 
     def _columns(self, vectors: Tensor) -> Tensor:
+        if self.settings.scaling == "batch_norm":
+            return standardised(vectors, ddof=0, eps=1e-5) / math.sqrt(len(vectors))
         return unit_columns(centred(vectors) if self.settings.centre else vectors)

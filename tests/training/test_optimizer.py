@@ -1,0 +1,183 @@
+"""AdamW as in torch and as in transformers 4, against plain loops; and what clipping means in several processes."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from opencse.job import TrainJob
+from opencse.objective.losses import Columns, info_nce
+from opencse.recipe import load_recipe
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.optimizer import TransformersAdamW, build_optimizer
+from opencse.training.reporter import Silent
+from opencse.training.settings import TrainingSettings
+from opencse.training.trainer import InterruptedRunError
+
+RATE, DECAY, STEPS = 0.01, 0.3, 12
+KINDS = ("torch", "transformers")
+
+
+def gradient_of(step: int, weight: int) -> float:
+    """Small enough for eps to count; the second weight has none at every other step."""
+    return (1 + weight) * 3e-8 * math.sin(1.7 * step + weight)
+
+
+def by_loops(kind: str, start: list[float], *, decay: float = DECAY) -> list[float]:
+    """The published formulas, number by number."""
+    weights, mean, square = list(start), [0.0] * len(start), [0.0] * len(start)
+    for step in range(1, STEPS + 1):
+        rate = RATE / step
+        for i in range(len(weights)):
+            g = gradient_of(step, i)
+            mean[i] = 0.9 * mean[i] + 0.1 * g
+            square[i] = 0.999 * square[i] + 0.001 * g * g
+            if kind == "transformers":
+                size = rate * math.sqrt(1 - 0.999**step) / (1 - 0.9**step)
+                weights[i] -= size * mean[i] / (math.sqrt(square[i]) + 1e-8)
+                weights[i] -= rate * decay * weights[i]
+            else:
+                weights[i] -= rate * decay * weights[i]
+                corrected = mean[i] / (1 - 0.9**step)
+                weights[i] -= rate * corrected / (math.sqrt(square[i] / (1 - 0.999**step)) + 1e-8)
+    return weights
+
+
+def moved(kind: str, start: list[float], *, decay: float = DECAY) -> list[float]:
+    """The same by the optimizer of a run."""
+    weights = torch.nn.Parameter(torch.tensor([start], dtype=torch.float64))
+    settings = TrainingSettings(adamw=kind, learning_rate=RATE, weight_decay=decay)
+    optimizer = build_optimizer([weights], settings)
+    for step in range(1, STEPS + 1):
+        for group in optimizer.param_groups:
+            group["lr"] = RATE / step
+        weights.grad = torch.tensor([[gradient_of(step, i) for i in range(len(start))]], dtype=torch.float64)
+        optimizer.step()
+    return [float(w) for w in weights.detach()[0]]
+
+
+@pytest.mark.parametrize("decay", [0.0, DECAY])
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_against_loops(kind: str, decay: float) -> None:
+    start = [1.0, -0.5, 0.25]
+    expected = by_loops(kind, start, decay=decay)
+    assert moved(kind, start, decay=decay) == pytest.approx(expected, rel=1e-12)
+    other = by_loops("torch" if kind == "transformers" else "transformers", start, decay=decay)
+    assert max(abs(a - b) for a, b in zip(expected, other, strict=True)) > 1e-3, "eps counts where gradients are small"
+
+
+def test_decay_comes_after_the_move() -> None:
+    """A weight of 0: decayed first it stays where the move puts it, afterwards it shrinks from there."""
+    ends = {}
+    for kind in KINDS:
+        weight = torch.nn.Parameter(torch.zeros(1, 1, dtype=torch.float64))
+        settings = TrainingSettings(adamw=kind, learning_rate=0.5, weight_decay=0.4)
+        optimizer = build_optimizer([weight], settings)
+        weight.grad = torch.ones_like(weight)
+        optimizer.step()
+        ends[kind] = float(weight.detach())
+    assert ends["torch"] == pytest.approx(-0.5, rel=1e-6)
+    assert ends["transformers"] == pytest.approx(-0.5 * (1 - 0.5 * 0.4), rel=1e-6)
+
+
+def test_how_much_more_eps_counts() -> None:
+    """The numbers of the docstring and of the recipe's comment."""
+    assert [1 / math.sqrt(1 - 0.999**step) for step in (1, 100)] == pytest.approx([31.6, 3.24], rel=0.01)
+    for step, factor in ((1, 31.6), (100, 3.24)):
+        sizes = []
+        for eps, group in ((1e-8 * factor, torch.optim.AdamW), (1e-8, TransformersAdamW)):
+            weight = torch.nn.Parameter(torch.zeros(1, dtype=torch.float64))
+            optimizer = group([{"params": [weight]}], lr=1.0, eps=eps, weight_decay=0.0)
+            for _ in range(step):
+                before = float(weight.detach())
+                weight.grad = torch.full_like(weight, 1e-7)
+                optimizer.step()
+            sizes.append(before - float(weight.detach()))
+        assert sizes[0] == pytest.approx(sizes[1], rel=1e-3)
+
+
+def test_a_weight_without_gradient_keeps_its_place_and_its_count() -> None:
+    still, moving = (torch.nn.Parameter(torch.ones(1)) for _ in range(2))
+    optimizer = TransformersAdamW([{"params": [still, moving]}], 0.1)
+    moving.grad = torch.ones(1)
+    optimizer.step()
+    assert float(still.detach()) == 1.0
+    assert still not in optimizer.state
+    with pytest.raises(ValueError, match="calls no closure"):
+        optimizer.step(lambda: 0.0)
+
+
+class Stop(Silent):
+    """Breaks a run off after a step, as a kill would."""
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == 5:
+            raise InterruptedRunError("killed")
+
+
+def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Path) -> None:
+    def job(kind: str) -> TrainJob:
+        settings = (
+            "training.max_steps=8",
+            "training.batch_size=8",
+            "training.checkpoint_every=3",
+            "training.learning_rate=1e-3",
+            "training.weight_decay=0.1",
+            "training.precision=float32",
+            f"training.adamw={kind}",
+        )
+        return TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None, device="cpu")
+
+    job("transformers").run(tmp_path / "whole")
+    with pytest.raises(InterruptedRunError):
+        job("transformers").run(tmp_path / "broken", reporter=Stop())
+    job("transformers").run(tmp_path / "broken", resume=True)
+    job("torch").run(tmp_path / "torch")
+    ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken", "torch")]
+    assert ends[0] == ends[1]
+    assert ends[0] != ends[2]
+
+
+N, D, PROCESSES = 8, 5, 4
+
+
+def gathered_loss(weights: Tensor, texts: Tensor, live: slice | None) -> Tensor:
+    """SimCSE's loss of the whole batch; all rows but the ``live`` ones, if given, are without gradient."""
+    sides = [functional.normalize(torch.tanh(side @ weights), dim=1) for side in texts]
+    if live is not None:
+        rows = torch.zeros(N, 1, dtype=torch.float64)
+        rows[live] = 1.0
+        sides = [rows * side + (1 - rows) * side.detach() for side in sides]
+    logits = sides[0] @ sides[1].T / 0.05
+    own = torch.eye(N, dtype=torch.bool)
+    return info_nce(logits.diagonal(), [Columns(logits, excluded=own)]).mean()
+
+
+def test_four_processes_clip_at_one_what_is_clipped_at_four_here() -> None:
+    """Each computes the whole loss and differentiates its own rows; the gradients are averaged, then clipped."""
+    random = torch.Generator().manual_seed(0)
+    texts = torch.randn(2, N, D, generator=random, dtype=torch.float64)
+    weights = torch.randn(D, D, generator=random, dtype=torch.float64).requires_grad_()
+
+    def gradient(live: slice | None) -> Tensor:
+        return torch.autograd.grad(gathered_loss(weights, texts, live), weights)[0]
+
+    def clipped(given: Tensor, most: float) -> Tensor:
+        return given * min(1.0, most / float(given.norm()))
+
+    share = N // PROCESSES
+    theirs = torch.stack([gradient(slice(r * share, (r + 1) * share)) for r in range(PROCESSES)]).mean(dim=0)
+    whole = gradient(None)
+    torch.testing.assert_close(theirs, whole / 4, rtol=1e-12, atol=0)
+    at = load_recipe("simcse-supervised:reference").training.max_grad_norm
+    for scale in (0.2, 1.5, 6.0):  # of norms below both bounds, between them, above both
+        given = whole / whole.norm() * scale
+        torch.testing.assert_close(clipped(given / 4, 1.0), clipped(given, at) / 4, rtol=1e-12, atol=0)
+        assert scale == 0.2 or not torch.allclose(clipped(given / 4, 1.0), clipped(given, 1.0) / 4)
+    assert (at, load_recipe("simcse-supervised").training.max_grad_norm) == (4.0, 1.0)

@@ -1,0 +1,96 @@
+"""The masked-LM decoder as a copy of the word embeddings: ten steps against a plain loop over transformers' model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+from torch.nn import functional
+
+from opencse.job import TrainJob
+from opencse.recipe import load_recipe
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+
+STEPS, RATE, WEIGHT, TAU = 10, 1e-3, 0.5, 0.05
+
+
+def job(model: Path, tied: bool) -> TrainJob:
+    settings = (
+        f"training.max_steps={STEPS}",
+        "training.batch_size=8",
+        f"training.learning_rate={RATE}",
+        "training.precision=float32",
+        "encoder.head.kind=none",
+        "encoder.dropout=0",
+        f'objective.terms=[{{ kind = "mlm", weight = {WEIGHT}, rate = 0.3, tied = {str(tied).lower()} }}]',
+    )
+    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=settings, dev=None, device="cpu")
+
+
+def by_hand(model: Path, tied: bool) -> dict[str, Tensor]:
+    """The word embeddings, and one matrix besides, after ten steps."""
+    from transformers import BertForMaskedLM
+
+    prepared = job(model, tied).prepare(Silent())
+    whole = BertForMaskedLM.from_pretrained(model, dtype=torch.float32, attn_implementation="eager").train(False)
+    table = whole.bert.embeddings.word_embeddings.weight
+    decoder = table if tied else torch.nn.Parameter(table.detach().clone())
+    bias = whole.cls.predictions.bias
+    others = {id(p): p for p in [*whole.bert.parameters(), *whole.cls.predictions.transform.parameters(), bias]}
+    trained = list(({id(decoder): decoder} | others).values())
+    optimizer = torch.optim.AdamW(trained, lr=RATE, weight_decay=0.0)
+    for step in range(STEPS):
+        inputs = prepared.inputs.build(prepared.batches.batch(step), step)
+        masked, labels = inputs.masked, inputs.masked_labels
+        assert masked is not None
+        assert labels is not None
+        read = whole.bert(input_ids=inputs.tokens.input_ids, attention_mask=inputs.tokens.attention_mask)
+        vectors = functional.normalize(read.last_hidden_state[:, 0], dim=1)
+        logits = vectors[: inputs.examples] @ vectors[inputs.examples :].T / TAU
+        contrast = functional.cross_entropy(logits, torch.arange(inputs.examples))
+        hidden = whole.bert(input_ids=masked.tokens.input_ids, attention_mask=masked.tokens.attention_mask)
+        states = whole.cls.predictions.transform(hidden.last_hidden_state[masked.positions])
+        guessed = functional.cross_entropy(states @ decoder.T + bias, labels)
+        optimizer.zero_grad()
+        torch.autograd.backward(contrast + WEIGHT * guessed)
+        torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        for group in optimizer.param_groups:
+            group["lr"] = RATE * (STEPS - step) / STEPS
+        optimizer.step()
+    query = whole.bert.encoder.layer[1].attention.self.query.weight
+    return {"embeddings.word_embeddings.weight": table.detach(), "encoder.layer.1.attention.self.query.weight": query}
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_ten_steps_against_a_plain_loop(tied: bool, tiny_folder: Path, tmp_path: Path) -> None:
+    expected = by_hand(tiny_folder, tied)
+    job(tiny_folder, tied).run(tmp_path / "run")
+    found = load_file(tmp_path / "run" / "model.safetensors")
+    start = load_file(tiny_folder / "model.safetensors")
+    for name, weights in expected.items():
+        movement = (weights - start[f"bert.{name}"]).abs().mean()
+        assert movement > 0.3 * RATE
+        assert (found[name] - weights).abs().mean() < 0.005 * movement, name
+
+
+def test_tied_and_untied_part_by_half_the_way_they_go(tiny_folder: Path, tmp_path: Path) -> None:
+    name = "embeddings.word_embeddings.weight"
+    start = load_file(tiny_folder / "model.safetensors")[f"bert.{name}"]
+    ends = []
+    for tied in (True, False):
+        job(tiny_folder, tied).run(tmp_path / str(tied))
+        ends.append(load_file(tmp_path / str(tied) / "model.safetensors")[name])
+    movement = (ends[0] - start).abs().mean()
+    assert (ends[0] - ends[1]).abs().mean() > 0.4 * movement
+
+
+@pytest.mark.parametrize("row", ["simcse:mlm-0.1", *(f"simcse-supervised:mlm-{w}" for w in ("0.01", "0.1", "1"))])
+def test_the_authors_code_has_its_decoder_for_itself(row: str) -> None:
+    plain, reference = (load_recipe(name).objective.terms[0] for name in (row, f"{row}:reference"))
+    assert (plain.tied, reference.tied) == (True, False)  # type: ignore[union-attr]
+    assert plain.weight == reference.weight
