@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable, Sequence
+
+_OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UserError(Exception):
@@ -23,6 +26,15 @@ def require_known(value: str, known: Sequence[str], what: str) -> None:
     """Refuses a ``value`` that is not among ``known``; ``what`` it is, for the message."""
     if value not in known:
         raise UserError(f"unknown {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")
+
+
+def printable(text: str, keep: str = "") -> str:
+    r"""``text`` with what a terminal would obey instead of showing written as escapes (``\x1b``, ``\u202e``).
+
+    These are control characters (line breaks among them), marks that turn the direction of writing, and lone
+    surrogates, which no terminal can be sent. The characters in ``keep`` stay as they are.
+    """
+    return _OBEYED.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
 
 
 def reason(error: BaseException) -> str:

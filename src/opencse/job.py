@@ -79,6 +79,7 @@ class TrainJob:
     settings: tuple[str, ...] = ()
     dev: str | Path | None = "sample"
     device: str | None = None
+    trust_remote_code: bool = False
 
     def resolve(self) -> tuple[Recipe, str, str | None]:
         """The recipe with presets and settings applied, the model's name, and the presets, joined by colons."""
@@ -104,9 +105,9 @@ class TrainJob:
         """
         recipe, model, preset = self.resolve()
         dev = load_dev(self.dev)
-        encoder = build_encoder(recipe, model, self.device)
+        encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         objective = Objective(recipe.objective).to(encoder.device)
-        _check_and_complete(encoder, objective, recipe, model)
+        _check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
         corpus = tokenise(
             self.text,
             encoder.tokenizer,
@@ -145,6 +146,7 @@ class TrainJob:
             device=str(encoder.device),
             parameters=sum(p.numel() for p in encoder.parameters()),
             pooling=str(encoder.pooling),
+            code=encoder.own_code,
         )
         return Prepared(plan, encoder, objective, inputs, batches)
 
@@ -191,7 +193,9 @@ def load_dev(dev: str | Path | None) -> Dev | None:
     return Dev(str(dev), read_scored_pairs(Path(dev)))
 
 
-def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: Recipe, model: str) -> None:
+def _check_and_complete(
+    encoder: SentenceEncoder, objective: Objective, recipe: Recipe, model: str, trust_remote_code: bool
+) -> None:
     """Refuses what could not work, and adds the masked-LM head if a term reads it."""
     if recipe.data.max_length > encoder.max_length:
         raise UserError(
@@ -210,18 +214,24 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
         )
     if objective.needs.reads_lm_head:
         words = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
-        head = MaskedLMHead.load(locate(model), words, tied=not objective.needs.untied_decoder)
+        tied = not objective.needs.untied_decoder
+        head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
         encoder.lm_head = head.to(encoder.device)
     objective.begin(encoder, batch_size=recipe.training.batch_size, seed=recipe.training.seed)
     if objective.needs.masked_rate is None:
         encoder.lm_head = None  # a part that reads it alone has a copy
 
 
-def build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
+def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_code: bool = False) -> SentenceEncoder:
     """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head."""
     wanted = recipe.encoder
     encoder = SentenceEncoder.load(
-        model, pooling=wanted.pooling, dropout=wanted.dropout, layers=wanted.layers, device=device
+        model,
+        pooling=wanted.pooling,
+        dropout=wanted.dropout,
+        layers=wanted.layers,
+        device=device,
+        trust_remote_code=trust_remote_code,
     )
     head = _new_head(recipe, encoder)
     if head is not None and wanted.head.keep:
@@ -254,6 +264,7 @@ def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
         "text": plan.corpus.fingerprint,
         "precision": plan.precision.name,
         "dev": plan.dev.name if plan.dev else None,
+        "code": list(plan.code) or None,
     }
     if path.is_file():
         if not resume:
@@ -286,20 +297,24 @@ def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporte
     if plan.dev is None:
         return None
     if "start" not in record:
-        record["start"] = asdict(plan.dev.score(load_start(plan.recipe, plan.model, plan.device)))
+        record["start"] = asdict(plan.dev.score(load_start(plan.recipe, plan.model, plan.device, bool(plan.code))))
         write_json(folder / "run.json", record)
     start = DevScore(**record["start"])
     tell.say(f"start      {start.spearman:.2f} on {plan.dev.name} (Spearman x 100)")
     return start
 
 
-def load_start(recipe: Recipe, model: str, device: str | None = None) -> SentenceEncoder:
+def load_start(
+    recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False
+) -> SentenceEncoder:
     """The model as it was given (plain transformers folders: with the recipe's pooling).
 
     What a run was asked for its start has too, untrained: fewer layers, or a kept head that changes the dimension.
     """
     pooling = None if has_own_pooling(model) else recipe.encoder.pooling
-    encoder = SentenceEncoder.load(model, pooling=pooling, layers=recipe.encoder.layers, device=device)
+    encoder = SentenceEncoder.load(
+        model, pooling=pooling, layers=recipe.encoder.layers, device=device, trust_remote_code=trust_remote_code
+    )
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.linear.out_features != encoder.dimension:
         encoder.dense.append(head)
@@ -324,10 +339,10 @@ def _finish(
     encoder.eval().save(folder / "last", card=card, masked_lm=_keeps_head(plan))
     if kept == "best":
         encoder.load_state_dict(trainer.best)
-    kept_encoder = load_start(plan.recipe, plan.model, plan.device) if kept == "start" else encoder
+    kept_encoder = load_start(plan.recipe, plan.model, plan.device, bool(plan.code)) if kept == "start" else encoder
     if kept == "start" and _keeps_head(plan):
-        words = kept_encoder.backbone.get_input_embeddings()
-        kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), cast(nn.Embedding, words))
+        words = cast(nn.Embedding, kept_encoder.backbone.get_input_embeddings())
+        kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), words, trust_remote_code=bool(plan.code))
     kept_encoder.save(folder, card=card, masked_lm=_keeps_head(plan))
     record["result"] = {"kept": kept, "verdict": verdict, "scores": scores, "steps": trainer.steps}
     record["finished"] = datetime.now(UTC).replace(microsecond=0).isoformat()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from opencse.foreign import told
 from opencse.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 from opencse.training.precision import Precision
@@ -32,6 +33,7 @@ class Plan:
     device: str
     parameters: int
     pooling: str
+    code: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The plan for a person."""
@@ -57,6 +59,7 @@ class Plan:
             f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
+            *([told(self.code)] if self.code else []),
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",

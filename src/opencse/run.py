@@ -32,6 +32,7 @@ def train(
     dev: str | Path | None = "sample",
     resume: bool = False,
     device: str | None = None,
+    trust_remote_code: bool = False,
     reporter: Reporter | None = None,
 ) -> TrainResult:
     """Trains a sentence encoder from text and keeps the best one, the start included.
@@ -46,6 +47,7 @@ def train(
         dev: graded pairs to select on: a file, ``sample`` (the built-in ones), or None.
         resume: go on from the checkpoint in ``out``.
         device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         reporter: hears of progress and decisions; silent by default.
 
     Raises:
@@ -53,7 +55,7 @@ def train(
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
     source = text if isinstance(text, Source) else Source(str(text))
-    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device)
+    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, trust_remote_code)
     return job.run(out, resume=resume, reporter=reporter)
 
 
@@ -69,6 +71,7 @@ def pretrain(
     dev: str | Path | None = None,
     resume: bool = False,
     device: str | None = None,
+    trust_remote_code: bool = False,
     reporter: Reporter | None = None,
 ) -> TrainResult:
     """Masked-language-model pretraining of a new BERT, or of ``model`` on your domain; the head is kept with it.
@@ -87,6 +90,7 @@ def pretrain(
         dev: graded pairs to follow and select on; by default none, and the last weights are kept.
         resume: go on from the checkpoint in ``out``.
         device: where to run.
+        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         reporter: hears of progress and decisions.
 
     Raises:
@@ -95,7 +99,17 @@ def pretrain(
     """
     source = text if isinstance(text, Source) else Source(str(text))
     job = pretraining_job(
-        source, Path(out), model, vocabulary, shape or Shape(), recipe, settings, dev, device, reporter
+        source,
+        Path(out),
+        model,
+        vocabulary,
+        shape or Shape(),
+        recipe,
+        settings,
+        dev,
+        device,
+        reporter,
+        trust_remote_code,
     )
     return job.run(out, resume=resume, reporter=reporter)
 
@@ -111,10 +125,11 @@ def pretraining_job(
     dev: str | Path | None,
     device: str | None,
     reporter: Reporter | None,
+    trust_remote_code: bool = False,
 ) -> TrainJob:
     """The job of `pretrain`; a new backbone is written to ``out/start`` unless a run there began with it."""
     tell = reporter or Silent()
-    job = TrainJob(source, recipe, model or str(out / "start"), None, tuple(settings), dev, device)
+    job = TrainJob(source, recipe, model or str(out / "start"), None, tuple(settings), dev, device, trust_remote_code)
     resolved = job.resolve()[0]
     if resolved.objective.negatives:
         raise UserError(f"{resolved.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
@@ -142,6 +157,7 @@ def evaluate(
     transform: Kind | None = None,
     fit: str | Path = TARGET,
     device: str | None = None,
+    trust_remote_code: bool = False,
     reporter: Reporter | None = None,
 ) -> StsResult:
     """The seven STS tasks for any model (SimCSE, section 6.1 and appendix B); see `judge`.
@@ -157,6 +173,7 @@ def evaluate(
         transform=transform,
         fit=fit,
         device=device,
+        trust_remote_code=trust_remote_code,
         reporter=reporter,
     )
     if not isinstance(result, StsResult):
@@ -175,6 +192,7 @@ def judge(
     transform: Kind | None = None,
     fit: str | Path = TARGET,
     device: str | None = None,
+    trust_remote_code: bool = False,
     reporter: Reporter | None = None,
 ) -> EvaluationRecord:
     """Any model on any suite of tasks.
@@ -190,6 +208,7 @@ def judge(
         transform: ``whitening`` or ``flow`` after the model.
         fit: what a transform is fitted on: ``target``, the texts judged (STS: each task's by itself), or a text file.
         device: where to run.
+        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         reporter: hears of progress.
 
     Raises:
@@ -206,6 +225,7 @@ def judge(
         device=device,
         progress=Counted(tell, "encoding"),
         say=tell.say,
+        trust_remote_code=trust_remote_code,
     )
     if transform is not None and suite == "sts" and str(fit) == TARGET:
         sts = load_sts_hub(chosen.tasks) if str(folder) == HUB else load_sts(folder, chosen.tasks)

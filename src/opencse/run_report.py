@@ -18,6 +18,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import write_json
+from opencse.foreign import told
 from opencse.job import TrainJob, TrainResult, build_encoder, load_dev, load_start
 from opencse.overrides import flatten
 from opencse.recipe import Recipe
@@ -44,8 +45,8 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
     record = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))
     trained = result.folder / "last" if result.kept == "start" else result.folder
     subjects = [
-        subject("start", load_start(recipe, model, job.device)),
-        subject("trained", SentenceEncoder.load(trained, device=job.device)),
+        subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
+        subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
     ]
     dev = load_dev(job.dev)
     texts = [text for row in job.text.read().rows for text in row]
@@ -68,11 +69,16 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
 
 def subject(name: str, encoder: SentenceEncoder) -> Subject:
     """An encoder of ours under ``name``."""
-    return Subject(Judged(name, encoder.encode, str(encoder.pooling), str(encoder.device)), encoder)
+    return Subject(Judged(name, encoder.encode, str(encoder.pooling), str(encoder.device), encoder.own_code), encoder)
 
 
 def open_subjects(
-    models: Sequence[str], *, pooling: str | None, device: str | None, reporter: Reporter
+    models: Sequence[str],
+    *,
+    pooling: str | None,
+    device: str | None,
+    reporter: Reporter,
+    trust_remote_code: bool = False,
 ) -> list[Subject]:
     """Whatever can be judged, by name; of a run that is still going, the encoder of its last checkpoint.
 
@@ -88,11 +94,15 @@ def open_subjects(
     opened = []
     for model, name in zip(models, names, strict=True):
         if is_unfinished_run(Path(model)):
-            opened.append(subject(name, open_checkpoint(Path(model), device)))
+            opened.append(subject(name, open_checkpoint(Path(model), device, trust_remote_code)))
         elif model.startswith(WORDS) or model == BAG_OF_WORDS:
             opened.append(Subject(replace(open_model(model, pooling=pooling, say=reporter.say), name=name)))
         else:
-            opened.append(subject(name, SentenceEncoder.load(model, pooling=pooling, device=device)))
+            encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+            opened.append(subject(name, encoder))
+        code = opened[-1].judged.code
+        if code:
+            reporter.say(told(code))
     return opened
 
 
@@ -141,7 +151,7 @@ def settings_of(recipe: Recipe, record: Mapping[str, Any]) -> Section:
     return Section("Settings", table(["", ""], rows) + folded("Every setting", code(everything)))
 
 
-def open_checkpoint(folder: Path, device: str | None = None) -> SentenceEncoder:
+def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: bool = False) -> SentenceEncoder:
     """The encoder of a run that is still going (or was broken off), as its last checkpoint has it.
 
     Raises:
@@ -152,7 +162,7 @@ def open_checkpoint(folder: Path, device: str | None = None) -> SentenceEncoder:
     if not record.is_file() or checkpoint is None:
         raise UserError(f"{folder}: holds no checkpoint of a run; give the folder of a run that has reached one")
     identity = json.loads(record.read_text(encoding="utf-8"))["identity"]
-    encoder = build_encoder(Recipe.model_validate(identity["recipe"]), identity["model"], device)
+    encoder = build_encoder(Recipe.model_validate(identity["recipe"]), identity["model"], device, trust_remote_code)
     own = encoder.state_dict()
     encoder.load_state_dict({name: tensor for name, tensor in checkpoint.of("encoder").items() if name in own})
     encoder.projection = None

@@ -60,12 +60,15 @@ class Calibration(Settings):
         write_json(Path(folder) / FILE, self.model_dump(mode="json"))
 
     @classmethod
-    def load(cls, folder: str | Path, encoder: SentenceEncoder | None = None) -> Calibration | None:
+    def load(
+        cls, folder: str | Path, encoder: SentenceEncoder | None = None, *, trust_remote_code: bool = False
+    ) -> Calibration | None:
         """The calibration in a model's folder, after a check that it was made for this very model.
 
         Args:
             folder: of the model.
             encoder: the model as it will be used; by default it is loaded from the folder, to be hashed.
+            trust_remote_code: see `SentenceEncoder.load`, where it is loaded here.
 
         Returns:
             None where the folder has none.
@@ -80,8 +83,9 @@ class Calibration(Settings):
         from opencse.encoder.encoder import SentenceEncoder
         from opencse.encoder.fingerprint import fingerprint
 
-        used = SentenceEncoder.load(folder, device="cpu") if encoder is None else encoder
-        own = fingerprint(used)
+        if encoder is None:
+            encoder = SentenceEncoder.load(folder, device="cpu", trust_remote_code=trust_remote_code)
+        own = fingerprint(encoder)
         if found.model != own:
             raise UserError(
                 f"{path}: was made for a model of other weights or settings (hash {found.model}, this one's is {own}); "

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Judged
+from opencse.foreign import told
 
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
@@ -45,6 +46,7 @@ def open_model(
     device: str | None = None,
     progress: Progress | None = None,
     say: Say | None = None,
+    trust_remote_code: bool = False,
 ) -> Judged:
     """Opens whatever can be judged.
 
@@ -63,13 +65,14 @@ def open_model(
             output) to its depth; see ``opencse.analysis.layers.layer_vectors``.
         device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
         progress: called as texts are encoded, by models that tell (encoders and word vectors).
-        say: hears what of the texts has word vectors.
+        say: hears what of the texts has word vectors, and what code of a model's folder is run.
+        trust_remote_code: see `SentenceEncoder.load`; for a folder or Hub id alone.
 
     Raises:
         UserError: if nothing can be made of ``model``, or for a pooling, layer or device where there is none to choose.
     """
     if isinstance(model, str | Path):
-        return _named(str(model), pooling, layer, device, progress, say)
+        return _named(str(model), pooling, layer, device, progress, say, trust_remote_code)
     if pooling is not None:
         raise UserError("pooling is chosen when a model is loaded; give a folder or Hub id, not the loaded model")
     if device is not None:
@@ -81,13 +84,21 @@ def open_model(
 
 
 def _named(
-    model: str, pooling: str | None, layer: int | None, device: str | None, progress: Progress | None, say: Say | None
+    model: str,
+    pooling: str | None,
+    layer: int | None,
+    device: str | None,
+    progress: Progress | None,
+    say: Say | None,
+    trust_remote_code: bool,
 ) -> Judged:
     words = model.startswith(WORDS)
     if not words and model != BAG_OF_WORDS:
         from opencse.encoder.encoder import SentenceEncoder
 
-        encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        if encoder.own_code and say is not None:
+            say(told(encoder.own_code))
         return _judged_encoder(encoder, model, layer, progress)
     _require_no_layer(model, layer)
     if pooling is not None:
@@ -141,13 +152,13 @@ def _judged_encoder(
         def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:
             return layer_vectors(encoder, list(texts), layer, progress=progress)
 
-        return Judged(f"{name}, layer {layer}", of_layer, str(encoder.pooling), str(encoder.device))
+        return Judged(f"{name}, layer {layer}", of_layer, str(encoder.pooling), str(encoder.device), encoder.own_code)
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress)
         return vectors
 
-    return Judged(name, encode, str(encoder.pooling), str(encoder.device))
+    return Judged(name, encode, str(encoder.pooling), str(encoder.device), encoder.own_code)
 
 
 def _foreign(model: object) -> Judged:

@@ -123,6 +123,7 @@ def evaluate_sts_on_target(
     return last.model_copy(
         update={
             "data": last.data.model_copy(update={"sha256": hashes}),
+            "code": list(judged.code) or None,
             "seconds": sum(result.seconds for result in results),
             "sts": StsScores.of(scores),
         }

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 def analyze(
     models: Annotated[
@@ -29,6 +31,7 @@ def analyze(
     columns: Annotated[str | None, typer.Option(help="Columns of --text to read; see opencse train.")] = None,
     pooling: Annotated[str | None, typer.Option(help="Replaces the models' own.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """See inside one model, or several side by side: a page with verdict, tasks, geometry, layers, neighbours."""
@@ -63,7 +66,9 @@ def analyze(
         raise UserError("--query looks for neighbours among your own sentences; name them with --text")
     make_folder(out)
     reporter = ConsoleReporter()
-    subjects = open_subjects(models, pooling=pooling, device=device, reporter=reporter)
+    subjects = open_subjects(
+        models, pooling=pooling, device=device, reporter=reporter, trust_remote_code=trust_remote_code
+    )
     findings = inspect(subjects, material, progress=reporter.say)
     write_json(out / "report.json", findings.model_dump(mode="json"))
     page = out / "report.html"

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 def calibrate(
     model: Annotated[Path, typer.Argument(help="Folder of an encoder; calibration.json is written into it.")],
@@ -20,6 +22,7 @@ def calibrate(
     ] = None,
     columns: Annotated[str | None, typer.Option(help="Columns of TEXT to read; see opencse train.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Find out what a cosine of this model means on your text, and from which one on pairs are alike.
 
@@ -27,7 +30,7 @@ def calibrate(
     """
     from opencse.analysis.calibration import calibrate as measure
     from opencse.cli.jobs import open_source
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.cli.models import load_encoder
     from opencse.errors import UserError
     from opencse.evaluation import read_scored_pairs
 
@@ -35,7 +38,7 @@ def calibrate(
         raise UserError(f"{model}: no such folder; a calibration is kept in the model's own (opencse train makes one)")
     texts = [one for row in open_source(text, columns, "train", None).read().rows for one in row]
     labelled = None if pairs is None else read_scored_pairs(pairs)
-    encoder = SentenceEncoder.load(model, device=device)
+    encoder = load_encoder(model, device=device, trust_remote_code=trust_remote_code)
     found = measure(encoder, texts, labelled=labelled, cut=cut, precision=precision, corpus=text)
     found.save(model)
     shown = found.random_pairs.shown()

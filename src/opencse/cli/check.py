@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 if TYPE_CHECKING:
     from opencse.text.check import CorpusCheck
 
@@ -23,16 +25,18 @@ def check(
     columns: Annotated[str | None, typer.Option(help="Columns to read; see opencse train.")] = None,
     split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every number here.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice."""
     from opencse.cli.jobs import open_source
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.cli.models import load_encoder
     from opencse.evaluation.result import write_json
     from opencse.text.check import check_corpus
 
     source = open_source(text, columns, split, None)
     texts = source.read()
-    found = check_corpus(texts, SentenceEncoder.load(model, device="cpu").tokenizer, max_length=max_length)
+    encoder = load_encoder(model, device="cpu", trust_remote_code=trust_remote_code)
+    found = check_corpus(texts, encoder.tokenizer, max_length=max_length)
     if json_file is not None:
         write_json(json_file, found.model_dump(mode="json"))
     for line in lines(found, model):

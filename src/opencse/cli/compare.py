@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 def compare(
     text: Annotated[str, typer.Argument(help="What every run is trained on: a text file or Hub data set id.")],
@@ -31,6 +33,7 @@ def compare(
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap samples of the sentence pairs; 0: none.")] = 1_000,
     workers: Annotated[int, typer.Option(min=1, help="Runs at a time, each with its share of the cores.")] = 1,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Compare recipes over seeds and starts, with intervals and significance.
 
@@ -64,6 +67,7 @@ def compare(
         judge="last" if last else "kept",
         pooling=pooling,
         device=device,
+        trust_remote_code=trust_remote_code,
     )
     records = run_all(study, workers, reporter)
     comparison = write_comparison(

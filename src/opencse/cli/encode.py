@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 class Precision(StrEnum):
     """Arithmetic of the forward pass."""
@@ -27,21 +29,22 @@ def encode(
     ] = Precision.FLOAT32,
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Turn texts into vectors."""
     import time
 
     import numpy as np
 
-    from opencse import SentenceEncoder
     from opencse.cli.console import ConsoleReporter
+    from opencse.cli.models import load_encoder
     from opencse.errors import UserError
     from opencse.text.readers import Source
 
     if out.suffix != ".npy":
         raise UserError(f"{out}: vectors are written as .npy; name the file so")
     texts = [row[0] for row in Source(text, columns=(column,) if column else None).read().rows]
-    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+    encoder = load_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     reporter = ConsoleReporter()
     reporter.start("encoding", len(texts))
     started = time.perf_counter()

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 if TYPE_CHECKING:
     from opencse.evaluation import EvaluationRecord
 
@@ -67,6 +69,7 @@ def evaluate(
     lengths: Annotated[bool, typer.Option("--lengths", help="STS: pairs of like and of unlike length apart.")] = False,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole result here.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
     from rich.console import Console
@@ -79,7 +82,7 @@ def evaluate(
     from opencse.evaluation.suites import Options, suite_folder, suite_named
 
     suites = [suite_named(name.strip()) for name in suite.split(",")]
-    parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers)}
+    parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers, trust_remote_code)}
     if json_file is not None and (len(parts) > 1 or len(suites) > 1):
         raise UserError("--json takes the result of one model (or layer) on one suite; call evaluate for each")
     if tasks is not None and len(suites) > 1:
@@ -99,6 +102,7 @@ def evaluate(
                 transform=None if transform is None else transform.value,
                 fit=fit,
                 device=device,
+                trust_remote_code=trust_remote_code,
                 reporter=reporter,
             )
             for name, (model, layer) in parts.items()
@@ -116,7 +120,7 @@ def evaluate(
             )
 
 
-def _parts(model: str, layers: str | None) -> list[tuple[str, int | None]]:
+def _parts(model: str, layers: str | None, trust_remote_code: bool) -> list[tuple[str, int | None]]:
     """What of a model is judged: its name and None, or a name and number for each layer."""
     from opencse import SentenceEncoder
     from opencse.errors import UserError
@@ -124,7 +128,7 @@ def _parts(model: str, layers: str | None) -> list[tuple[str, int | None]]:
     if layers is None:
         return [(model, None)]
     if layers.strip() == "all":
-        depth = SentenceEncoder.load(model, device="cpu").depth
+        depth = SentenceEncoder.load(model, device="cpu", trust_remote_code=trust_remote_code).depth
         numbers = list(range(depth + 1))
     elif all(part.strip().isdecimal() for part in layers.split(",")):
         numbers = [int(part) for part in layers.split(",")]

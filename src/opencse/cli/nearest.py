@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
     from opencse.evaluation.embedding import Encode
@@ -32,6 +34,7 @@ def nearest(
     pooling: Annotated[str | None, typer.Option(help="Replaces the models' own.")] = None,
     json_file: Annotated[Path | None, typer.Option("--json", help="Write the lists here.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Show the sentences nearest to a query by one or more encoders, side by side.
 
@@ -56,11 +59,15 @@ def nearest(
     if not asked:
         raise UserError("no query; give one with --query, or a file of them with --queries")
     for model in models:
-        locate(model)  # before any of them encodes the corpus
+        locate(model, code=trust_remote_code)  # before any of them encodes the corpus
     texts = [text for row in open_source(corpus, columns, split, None).read().rows for text in row]
     reporter = ConsoleReporter()
-    encoders = {model: _loading(model, pooling, device, reporter) for model in models}
-    calibrations = {model: Calibration.load(model) for model in models if pooling is None and Path(model).is_dir()}
+    encoders = {model: _loading(model, pooling, device, reporter, trust_remote_code) for model in models}
+    calibrations = {
+        model: Calibration.load(model, trust_remote_code=trust_remote_code)
+        for model in models
+        if pooling is None and Path(model).is_dir()
+    }
     found = compare_neighbours(
         encoders,
         texts,
@@ -75,17 +82,19 @@ def nearest(
     Console().print(neighbours_table(found))
 
 
-def _loading(model: str, pooling: str | None, device: str | None, reporter: ConsoleReporter) -> Encode:
+def _loading(
+    model: str, pooling: str | None, device: str | None, reporter: ConsoleReporter, trust_remote_code: bool
+) -> Encode:
     """An encode function that loads its model when it is called, so that one at a time is in memory."""
     from collections.abc import Sequence
 
     import numpy as np
     from numpy.typing import NDArray
 
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.cli.models import load_encoder
 
     def encode(texts: Sequence[str]) -> NDArray[np.floating]:
-        encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+        encoder = load_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         reporter.start(f"encoding with {model}", len(texts))
         try:
             return encoder.encode(texts, progress=lambda done, _: reporter.advance(done))

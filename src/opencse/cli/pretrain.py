@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 def pretrain(
     text: Annotated[str, typer.Argument(help="Raw text, as for train; the more the better.")],
@@ -42,6 +44,7 @@ def pretrain(
     seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")] = None,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")] = True,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would happen, and stop (a new backbone is written).")
@@ -77,6 +80,16 @@ def pretrain(
         *([f"training.tokens={tokens}"] if tokens is not None else []),
     ]
     job = pretraining_job(
-        source, out, model, vocabulary, validate(Shape, size, "shape"), recipe, settings, dev, device, reporter
+        source,
+        out,
+        model,
+        vocabulary,
+        validate(Shape, size, "shape"),
+        recipe,
+        settings,
+        dev,
+        device,
+        reporter,
+        trust_remote_code,
     )
     run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter, report=report)

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 def reproduce(
     recipe: Annotated[
@@ -26,6 +28,7 @@ def reproduce(
     set_: Annotated[list[str] | None, typer.Option("--set", "-s", help="A setting of every run: key=value.")] = None,
     workers: Annotated[int, typer.Option(min=1, help="Runs at a time, each with its share of the cores.")] = 1,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Run a paper's row as the recipe has it, and print the published scores beside those got."""
     from rich.console import Console
@@ -49,6 +52,7 @@ def reproduce(
         dev=dev,
         settings=tuple(set_ or ()),
         device=device,
+        trust_remote_code=trust_remote_code,
     )
     for line in row.lines(dev, len(set_ or ())):
         reporter.say(line)

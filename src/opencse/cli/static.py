@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
     from opencse.encoder.static import StaticSettings
@@ -40,6 +42,7 @@ def static(
         list[str] | None,
         typer.Option("--set", "-s", help="Any setting: key=value, for instance smoothing=0.5 or dropout=0."),
     ] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Make a sentence encoder by counting words, in minutes; no training.
 
@@ -58,7 +61,7 @@ def static(
     require_free(out)
     reporter = ConsoleReporter()
     source = open_source(text, columns, split, skip_lines)
-    tokenizer, lower_case = _tokenizer(model, source, vocabulary, settings.positions, reporter)
+    tokenizer, lower_case = _tokenizer(model, source, vocabulary, settings.positions, reporter, trust_remote_code)
     check(settings, tokenizer)
     stages = Stages(reporter)
     try:
@@ -92,7 +95,12 @@ def _settings(dimension: int, layers: int, window: int, overrides: list[str]) ->
 
 
 def _tokenizer(
-    model: str | None, source: Source, vocabulary: int, positions: int, reporter: ConsoleReporter
+    model: str | None,
+    source: Source,
+    vocabulary: int,
+    positions: int,
+    reporter: ConsoleReporter,
+    trust_remote_code: bool,
 ) -> tuple[Tokenizer, bool]:
     """The tokenizer, and whether sentence-transformers' configuration is what makes it lower-case."""
     from opencse.encoder.folder import transformer_folder
@@ -105,9 +113,9 @@ def _tokenizer(
     if model is not None:
         folder = builtin_folder() if model == BUILTIN else Path(model)
         if not folder.is_dir():
-            return Tokenizer.load(model), False
+            return Tokenizer.load(model, trust_remote_code=trust_remote_code), False
         folder = transformer_folder(folder)
-        tokenizer = Tokenizer.load(folder)
+        tokenizer = Tokenizer.load(folder, trust_remote_code=trust_remote_code)
         lower = bool(read_config(folder / "sentence_bert_config.json").get("do_lower_case", False))
         return lower_casing(tokenizer) if lower else tokenizer, lower
     reporter.say(f"vocabulary learning at most {vocabulary:,} pieces from {source.name}")

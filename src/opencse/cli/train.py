@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 def train(
     text: Annotated[
@@ -42,6 +44,7 @@ def train(
     ] = None,
     seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")] = False,
@@ -57,5 +60,5 @@ def train(
     reporter = ConsoleReporter()
     source = open_source(text, columns, split, skip_lines)
     settings = list(set_ or []) + ([f"training.seed={seed}"] if seed is not None else [])
-    job = TrainJob(source, recipe=recipe, model=model, preset=preset, settings=tuple(settings), dev=dev, device=device)
+    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, trust_remote_code)
     run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter, report=report)

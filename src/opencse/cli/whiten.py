@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.models import Trust
+
 
 def whiten(
     model: Annotated[str, typer.Argument(help="Encoder: a folder, a Hub id, or opencse-mini.")],
@@ -28,6 +30,7 @@ def whiten(
     split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own.")] = None,
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
+    trust_remote_code: Trust = False,
 ) -> None:
     """Whiten an encoder: fit a linear map on the vectors of a text and save it as the encoder's last layer.
 
@@ -38,12 +41,12 @@ def whiten(
     from opencse.card import whitened_card
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import make_folder, open_source, require_free
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.cli.models import load_encoder
     from opencse.errors import UserError
 
     require_free(out)
     source = open_source(text, columns, split, None)
-    encoder = SentenceEncoder.load(model, pooling=pooling, device=device)
+    encoder = load_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     if dimension is not None and dimension > encoder.dimension:
         raise UserError(f"--dimension {dimension} is above the {encoder.dimension} of {model}; give a smaller one")
     texts = sample_texts(source, sentences)

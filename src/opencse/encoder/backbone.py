@@ -10,6 +10,7 @@ from torch import nn
 
 from opencse.encoder.quiet import quiet_transformers
 from opencse.errors import UserError, reason
+from opencse.foreign import not_trusted, own_code, refuse_foreign
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -25,24 +26,52 @@ _DROPOUT_KEYS = (
 )
 
 
-def load_backbone(folder: Path, *, dropout: float | None = None, layers: int | None = None) -> PreTrainedModel:
+def load_config(folder: Path, *, trust_remote_code: bool = False) -> PretrainedConfig:
+    """Transformers' configuration in ``folder``; every model is opened through it.
+
+    Args:
+        folder: transformers' folder.
+        trust_remote_code: run the code that the folder names, where it names any.
+
+    Raises:
+        UserError: if there is none, or it asks for code that is not trusted or is never run here.
+    """
+    from transformers import AutoConfig
+
+    refuse_foreign(folder)
+    try:
+        with quiet_transformers():
+            config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except Exception as error:
+        raise cannot_load(folder, error, trust_remote_code) from error
+    return config
+
+
+def cannot_load(folder: Path, error: Exception, trust_remote_code: bool) -> UserError:
+    """What to tell of an ``error`` in opening the model in ``folder``."""
+    # Where transformers has a class of its own for the model, it leaves the folder's code alone and fails otherwise.
+    if not trust_remote_code and own_code(folder) and "custom code" in str(error):
+        return not_trusted(folder)
+    return UserError(f"{folder}: no transformers model can be loaded from it ({reason(error)})")
+
+
+def load_backbone(
+    folder: Path, *, dropout: float | None = None, layers: int | None = None, trust_remote_code: bool = False
+) -> PreTrainedModel:
     """The bare encoder of ``folder`` in float32, without pooler.
 
     Args:
         folder: transformers' folder.
         dropout: rate of every dropout of the network, 0 <= rate < 1; None keeps the configuration's.
         layers: how many layers are kept, from the first on; 0 keeps the embeddings alone, None all.
+        trust_remote_code: run the code that the folder names, where it names any.
 
     Raises:
         UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random.
     """
-    from transformers import AutoConfig, AutoModel
+    from transformers import AutoModel
 
-    try:
-        with quiet_transformers():
-            config = AutoConfig.from_pretrained(folder, trust_remote_code=False)
-    except Exception as error:
-        raise UserError(f"{folder}: no transformers model can be loaded from it ({reason(error)})") from error
+    config = load_config(folder, trust_remote_code=trust_remote_code)
     if config.is_encoder_decoder:
         raise UserError(
             f"{folder}: a {config.model_type} model has an encoder and a decoder; only encoders are supported"
@@ -60,10 +89,11 @@ def load_backbone(folder: Path, *, dropout: float | None = None, layers: int | N
                 dtype=torch.float32,
                 output_loading_info=True,
                 ignore_mismatched_sizes=True,
-                trust_remote_code=False,
+                trust_remote_code=trust_remote_code,
+                weights_only=True,
             )
     except Exception as error:
-        raise UserError(f"{folder}: no transformers model can be loaded from it ({reason(error)})") from error
+        raise cannot_load(folder, error, trust_remote_code) from error
     _require_all_weights(model, report, folder)
     return drop_pooler(model)
 

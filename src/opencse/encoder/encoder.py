@@ -71,6 +71,7 @@ class SentenceEncoder(nn.Module):
         max_length: longest text in ids, special tokens counted; longer ones are cut.
         prompt: put before every text (models from elsewhere).
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
+        own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
         own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
     """
 
@@ -97,6 +98,7 @@ class SentenceEncoder(nn.Module):
         self.normalize = normalize
         self.prompt = prompt
         self.lower_case = lower_case
+        self.own_code: tuple[str, ...] = ()
         self.own_dropout: dict[str, float] = {}
 
     @classmethod
@@ -109,6 +111,7 @@ class SentenceEncoder(nn.Module):
         dropout: float | None = None,
         layers: int | None = None,
         device: str | torch.device | None = None,
+        trust_remote_code: bool = False,
     ) -> Self:
         """An encoder from a folder or Hub id: ours, sentence-transformers', or plain transformers'.
 
@@ -120,6 +123,8 @@ class SentenceEncoder(nn.Module):
             layers: how many of the backbone's layers are kept, from the first on (0: its embeddings alone); None
                 keeps all.
             device: where to put it; by default a GPU if there is one.
+            trust_remote_code: run the Python code that the model's folder brings or names (``auto_map``), where there
+                is any. It can do whatever you can; read it first.
 
         Raises:
             UserError: where nothing loadable is found, weights are missing, or there is no such device.
@@ -127,7 +132,15 @@ class SentenceEncoder(nn.Module):
         from opencse.encoder.folder import read_folder
 
         target = default_device() if device is None else _usable(device)
-        encoder = read_folder(cls, model, pooling=pooling, max_length=max_length, dropout=dropout, layers=layers)
+        encoder = read_folder(
+            cls,
+            model,
+            pooling=pooling,
+            max_length=max_length,
+            dropout=dropout,
+            layers=layers,
+            trust_remote_code=trust_remote_code,
+        )
         return encoder.to(target).eval()
 
     def save(

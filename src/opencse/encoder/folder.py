@@ -14,7 +14,8 @@ from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODE
 from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest, reason
-from opencse.text.tokenizer import Tokenizer
+from opencse.foreign import own_code
+from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -64,15 +65,17 @@ def read_folder(
     max_length: int | None,
     dropout: float | None,
     layers: int | None = None,
+    trust_remote_code: bool = False,
 ) -> E:
     """See `SentenceEncoder.load`."""
     chosen = None if pooling is None else parse_pooling(pooling)
-    folder = locate(model)
+    folder = locate(model, code=trust_remote_code)
     modules = _modules(folder)
     transformer = modules.transformer if modules else folder
-    tokenizer = Tokenizer.load(transformer)
     sentence = _sentence_config(transformer)
-    backbone = load_backbone(transformer, dropout=dropout, layers=layers)
+    require_tokenizer(transformer)
+    backbone = load_backbone(transformer, dropout=dropout, layers=layers, trust_remote_code=trust_remote_code)
+    tokenizer = Tokenizer.load(transformer, trust_remote_code=trust_remote_code)
     prompt = _default_prompt(folder)
     dense = [_read_dense(path) for path in modules.dense] if modules else []
     _require_chain(folder, int(backbone.config.hidden_size), dense)
@@ -94,6 +97,7 @@ def read_folder(
         lower_case=bool(sentence.get("do_lower_case", False)),
     )
     stated = read_config(transformer / "config.json")
+    encoder.own_code = own_code(transformer) if trust_remote_code else ()
     encoder.own_dropout = {key: stated[key] for key in dropout_rates(backbone.config) if key in stated}
     return encoder
 

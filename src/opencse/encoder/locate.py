@@ -15,10 +15,14 @@ def builtin_folder() -> Path:
     return Path(__file__).parent / BUILTIN
 
 
-def locate(model: str | Path) -> Path:
+def locate(model: str | Path, *, code: bool = False) -> Path:
     """A local folder for ``model``: the built-in encoder's name, a folder, or a Hub id (downloaded to the Hub cache).
 
     A training run's folder stands for the model it kept.
+
+    Args:
+        model: the name, folder or id.
+        code: fetch the model's own Python files too, which are left on the Hub otherwise.
 
     Raises:
         UserError: if there is no such folder and no such model on the Hub.
@@ -36,17 +40,17 @@ def locate(model: str | Path) -> Path:
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")
     if str(model).count("/") > 1 or str(model).startswith((".", "/", "~")):
         raise UserError(f"{model}: no such folder")
-    return _download(str(model))
+    return _download(str(model), [*_PATTERNS, "*.py"] if code else _PATTERNS)
 
 
-def _download(hub_id: str) -> Path:
+def _download(hub_id: str, patterns: list[str]) -> Path:
     from huggingface_hub import snapshot_download
 
     try:
-        safetensors = snapshot_download(hub_id, allow_patterns=_PATTERNS, ignore_patterns=["onnx/*", "openvino/*"])
+        safetensors = snapshot_download(hub_id, allow_patterns=patterns, ignore_patterns=["onnx/*", "openvino/*"])
         folder = Path(safetensors)
         if not any(folder.glob("**/*.safetensors")):
-            folder = Path(snapshot_download(hub_id, allow_patterns=[*_PATTERNS, "*.bin"]))
+            folder = Path(snapshot_download(hub_id, allow_patterns=[*patterns, "*.bin"]))
     except Exception as error:
         raise UserError(
             f"{hub_id}: neither a folder here nor a model that could be fetched from the Hub ({reason(error)}); "

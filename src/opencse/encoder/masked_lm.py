@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from opencse.encoder.backbone import load_config
 from opencse.encoder.folder import transformer_folder
 from opencse.encoder.quiet import quiet_transformers
 from opencse.errors import UserError, reason
@@ -44,13 +45,16 @@ class MaskedLMHead(nn.Module):
         self.lm = lm
 
     @classmethod
-    def load(cls, folder: Path, word_embeddings: nn.Embedding, *, tied: bool = True) -> MaskedLMHead:
+    def load(
+        cls, folder: Path, word_embeddings: nn.Embedding, *, tied: bool = True, trust_remote_code: bool = False
+    ) -> MaskedLMHead:
         """The head stored with the backbone in ``folder``.
 
         Args:
             folder: a model's folder, of either layout.
             word_embeddings: the backbone's, shared where the configuration ties them.
             tied: False gives the decoder a copy of them.
+            trust_remote_code: run the code that the folder names, where it names any.
 
         Raises:
             UserError: if the folder has none (it would be random).
@@ -58,12 +62,15 @@ class MaskedLMHead(nn.Module):
         from transformers import AutoModelForMaskedLM
 
         try:
+            transformer = transformer_folder(folder)
             with quiet_transformers():
                 model, report = AutoModelForMaskedLM.from_pretrained(
-                    transformer_folder(folder),
+                    transformer,
+                    config=load_config(transformer, trust_remote_code=trust_remote_code),
                     dtype=torch.float32,
                     output_loading_info=True,
-                    trust_remote_code=False,
+                    trust_remote_code=trust_remote_code,
+                    weights_only=True,
                 )
         except UserError:
             raise

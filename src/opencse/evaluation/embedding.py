@@ -31,12 +31,14 @@ class Judged:
         encode: n texts -> (n, d) array.
         pooling: how token vectors become one, where that is known.
         device: where it runs, where that is known.
+        code: the classes of its folder's own that made its vectors, where their code was trusted.
     """
 
     name: str
     encode: Encode
     pooling: str | None = None
     device: str | None = None
+    code: tuple[str, ...] = ()
 
 
 BLOCK = 4096  # pairs compared at a time, so that float64 copies stay small

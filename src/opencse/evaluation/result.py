@@ -6,7 +6,7 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -212,6 +212,7 @@ class EvaluationRecord(Settings):
         data: what it was judged on.
         environment: versions and machine.
         seconds: wall clock of encoding and scoring.
+        code: the classes of the model folder's own that made the vectors (``--trust-remote-code``); None: none did.
     """
 
     schema_version: Literal[1] = 1
@@ -219,6 +220,7 @@ class EvaluationRecord(Settings):
     created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     model: str | None = None
     pooling: str | None = None
+    code: list[str] | None = None
     data: DataRecord
     environment: Environment
     seconds: FiniteFloat
@@ -226,6 +228,10 @@ class EvaluationRecord(Settings):
     def values(self) -> dict[str, float]:
         """The scores under flat names (``sts.sts12``), all in percent; a record alone has none."""
         return {}
+
+    def with_code(self, code: Sequence[str]) -> Self:
+        """This record, naming the classes of the model folder's own that made the vectors."""
+        return self.model_copy(update={"code": list(code) or None})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

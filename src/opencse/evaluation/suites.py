@@ -104,7 +104,7 @@ def _sts(folder: Path, options: Options) -> Judge:
             progress=progress,
             keep=lambda key, cosines: arrays.update({f"{key}.cosine": cosines}),
         )
-        return Judgement(record, arrays)
+        return Judgement(record.with_code(judged.code), arrays)
 
     return judge
 
@@ -148,7 +148,7 @@ def _judge(
 ) -> Judgement:
     """What ``evaluate`` finds of ``judged`` on ``data``."""
     told = {"model": judged.name, "pooling": judged.pooling, "device": judged.device, **settings}
-    return Judgement(evaluate(judged.encode, data, progress=progress, **told))
+    return Judgement(evaluate(judged.encode, data, progress=progress, **told).with_code(judged.code))
 
 
 SUITES: dict[str, Suite] = {

@@ -47,6 +47,7 @@ class MtebEncoder:
         device: str | None = None,
         pooling: str | None = None,
         name: str | None = None,
+        trust_remote_code: bool = False,
     ) -> None:
         """Loads a model, or takes one that is loaded.
 
@@ -56,6 +57,7 @@ class MtebEncoder:
             device: where to run.
             pooling: replaces the model's own.
             name: recorded, ``organisation/model``; by default the Hub id, or ``opencse/`` and the folder's name.
+            trust_remote_code: see ``SentenceEncoder.load``.
 
         Raises:
             UserError: if mteb is not installed, the model cannot be loaded, the name is not of that form, or
@@ -69,7 +71,9 @@ class MtebEncoder:
                 )
             self.encoder = model
         else:
-            self.encoder = SentenceEncoder.load(model, device=device, pooling=pooling)
+            self.encoder = SentenceEncoder.load(
+                model, device=device, pooling=pooling, trust_remote_code=trust_remote_code
+            )
         chosen = name or _default_name(model)
         if chosen.count("/") != 1 or not all(part.strip() for part in chosen.split("/")):
             raise UserError(f"the name {chosen!r} is not of the form organisation/model, which mteb asks for")

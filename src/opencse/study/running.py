@@ -71,7 +71,7 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
     study.job(run).run(folder, resume=begun.is_file(), reporter=reporter)
     told = json.loads(begun.read_text(encoding="utf-8"))
     encoder = folder if study.judge == "kept" else folder / "last"
-    judged = open_model(encoder, device=study.device, progress=Counted(reporter, "encoding"))
+    judged = _opened(encoder, study, reporter)
     results, data, seconds = _judge(judged, judges, folder, reporter)
     record = RunRecord(
         recipe=run.recipe,
@@ -100,7 +100,7 @@ def judge_start(study: Study, start: str, judges: Judges, reporter: Reporter) ->
         _same(known, asked, folder)
         return known
     reporter.say(f"judging the start {start}")
-    judged = open_model(start, pooling=study.pooling, device=study.device, progress=Counted(reporter, "encoding"))
+    judged = _opened(start, study, reporter, study.pooling)
     results, data, seconds = _judge(judged, judges, folder, reporter)
     record = RunRecord(
         start=start,
@@ -113,6 +113,17 @@ def judge_start(study: Study, start: str, judges: Judges, reporter: Reporter) ->
     )
     record.write(folder)
     return record
+
+
+def _opened(model: str | Path, study: Study, reporter: Reporter, pooling: str | None = None) -> Judged:
+    return open_model(
+        model,
+        pooling=pooling,
+        device=study.device,
+        progress=Counted(reporter, "encoding"),
+        say=reporter.say,
+        trust_remote_code=study.trust_remote_code,
+    )
 
 
 def open_suites(study: Study) -> Judges:

@@ -64,6 +64,7 @@ class Study:
         judge: which encoder of a run is judged.
         pooling: of starts that have none of their own, for judging them as they are; mean if not given.
         device: where to run.
+        trust_remote_code: run the Python code that the starts' folders bring; see `SentenceEncoder.load`.
     """
 
     text: Source
@@ -77,6 +78,7 @@ class Study:
     judge: Which = "kept"
     pooling: str | None = None
     device: str | None = None
+    trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
         for what, given in (("recipe", self.recipes), ("start", self.starts), ("seed", self.seeds)):
@@ -103,7 +105,7 @@ class Study:
     def job(self, run: RunSpec) -> TrainJob:
         """The training job of ``run``."""
         settings = (*self.settings, f"training.seed={run.seed}")
-        return TrainJob(self.text, run.recipe, run.start, None, settings, self.dev, self.device)
+        return TrainJob(self.text, run.recipe, run.start, None, settings, self.dev, self.device, self.trust_remote_code)
 
     def folder(self, run: RunSpec) -> Path:
         """Where ``run`` is kept."""
@@ -133,6 +135,7 @@ class Study:
         """What decides how encoders are judged, as plain values."""
         return {
             "judge": self.judge,
+            "trust_remote_code": self.trust_remote_code or None,
             "suites": {
                 choice.name: {
                     "folder": str(choice.folder),

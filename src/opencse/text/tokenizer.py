@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.errors import UserError, reason
+from opencse.foreign import not_trusted, own_tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -104,8 +105,12 @@ class Tokenizer:
             self._fast.encode_special_tokens = tokenizer.split_special_tokens
 
     @classmethod
-    def load(cls, location: str | Path) -> Tokenizer:
+    def load(cls, location: str | Path, *, trust_remote_code: bool = False) -> Tokenizer:
         """The tokenizer of a folder or Hub id.
+
+        Args:
+            location: the folder, or the id.
+            trust_remote_code: run the code that the folder names, where it names any.
 
         Raises:
             UserError: where there is none.
@@ -113,13 +118,11 @@ class Tokenizer:
         from transformers import AutoTokenizer
 
         folder = Path(location)
-        if folder.is_dir() and not any((folder / name).is_file() for name in _VOCABULARIES):
-            raise UserError(
-                f"{location}: the model folder has no tokenizer (looked for {', '.join(_VOCABULARIES)}); "
-                "save it there with tokenizer.save_pretrained(folder)"
-            )
+        require_tokenizer(folder)
+        if not trust_remote_code and own_tokenizer(folder):
+            raise not_trusted(folder)
         try:
-            tokenizer = AutoTokenizer.from_pretrained(str(location))
+            tokenizer = AutoTokenizer.from_pretrained(str(location), trust_remote_code=trust_remote_code)
         except Exception as error:  # a broken file ends in any exception there, KeyError and bare ones included
             raise UserError(
                 f"{location}: its tokenizer cannot be loaded ({type(error).__name__}: {reason(error)}); "
@@ -202,6 +205,15 @@ class Tokenizer:
             ids[i, : len(row)] = row
         mask = np.arange(ids.shape[1]) < lengths[:, None]
         return Tokens(torch.from_numpy(ids), torch.from_numpy(mask.astype(np.int64)))
+
+
+def require_tokenizer(location: Path) -> None:
+    """Refuses a folder in which no tokenizer can be; what is no folder may be a Hub id."""
+    if location.is_dir() and not any((location / name).is_file() for name in _VOCABULARIES):
+        raise UserError(
+            f"{location}: the model folder has no tokenizer (looked for {', '.join(_VOCABULARIES)}); "
+            "save it there with tokenizer.save_pretrained(folder)"
+        )
 
 
 def _word_numbers(text: str, offsets: Sequence[tuple[int, int]], special: Sequence[int]) -> WordNumbers:

@@ -1,0 +1,118 @@
+"""Code that a model's folder names: run only where the user trusts it, and told of where it is run."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from opencse.errors import UserError
+
+FLAG = "--trust-remote-code"
+_FILES = ("config.json", "tokenizer_config.json")
+_CLASSES = ("AutoConfig", "AutoModel", "AutoModelForMaskedLM", "AutoTokenizer")
+_ATTENTION_KEYS = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
+_ATTENTION = ("eager", "sdpa", "flex_attention")
+# Where the package is not installed, transformers fetches a compiled kernel from the Hub in its place.
+_FLASH = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_3"}
+
+
+def own_code(folder: Path) -> tuple[str, ...]:
+    """The classes that ``folder`` brings or names (``auto_map``), as ``module.Class`` or ``repository--module.Class``.
+
+    Those of the configuration, the encoder, its masked-LM head and the tokenizer; nobody opens the others.
+    """
+    found: dict[str, None] = {}
+    for name in _FILES:
+        named = _read(folder / name).get("auto_map")
+        entries = named if isinstance(named, dict) else {"AutoTokenizer": named}
+        for key in _CLASSES:
+            value = entries.get(key)
+            for reference in value if isinstance(value, list) else [value]:
+                if isinstance(reference, str):
+                    found[reference] = None
+    return tuple(found)
+
+
+def own_tokenizer(folder: Path) -> bool:
+    """Whether the tokenizer of ``folder`` is of a class of its own, for which transformers would take a stock one."""
+    from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
+
+    config = _read(folder / "tokenizer_config.json")
+    named = config.get("tokenizer_class")
+    if not config.get("auto_map") or not isinstance(named, str):
+        return False
+    return not any(tokenizer_class_from_name(name) for name in (named, f"{named}Fast"))
+
+
+def refuse_foreign(folder: Path) -> None:
+    """Refuses what would make transformers fetch code or weights from elsewhere, or that it would leave out silently.
+
+    These are kernels of the Hub named as attention, code of a model inside the model, adapters (whose base model may
+    be on the Hub) and quantised weights. Trust in the folder's own code does not extend to them.
+
+    Raises:
+        UserError: naming the file and the key.
+    """
+    if (folder / "adapter_config.json").is_file():
+        raise UserError(
+            f"{folder / 'adapter_config.json'}: adapters are not supported here; merge it into its base model "
+            "(peft: merge_and_unload) and save that"
+        )
+    path = folder / "config.json"
+    config = _read(path)
+    if config.get("quantization_config") is not None:
+        raise UserError(
+            f"{path}: quantization_config is not supported here; save the weights without it, in 16 or 32 bits"
+        )
+    for depth, key, value in _entries(config):
+        if key == "auto_map" and depth and value:
+            raise UserError(f"{path}: auto_map of a model inside the model is not supported here")
+        if key in _ATTENTION_KEYS:
+            for name in value.values() if isinstance(value, dict) else [value]:
+                _require_known_attention(path, key, name)
+
+
+def not_trusted(folder: Path) -> UserError:
+    """The error for a ``folder`` that cannot be opened without its `own_code`."""
+    return UserError(
+        f"{folder}: can be opened only with code of its own ({', '.join(own_code(folder))}), which is not run unasked; "
+        f"read it, and if you trust it give {FLAG} (in Python trust_remote_code=True)"
+    )
+
+
+def told(code: tuple[str, ...]) -> str:
+    """The line that says what code of a model's folder is run."""
+    return f"code       of the model's folder is run ({FLAG}): {', '.join(code)}"
+
+
+def _require_known_attention(path: Path, key: str, name: object) -> None:
+    if name is None or name in _ATTENTION:
+        return
+    if not isinstance(name, str) or name not in _FLASH:
+        known = ", ".join((*_ATTENTION, *_FLASH))
+        raise UserError(f"{path}: {key} {name!r} is not supported here, and nothing is fetched for it; known: {known}")
+    if find_spec(_FLASH[name]) is None:
+        raise UserError(f"{path}: {key} {name} needs the package {_FLASH[name]}; install it, or take the key out")
+
+
+def _entries(value: object, depth: int = 0) -> Iterator[tuple[int, str, Any]]:
+    """(depth, key, value) of every entry of the objects in ``value``."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield depth, key, inner
+            yield from _entries(inner, depth + 1)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _entries(inner, depth + 1)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is none that can be read, of which transformers then tells."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
