@@ -21,7 +21,12 @@ from opencse.text.tokenizer import Tokenizer
 def piped(content: bytes) -> Iterator[str]:
     """The name of a pipe's end as process substitution makes it, with ``content`` coming through."""
     end, begin = os.pipe()
-    writer = threading.Thread(target=lambda: (os.write(begin, content), os.close(begin)))
+
+    def write() -> None:
+        with os.fdopen(begin, "wb") as stream:
+            stream.write(content)
+
+    writer = threading.Thread(target=write)
     writer.start()
     try:
         yield f"/dev/fd/{end}"

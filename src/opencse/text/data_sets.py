@@ -73,10 +73,10 @@ def _patterns(folder: Path) -> Iterator[tuple[Path, str]]:
         if not file.is_file():
             continue
         try:
-            card = DatasetCard(before + file.read_text(encoding="utf-8") + after).data.to_dict()
+            configs = DatasetCard(before + file.read_text(encoding="utf-8") + after).data.get("configs")
         except Exception as error:  # YAML's own errors among them
             raise UserError(f"{file}: cannot be read ({reason(error)}); mend or remove it") from None
-        for text in _texts_in(card.get("configs")):
+        for text in _texts_in(configs):
             yield file, text
 
 
