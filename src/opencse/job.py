@@ -114,6 +114,7 @@ class TrainJob:
             recipe.data.max_length,
             words=objective.view.needs_words,
             progress=Counted(reporter, "tokenising"),
+            say=reporter.say,
         )
         inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed)
         if len(inputs) < 2:

@@ -1,8 +1,10 @@
 import errno
 import json
+import os
 import re
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +13,8 @@ from transformers import ByT5Tokenizer
 
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
-from opencse.text.corpus import Corpus, cache_root, tokenise
-from opencse.text.readers import Source
+from opencse.text.corpus import Corpus, cache_root, describe_cache, tokenise
+from opencse.text.readers import Source, Texts
 from opencse.text.tokenizer import Tokenizer
 
 TEXT = "The bread rises.\nA cat sleeps.\n\nA cat sleeps.\n\n" + "word " * 30 + "\nThe end.\n"
@@ -154,21 +156,107 @@ def test_cache_that_cannot_be_read_back(
     assert "the token cache cannot be read back; " in told(source, tokenizer, cache)
 
 
-@pytest.mark.parametrize("name", ["ids.npy", "keys.npy", "facts.json"])
+def repaired(source: Source, tokenizer: Tokenizer, cache: Path, *, words: bool = False) -> Corpus:
+    """What the cache gives once it has said that a part of it is damaged."""
+    told: list[str] = []
+    made = tokenise(source, tokenizer, 12, words=words, cache=cache, say=told.append)
+    (folder,) = folders(cache)
+    assert told == [f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"]
+    return made
+
+
+@pytest.mark.parametrize("name", ["ids.npy", "offsets.npy", "keys.npy", "documents.npy", "facts.json", "checksum"])
 def test_a_damaged_corpus_is_made_again(source: Source, tokenizer: Tokenizer, cache: Path, name: str) -> None:
     tokenise(source, tokenizer, 12, cache=cache)
     (folder,) = folders(cache)
     first = tokenise(source, tokenizer, 12, cache=cache / "other")  # its files stay whole under the memory map
     copy = shutil.copytree(folder, cache / "copy")
-    for damage in (b"", b"{}", (folder / name).read_bytes()[:-1]):
+    whole = (folder / name).read_bytes()
+    flipped = whole[:-1] + bytes([whole[-1] ^ 1])
+    zeroed = whole[:-9] + bytes(9)
+    for damage in (b"", b"{}", whole[:-1], whole + b"\0", flipped, zeroed, None):
+        if damage == whole:
+            continue  # its end is zeros
         (folder / name).unlink()
-        (folder / name).write_bytes(damage)
-        assert same(tokenise(source, tokenizer, 12, cache=cache), first)
-    (folder / name).unlink()
-    assert same(tokenise(source, tokenizer, 12, cache=cache), first)
-    assert folders(cache) == [folder]
+        if damage is not None:
+            (folder / name).write_bytes(damage)
+        assert same(repaired(source, tokenizer, cache), first)
     for file in copy.iterdir():
         assert (folder / file.name).read_bytes() == file.read_bytes()
+
+
+def test_damage_is_warned_of_where_nobody_listens(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
+    tokenise(source, tokenizer, 12, cache=cache)
+    (folder,) = folders(cache)
+    (folder / "ids.npy").unlink()
+    with pytest.warns(UserWarning, match="token cache is damaged"):
+        tokenise(source, tokenizer, 12, cache=cache)
+
+
+def test_two_that_mend_the_same_corpus_at_once(
+    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both find it damaged; the other has mended it when this one is done."""
+    first = tokenise(source, tokenizer, 12, cache=cache / "other")
+    tokenise(source, tokenizer, 12, cache=cache)
+    (folder,) = folders(cache)
+    (folder / "ids.npy").unlink()
+    read = Source.read
+    kept: list[int] = []
+
+    def slow(source: Source) -> Texts:
+        monkeypatch.setattr(Source, "read", read)
+        tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
+        kept.append((folder / "ids.npy").stat().st_ino)
+        return read(source)
+
+    monkeypatch.setattr(Source, "read", slow)
+    made = tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
+    assert same(made, first)
+    assert kept == [(folder / "ids.npy").stat().st_ino], "the other's was replaced"
+    assert folders(cache) == [folder]
+
+
+def test_many_processes_make_one_corpus(source: Source, tiny_folder: Path, cache: Path) -> None:
+    first = tokenise(source, Tokenizer.load(tiny_folder), 12, cache=cache / "other")
+    (cache / "corpora").mkdir(parents=True)
+    (cache / "corpora" / folders(cache / "other")[0].name).mkdir()  # damaged: nothing is in it
+    with ThreadPoolExecutor(8) as pool:
+        tokenizers = [Tokenizer.load(tiny_folder)] * 16
+        made = list(pool.map(lambda t: tokenise(source, t, 12, cache=cache, say=lambda line: None), tokenizers))
+    assert all(same(one, first) for one in made)
+    assert len(folders(cache)) == 1
+
+
+def test_what_a_killed_process_left_is_removed_a_day_later(source: Source, tokenizer: Tokenizer, cache: Path) -> None:
+    old, new = cache / "corpora" / "a.1.tmp", cache / "corpora" / "a.2.tmp"
+    for folder in (old, new):
+        folder.mkdir(parents=True)
+        (folder / "ids.npy").touch()
+    os.utime(old, (0, 0))
+    tokenise(source, tokenizer, 12, cache=cache)
+    assert not old.exists()
+    assert new.exists()
+
+
+def test_the_cache_is_tried_before_the_work(
+    source: Source, tokenizer: Tokenizer, no_reading: None, cache: Path
+) -> None:
+    cache.write_text("a file")
+    assert "the token cache cannot be written" in told(source, tokenizer, cache)
+
+
+def test_the_cache_described(
+    source: Source, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / "a" / "b"))
+    assert re.fullmatch(rf"{tmp_path}/a/b \(0\.0 MB; [\d,.]+ GB free\)", describe_cache())
+    tokenise(source, tokenizer, 12)
+    assert str(tmp_path / "a" / "b") in describe_cache()
+    monkeypatch.setenv("OPENCSE_CACHE", f"{source.location}/cache")
+    assert describe_cache().endswith(f"(cannot be written: {source.location} is a file)")
+    monkeypatch.setenv("OPENCSE_CACHE", str(tmp_path / ("x" * 300)))
+    assert "(cannot be read: " in describe_cache()
 
 
 def test_another_process_may_finish_first(
@@ -267,7 +355,7 @@ def test_damaged_words_are_made_again(source: Source, tokenizer: Tokenizer, cach
         (folder / name).unlink()
         if damage is not None:
             (folder / name).write_bytes(damage)
-        made = tokenise(source, tokenizer, 12, words=True, cache=cache)
+        made = repaired(source, tokenizer, cache, words=True)
         assert same(made, first)
         assert np.array_equal(with_words(made), with_words(first))
         assert (folder / "words.npy").read_bytes() == whole
@@ -303,4 +391,4 @@ def test_words_that_another_process_finished_first(
 def test_words_need_a_tokenizer_that_can_tell(source: Source, cache: Path) -> None:
     with pytest.raises(UserError, match="does not tell which word an id is of"):
         tokenise(source, Tokenizer(ByT5Tokenizer()), 12, words=True, cache=cache)
-    assert not (cache / "corpora").exists()
+    assert folders(cache) == []

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError, reason
-from opencse.text.lines import MAX_LINE_CHARACTERS, read_lines, suffix_of
+from opencse.text.lines import MAX_LINE_CHARACTERS, UNPACKED_FREELY, read_lines, suffix_of
 
 Pack = Callable[[bytes], bytes]
 PACKERS: list[tuple[str, Pack]] = [(".gz", gzip.compress), (".xz", lzma.compress), (".bz2", bz2.compress)]
@@ -108,3 +108,27 @@ def test_suffix_tells_the_format_under_the_packing(name: str, suffix: str) -> No
 def test_reason_is_one_line() -> None:
     assert reason(ValueError("\n first \nsecond")) == "first"
     assert reason(ValueError()) == "ValueError"
+
+
+@pytest.mark.parametrize(("suffix", "pack"), PACKERS)
+def test_what_grows_without_bound_when_unpacked_is_refused(tmp_path: Path, suffix: str, pack: Pack) -> None:
+    path = tmp_path / f"a.txt{suffix}"
+    line, most = b"a" * 65_535 + b"\n", UNPACKED_FREELY // 65_536
+    path.write_bytes(pack(line * most))
+    assert sum(1 for _ in read_lines(path)) == most
+    path.write_bytes(pack(line * 16 * most))
+    told_of = told(path)
+    number = int(told_of.split(":")[0].removeprefix(", line "))
+    assert number * 65_536 <= max(UNPACKED_FREELY, 100 * path.stat().st_size) + 65_536 < 16 * most * 65_536
+    assert told_of == (
+        f", line {number}: unpacks to more than 100 times its {path.stat().st_size:,} bytes, which text hardly does; "
+        "if it is meant, unpack it and give the plain file"
+    )
+
+
+def test_text_that_packs_well_is_read_whole(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt.gz"
+    lines = "".join(f"the same long sentence but for number {n}, over and over again\n" for n in range(75_000))
+    path.write_bytes(gzip.compress(lines.encode()))
+    assert len(lines) > UNPACKED_FREELY
+    assert sum(1 for _ in read_lines(path)) == 75_000

@@ -74,6 +74,8 @@ FAULTS = [
     ("a.jsonl", '{"text": "a"}\n{"text": null}\n', None, ", line 2: column 'text' is empty; fill it or drop the line"),
     ("a.jsonl", '{"text": "a"}\n{"text": " "}\n', None, ", line 2: column 'text' is empty; fill it or drop the line"),
     ("a.jsonl", '{"text": "\\ud800 a"}\n', None, ", line 1: column 'text' holds half of a surrogate pair, which is n"),
+    ("a.csv", "text,n,text\na,1,b\n", None, ": 2 columns are called 'text'; rename all but one"),
+    ("a.tsv", "a\ta\nb\tc\n", "a", ": 2 columns are called 'a'; rename all but one"),
     ("a.parquet", "PAR1 it is not", None, ", after row 0: damaged or not a parquet file ("),
 ]
 
@@ -134,6 +136,23 @@ def test_parquet_faults(tmp_path: Path) -> None:
     assert told(path).endswith("; fetch it or write it again")
     pyarrow.parquet.write_table(pyarrow.table({"text": ["a", None]}), path)
     assert told(path) == ", row 2: column 'text' is empty; fill it or drop the row"
+
+
+def test_parquet_that_is_not_utf_8_or_names_a_column_twice(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    texts = [b"fine"] * 1_500 + [b"caf\xe9"]
+    pyarrow.parquet.write_table(pyarrow.table({"text": pyarrow.array(texts).view(pyarrow.string())}), path)
+    assert told(path) == ", row 1501: column 'text' is not UTF-8 text (byte 0xe9); write it again in UTF-8"
+    twice = pyarrow.Table.from_arrays([pyarrow.array(["a"]), pyarrow.array(["b"])], names=["text", "text"])
+    pyarrow.parquet.write_table(twice, path)
+    assert told(path) == ": 2 columns are called 'text'; rename all but one"
+    assert told(path, "text") == ": 2 columns are called 'text'; rename all but one"
+
+
+def test_parquet_that_unpacks_without_bound(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": ["x" * 100_000] * 1_000}), path)
+    assert "unpacks to more than 100 times the file's size" in told(path)
 
 
 def test_hub_id_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:

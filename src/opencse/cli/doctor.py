@@ -7,7 +7,6 @@ import typer
 
 def doctor() -> None:
     """Tell versions, hardware and choices, and try the built-in encoder: what to paste into a bug report."""
-    import shutil
     import time
 
     import torch
@@ -15,7 +14,7 @@ def doctor() -> None:
     from opencse import SentenceEncoder, __version__
     from opencse.encoder.encoder import default_device
     from opencse.evaluation.result import Environment
-    from opencse.text.corpus import cache_root
+    from opencse.text.corpus import describe_cache
     from opencse.training.precision import choose_precision
 
     device = default_device()
@@ -25,10 +24,7 @@ def doctor() -> None:
         typer.echo(f"{key:<14} {value}")
     typer.echo(f"threads        {torch.get_num_threads()}")
     typer.echo(f"training in    {precision.name} ({precision.reason})")
-    cache = cache_root()
-    size = sum(f.stat().st_size for f in cache.rglob("*") if f.is_file()) if cache.is_dir() else 0
-    parent = next(p for p in (cache, *cache.parents) if p.is_dir())
-    typer.echo(f"token cache    {cache} ({size / 1e6:,.1f} MB; {shutil.disk_usage(parent).free / 1e9:,.1f} GB free)")
+    typer.echo(f"token cache    {describe_cache()}")
     started = time.perf_counter()
     encoder = SentenceEncoder.load()
     loaded = time.perf_counter() - started

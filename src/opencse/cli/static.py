@@ -65,7 +65,8 @@ def static(
     check(settings, tokenizer)
     stages = Stages(reporter)
     try:
-        corpus = tokenise(source, tokenizer, settings.positions, progress=partial(stages, "tokenising"))
+        told = partial(stages, "tokenising")
+        corpus = tokenise(source, tokenizer, settings.positions, progress=told, say=reporter.say)
         facts = corpus.facts
         reporter.say(f"text       {facts.source}: {facts.rows:,} rows, {facts.tokens:,} tokens")
         make_folder(out)

@@ -1,4 +1,4 @@
-"""A tokenised corpus: every text's ids made once, kept on disk, and memory-mapped."""
+"""A tokenised corpus: every text's ids made once, kept on disk with a checksum, and memory-mapped."""
 
 from __future__ import annotations
 
@@ -6,8 +6,11 @@ import hashlib
 import json
 import os
 import shutil
+import time
 import uuid
+import warnings
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,15 +19,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
+from opencse.io import hash_files
 from opencse.text.readers import Source, Texts
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
-_FORMAT = 1
+_FORMAT = 2
 _CHUNK = 20_000
 _ARRAYS = ("ids", "offsets", "keys", "documents")
 _WORDS = "words"
+_FACTS, _CHECKSUM = "facts.json", "checksum"
+_UNFINISHED = ".tmp"
+_FORGOTTEN = 86_400
+_TRIES = 5
 _ANOTHER_FOLDER = "make room there, or name another folder in the environment variable OPENCSE_CACHE"
 Progress = Callable[[int, int], None]
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -100,6 +109,21 @@ def cache_root() -> Path:
         raise UserError(f"no folder for the token cache ({reason(error)}); {_ANOTHER_FOLDER}") from None
 
 
+def describe_cache() -> str:
+    """Where the token cache is, its size and the room left there, or why it cannot be used; never an error."""
+    try:
+        folder = cache_root()
+        size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else 0
+        parent = next(p for p in (folder.absolute(), *folder.absolute().parents) if p.exists())
+        if not parent.is_dir() or not os.access(parent, os.W_OK | os.X_OK):
+            return f"{folder} (cannot be written: {parent} is {'read-only' if parent.is_dir() else 'a file'})"
+        return f"{folder} ({size / 1e6:,.1f} MB; {shutil.disk_usage(parent).free / 1e9:,.1f} GB free)"
+    except OSError as error:
+        return f"{folder} (cannot be read: {reason(error)}; {_ANOTHER_FOLDER})"
+    except UserError as error:
+        return str(error)
+
+
 def tokenise(
     source: Source,
     tokenizer: Tokenizer,
@@ -108,8 +132,11 @@ def tokenise(
     words: bool = False,
     cache: Path | None = None,
     progress: Progress | None = None,
+    say: Say | None = None,
 ) -> Corpus:
     """The corpus of ``source``, from the cache if it was made before.
+
+    What the cache holds is checked against its SHA-256 whenever it is opened; damaged, it is made again.
 
     Args:
         source: what to read.
@@ -118,6 +145,7 @@ def tokenise(
         words: keep the word of every id too.
         cache: folder of the cache, ``cache_root()`` by default.
         progress: called with (rows done, rows in all).
+        say: hears of damage to the cache; a warning by default.
 
     Raises:
         UserError: for bad input, or a cache folder that cannot be written.
@@ -127,20 +155,35 @@ def tokenise(
     folder = (cache or cache_root()) / "corpora" / hashlib.sha256(parts.encode()).hexdigest()[:32]
     kept = _open(folder, words)
     if kept is None:
-        shutil.rmtree(folder, ignore_errors=True)  # damaged, if it is there
-        made = _make(source.read(), fingerprint, tokenizer, max_length, words, progress)
-        kept = _keep(made, folder)
+        if folder.exists():
+            told = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
+            warnings.warn(told, stacklevel=2) if say is None else say(told)
+        unfinished = _begin(folder)
+        try:
+            made = _make(source.read(), fingerprint, tokenizer, max_length, words, progress)
+            kept = _keep(made, unfinished, folder)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
     return replace(kept, facts=replace(kept.facts, source=source.name))
 
 
 def _open(folder: Path, words: bool) -> Corpus | None:
     """The corpus in ``folder``, memory-mapped; None if there is none or it is damaged."""
     try:
-        facts = CorpusFacts(**json.loads((folder / "facts.json").read_text(encoding="utf-8")))
-        names = (*_ARRAYS, _WORDS) if words else _ARRAYS
-        return Corpus(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in names}, facts=facts)
+        if (folder / _CHECKSUM).read_text(encoding="utf-8") != _checksum(folder, words):
+            return None
+        facts = CorpusFacts(**json.loads((folder / _FACTS).read_text(encoding="utf-8")))
+        return Corpus(**{name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _names(words)}, facts=facts)
     except (OSError, EOFError, ValueError, TypeError):
         return None
+
+
+def _checksum(folder: Path, words: bool) -> str:
+    return hash_files(folder, [folder / _FACTS, *(folder / f"{name}.npy" for name in _names(words))])
+
+
+def _names(words: bool) -> tuple[str, ...]:
+    return (*_ARRAYS, _WORDS) if words else _ARRAYS
 
 
 def _make(
@@ -190,33 +233,62 @@ def _make(
     )
 
 
-def _keep(corpus: Corpus, folder: Path) -> Corpus:
+def _begin(folder: Path) -> Path:
+    """A folder beside ``folder`` to write to, so that a cache without room for one is told of before the work."""
+    unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
+    try:
+        unfinished.mkdir(parents=True)
+        for other in folder.parent.glob(f"*{_UNFINISHED}"):
+            if time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed
+                shutil.rmtree(other, ignore_errors=True)
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    return unfinished
+
+
+def _keep(corpus: Corpus, unfinished: Path, folder: Path) -> Corpus:
     """``corpus`` written to ``folder``, whole or not at all, and opened from there."""
-    unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}.tmp")
+    words = corpus.words is not None
     arrays: dict[str, NDArray[Any]] = dict(
         zip(_ARRAYS, (corpus.ids, corpus.offsets, corpus.keys, corpus.documents), strict=True)
     )
     if corpus.words is not None:
         arrays[_WORDS] = corpus.words
     try:
-        unfinished.mkdir(parents=True)
         for name, array in arrays.items():
             np.save(unfinished / f"{name}.npy", array)
-        (unfinished / "facts.json").write_text(json.dumps(asdict(corpus.facts)), encoding="utf-8")
-        unfinished.rename(folder)
+        (unfinished / _FACTS).write_text(json.dumps(asdict(corpus.facts)), encoding="utf-8")
+        (unfinished / _CHECKSUM).write_text(_checksum(unfinished, words), encoding="utf-8")
+        _place(unfinished, folder, words)
     except OSError as error:
-        kept = _open(folder, corpus.words is not None)  # another process may have made the same one meanwhile
-        if kept is None:
-            raise UserError(
-                f"{folder.parent}: the token cache cannot be written ({reason(error)}); {_ANOTHER_FOLDER}"
-            ) from None
-        return kept
-    finally:
-        shutil.rmtree(unfinished, ignore_errors=True)
-    kept = _open(folder, corpus.words is not None)
-    if kept is None:
-        raise UserError(f"{folder.parent}: the token cache cannot be read back; {_ANOTHER_FOLDER}")
-    return kept
+        raise _unwritable(folder, error) from None
+    for attempt in range(_TRIES):  # another process may put its own, equal one there just now
+        if (kept := _open(folder, words)) is not None:
+            return kept
+        time.sleep(0.05 * attempt)
+    raise UserError(f"{folder.parent}: the token cache cannot be read back; {_ANOTHER_FOLDER}")
+
+
+def _place(unfinished: Path, folder: Path, words: bool) -> None:
+    """Moves ``unfinished`` to ``folder``, unless another process has put a whole one there meanwhile."""
+    for attempt in range(_TRIES):
+        try:
+            unfinished.rename(folder)
+            return
+        except OSError:
+            if _open(folder, words) is not None:
+                return
+            if attempt == _TRIES - 1:
+                raise
+            if folder.exists():  # damaged; taken away in one step, as another process may do the same
+                aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
+                with suppress(FileNotFoundError):
+                    folder.rename(aside)
+                shutil.rmtree(aside, ignore_errors=True)
+
+
+def _unwritable(folder: Path, error: OSError) -> UserError:
+    return UserError(f"{folder.parent}: the token cache cannot be written ({reason(error)}); {_ANOTHER_FOLDER}")
 
 
 def text_key(text: str) -> int:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import csv
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.errors import UserError, nearest, reason
-from opencse.text.lines import read_lines, read_objects
+from opencse.text.lines import MAX_GROWTH, UNPACKED_FREELY, File, read_lines, read_objects
+from opencse.text.pipes import Spooled
+
+if TYPE_CHECKING:
+    from pyarrow import Array, ChunkedArray
 
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
 Columns = tuple[str, ...]
+_BATCH = 1_000
 
 
 class Record(NamedTuple):
@@ -31,7 +35,7 @@ class Record(NamedTuple):
 
 
 def choose_columns(
-    wanted: Columns | None, present: Sequence[str], where: Path | str, *, headerless: bool = False
+    wanted: Columns | None, present: Sequence[str], where: File | str, *, headerless: bool = False
 ) -> Columns:
     """The columns to read: those asked for, or the first default set that is there in full.
 
@@ -44,10 +48,10 @@ def choose_columns(
             if name not in present:
                 hint = nearest(name, [_short(other) for other in present])
                 raise UserError(f"{where}: no column {name!r}{hint}; columns there: {there}")
-        return wanted
+        return _each_once(wanted, present, where)
     for names in DEFAULT_COLUMNS:
         if all(name in present for name in names):
-            return names
+            return _each_once(names, present, where)
     example = f", for instance --columns {_short(present[0])}" if present else ""
     by_position = ", or --columns 1 (or 1,2) by position if the file has no header" if headerless else ""
     raise UserError(
@@ -56,11 +60,18 @@ def choose_columns(
     )
 
 
+def _each_once(names: Columns, present: Sequence[str], where: File | str) -> Columns:
+    for name in names:
+        if (times := list(present).count(name)) > 1:
+            raise UserError(f"{where}: {times} columns are called {name!r}; rename all but one")
+    return names
+
+
 def _short(name: str) -> str:
     return " ".join(str(name).split())[:40]
 
 
-def _read_txt(path: Path, columns: Columns | None) -> Iterator[Record]:
+def _read_txt(path: File, columns: Columns | None) -> Iterator[Record]:
     """One sentence a line; blank lines separate documents."""
     if columns is not None:
         raise UserError(
@@ -75,7 +86,7 @@ def _read_txt(path: Path, columns: Columns | None) -> Iterator[Record]:
             document, begun = document + 1, False
 
 
-def _read_csv(path: Path, columns: Columns | None) -> Iterator[Record]:
+def _read_csv(path: File, columns: Columns | None) -> Iterator[Record]:
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
     begin = 1  # first line of the record being read
 
@@ -91,12 +102,12 @@ def _read_csv(path: Path, columns: Columns | None) -> Iterator[Record]:
         raise UserError(f"{path}, line {begin}: not valid csv ({error}); check the double quotes of this row") from None
 
 
-def _read_tsv(path: Path, columns: Columns | None) -> Iterator[Record]:
+def _read_tsv(path: File, columns: Columns | None) -> Iterator[Record]:
     rows = ((number, line.split("\t")) for number, line in read_lines(path))
     yield from _table(path, columns, rows, "a tab stands between columns and never inside a text")
 
 
-def _table(path: Path, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], mend: str) -> Iterator[Record]:
+def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], mend: str) -> Iterator[Record]:
     """The records of a table; its first row is the header unless the columns are positions."""
     by_position = columns is not None and all(column.isdecimal() for column in columns)
     names: Columns = ()
@@ -132,7 +143,7 @@ def _counted(columns: int) -> str:
     return f"{columns} column{'s' if columns > 1 else ''}"
 
 
-def _read_jsonl(path: Path, columns: Columns | None) -> Iterator[Record]:
+def _read_jsonl(path: File, columns: Columns | None) -> Iterator[Record]:
     names: Columns | None = None
     for number, record in read_objects(path):
         if names is None or not all(name in record for name in names):
@@ -140,25 +151,55 @@ def _read_jsonl(path: Path, columns: Columns | None) -> Iterator[Record]:
         yield Record(number, 0, names, tuple(record[name] for name in names))
 
 
-def _read_parquet(path: Path, columns: Columns | None) -> Iterator[Record]:
+def _read_parquet(path: File, columns: Columns | None) -> Iterator[Record]:
     import pyarrow
     import pyarrow.parquet
 
-    number = 0
+    content = path.path if isinstance(path, Spooled) else path
+    number, characters = 0, 0
+    most = max(UNPACKED_FREELY, MAX_GROWTH * content.stat().st_size)
     try:
-        with pyarrow.parquet.ParquetFile(path) as file:
+        with pyarrow.parquet.ParquetFile(content) as file:
             names = choose_columns(columns, file.schema_arrow.names, path)
-            for batch in file.iter_batches(columns=list(names)):
-                for values in zip(*(batch.column(name).to_pylist() for name in names), strict=True):
+            for batch in file.iter_batches(batch_size=_BATCH, columns=list(names)):
+                read = [column_values(batch.column(name), name, path, number) for name in names]
+                for values in zip(*read, strict=True):
                     number += 1
+                    characters += sum(len(value) for value in values if isinstance(value, str))
+                    if characters > most:
+                        raise UserError(
+                            f"{path}, row {number}: unpacks to more than {MAX_GROWTH} times the file's size, which "
+                            "text hardly does; drop repeated rows, or give a text file"
+                        )
                     yield Record(number, 0, names, values)
-    except (pyarrow.ArrowException, OSError) as error:
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path}, after row {number}: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
         ) from None
 
 
-READERS: dict[str, Callable[[Path, Columns | None], Iterator[Record]]] = {
+def column_values(column: Array | ChunkedArray, name: str, where: File | str, before: int) -> list[object]:
+    """The values of an Arrow column as Python's; ``before`` rows came before it.
+
+    Raises:
+        UserError: for bytes that are not UTF-8 in a column of text.
+    """
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError:
+        pass
+    for number, value in enumerate(column, start=before + 1):
+        try:
+            value.as_py()
+        except UnicodeDecodeError as error:
+            raise UserError(
+                f"{where}, row {number}: column {name!r} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); "
+                "write it again in UTF-8"
+            ) from None
+    raise RuntimeError(f"column {name!r} is read neither as a whole nor value by value")
+
+
+READERS: dict[str, Callable[[File, Columns | None], Iterator[Record]]] = {
     ".txt": _read_txt,
     ".csv": _read_csv,
     ".tsv": _read_tsv,

@@ -6,6 +6,7 @@ import bz2
 import gzip
 import json
 import lzma
+import math
 import stat
 import zlib
 from collections.abc import Iterator
@@ -14,10 +15,15 @@ from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError, reason
+from opencse.text.pipes import Spooled
 
+File = Path | Spooled
 COMPRESSED = (".gz", ".xz", ".bz2")
 MAX_LINE_CHARACTERS = 100_000
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS + 8  # UTF-8 takes at most 4 bytes a character; byte-order mark and line end
+MAX_GROWTH = 100
+"""How many times its packed size a compressed file may unpack to, beyond the first ``UNPACKED_FREELY`` bytes."""
+UNPACKED_FREELY = 1 << 22
 
 
 def suffix_of(path: Path) -> str:
@@ -29,7 +35,7 @@ def suffix_of(path: Path) -> str:
 
 
 def require_file(path: Path) -> Path:
-    """``path`` if it is a file that holds something; a ``UserError`` if not."""
+    """``path`` if it is a file that holds something, or a pipe; a ``UserError`` if not."""
     try:
         found = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -38,35 +44,44 @@ def require_file(path: Path) -> Path:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
     if stat.S_ISDIR(found.st_mode):
         raise UserError(f"{path}: is a folder; give a file")
-    if found.st_size == 0:
-        raise UserError(f"{path}: the file is empty; one sentence a line is expected")
+    if stat.S_ISREG(found.st_mode) and found.st_size == 0:
+        raise _empty(path)
     return path
 
 
-def read_lines(path: Path) -> Iterator[tuple[int, str]]:
+def read_lines(file: File) -> Iterator[tuple[int, str]]:
     """Pairs of line number (from 1) and line, without line end and byte-order mark.
 
     Raises:
-        UserError: for a missing or empty file, bytes that are not UTF-8 text, a damaged archive,
-            or a line of more than ``MAX_LINE_CHARACTERS`` characters.
+        UserError: for a missing or empty file, bytes that are not UTF-8 text, a damaged archive or one that unpacks
+            to more than ``MAX_GROWTH`` times its size, or a line of more than ``MAX_LINE_CHARACTERS`` characters.
     """
-    require_file(path)
-    number = 0
+    path = require_file(file.path if isinstance(file, Spooled) else file)
+    number, unpacked = 0, 0
     try:
         with _open(path) as stream:
+            most = _most_unpacked(path)
             while raw := stream.readline(_MAX_LINE_BYTES):
                 number += 1
-                yield number, _decode(raw, path, number)
+                unpacked += len(raw)
+                if unpacked > most:
+                    raise UserError(
+                        f"{file}, line {number}: unpacks to more than {MAX_GROWTH} times its {path.stat().st_size:,} "
+                        "bytes, which text hardly does; if it is meant, unpack it and give the plain file"
+                    )
+                yield number, _decode(raw, file, number)
+        if number == 0 and not path.is_file():
+            raise _empty(file)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         if path.suffix.lower() in COMPRESSED:
             raise UserError(
-                f"{path}, after line {number}: damaged or not a {path.suffix.lower()} file ({reason(error)}); "
+                f"{file}, after line {number}: damaged or not a {path.suffix.lower()} file ({reason(error)}); "
                 "fetch it or pack it again"
             ) from None
-        raise UserError(f"{path}, after line {number}: cannot be read ({reason(error)})") from None
+        raise UserError(f"{file}, after line {number}: cannot be read ({reason(error)})") from None
 
 
-def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
+def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
     """Pairs of line number (from 1) and JSON object, of a file with one object a line; blank lines are skipped.
 
     Raises:
@@ -85,6 +100,13 @@ def read_objects(path: Path) -> Iterator[tuple[int, dict[str, Any]]]:
         yield number, record
 
 
+def _most_unpacked(path: Path) -> float:
+    """Bytes that may come out of ``path``; a few packed kilobytes can be made to fill any memory."""
+    if path.suffix.lower() not in COMPRESSED:
+        return math.inf
+    return max(UNPACKED_FREELY, MAX_GROWTH * path.stat().st_size)
+
+
 def _open(path: Path) -> BufferedIOBase:
     match path.suffix.lower():
         case ".gz":
@@ -97,7 +119,7 @@ def _open(path: Path) -> BufferedIOBase:
             return path.open("rb")
 
 
-def _decode(raw: bytes, path: Path, number: int) -> str:
+def _decode(raw: bytes, path: File, number: int) -> str:
     if b"\0" in raw:
         raise UserError(
             f"{path}, line {number}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"
@@ -116,8 +138,12 @@ def _decode(raw: bytes, path: Path, number: int) -> str:
     return line
 
 
-def _too_long(path: Path, number: int) -> UserError:
+def _too_long(path: File, number: int) -> UserError:
     return UserError(
         f"{path}, line {number}: more than {MAX_LINE_CHARACTERS:,} characters in one line; "
         "put one sentence on each line"
     )
+
+
+def _empty(path: File) -> UserError:
+    return UserError(f"{path}: the file is empty; one sentence a line is expected")

@@ -10,12 +10,14 @@ import hashlib
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from opencse.errors import UserError, reason
-from opencse.text.formats import READERS, Record, choose_columns
+from opencse.text.data_sets import read_data_set
+from opencse.text.formats import READERS, Record
 from opencse.text.lines import COMPRESSED, read_lines, require_file, suffix_of
+from opencse.text.pipes import Spooled, is_pipe, pipe_name, spool
 
 ROLES = ("anchor", "positive", "negative")
 FORMATS = tuple(READERS)
@@ -46,7 +48,7 @@ class Source:
     """Where text comes from, before it is read.
 
     Attributes:
-        location: a file, a Hub data set id, or a folder that `datasets` can load.
+        location: a file, a pipe (``-``: standard input), a Hub data set id, or a folder that `datasets` can load.
         columns: names of one to three columns, or their positions from 1 in a csv or tsv (then the file has no
             header); None takes `sentence` or `text`, `anchor, positive`, or `anchor, positive, negative`.
         split: the split of a Hub data set.
@@ -67,7 +69,7 @@ class Source:
     def is_file(self) -> bool:
         """Whether the location is read as a file (and not by `datasets`)."""
         path = Path(self.location)
-        if suffix_of(path) in FORMATS:
+        if suffix_of(path) in FORMATS or is_pipe(self.location):
             return True
         try:
             if path.is_file() or path.is_dir():
@@ -79,7 +81,30 @@ class Source:
     @property
     def name(self) -> str:
         """What a person would call it."""
+        if is_pipe(self.location):
+            return pipe_name(self.location)
         return str(Path(self.location)) if self.is_file else f"{self.location} [{self.split}]"
+
+    @property
+    def unit(self) -> str:
+        """What `Record.number` counts: lines, or rows."""
+        return "line" if self.is_file and self._suffix != ".parquet" else "row"
+
+    @cached_property
+    def _spooled(self) -> Spooled | None:
+        if not is_pipe(self.location):
+            return None
+        path = Path(self.location)
+        return spool(self.location, "".join(path.suffixes) if suffix_of(path) in FORMATS else "")
+
+    @property
+    def _path(self) -> Path:
+        """The file that is read."""
+        return require_file(Path(self.location)) if self._spooled is None else self._spooled.path
+
+    @property
+    def _suffix(self) -> str:
+        return suffix_of(Path(self.location) if self._spooled is None else self._spooled.path)
 
     def fingerprint(self) -> str:
         """A hash of the content and of how it is read; equal fingerprints give equal rows.
@@ -90,16 +115,16 @@ class Source:
         digest = hashlib.sha256()
         how: list[object] = [self.columns, sorted(self.skip_lines)]
         if self.is_file:
-            path = require_file(Path(self.location))
-            how.append(suffix_of(path))
+            path = self._path
+            how.append(self._suffix)
             try:
                 with path.open("rb") as stream:
                     while block := stream.read(1 << 20):
                         digest.update(block)
             except OSError as error:
-                raise UserError(f"{path}: cannot be read ({reason(error)})") from None
+                raise UserError(f"{self.name}: cannot be read ({reason(error)})") from None
         else:
-            for record in _read_dataset(self):
+            for record in self._records():
                 digest.update(repr(record.values).encode())
         digest.update(json.dumps(how).encode())
         return digest.hexdigest()
@@ -110,31 +135,42 @@ class Source:
         Raises:
             UserError: naming the file, the line and the mend.
         """
-        unit = "line" if self.is_file and suffix_of(Path(self.location)) != ".parquet" else "row"
         rows: list[tuple[str, ...]] = []
         documents: list[int] = []
+        for record, texts in self.examples():
+            rows.append(texts)
+            documents.append(record.document)
+        return Texts(rows, documents if documents[-1] > 0 else None, self.name)
+
+    def examples(self) -> Iterator[tuple[Record, tuple[str, ...]]]:
+        """The rows one by one, each with where it stands; at least one.
+
+        Raises:
+            UserError: naming the file, the line and the mend.
+        """
+        where = self.name if is_pipe(self.location) else self.location
+        empty = True
         for record in self._records():
             if record.number not in self.skip_lines:
-                rows.append(_checked(record, self.location, unit))
-                documents.append(record.document)
-        if not rows:
+                yield record, _checked(record, where, self.unit)
+                empty = False
+        if empty:
             raise UserError(
                 f"{self.name}: no sentences in it (blank lines, a header or skipped lines only); "
                 "give at least one sentence"
             )
-        return Texts(rows, documents if documents[-1] > 0 else None, self.name)
 
     def _records(self) -> Iterator[Record]:
         if not self.is_file:
-            return _read_dataset(self)
-        path = require_file(Path(self.location))
-        reader = READERS.get(suffix_of(path))
+            return read_data_set(self.location, self.split, self.columns)
+        path = self._path
+        reader = READERS.get(self._suffix)
         if reader is None:
             raise UserError(
-                f"{path}: unknown kind of file {suffix_of(path)!r}; known: {', '.join(FORMATS)}, "
+                f"{path}: unknown kind of file {self._suffix!r}; known: {', '.join(FORMATS)}, "
                 f"text also with {', '.join(COMPRESSED)} behind it"
             )
-        return reader(path, self.columns)
+        return reader(self._spooled or path, self.columns)
 
 
 def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
@@ -159,28 +195,6 @@ def _is_unicode(text: str) -> bool:
     except UnicodeEncodeError:
         return False
     return True
-
-
-def _load_dataset(source: Source) -> Any:  # noqa: ANN401 - `datasets` is untyped
-    import datasets
-
-    try:
-        return datasets.load_dataset(source.location, split=source.split)
-    except Exception as error:
-        raise UserError(
-            f"{source.location}: neither a file nor a data set that could be loaded, split {source.split!r} "
-            f"({reason(error)}); give a file ({', '.join(FORMATS)}), a folder of such files, or a Hub id"
-        ) from None
-
-
-def _read_dataset(source: Source) -> Iterator[Record]:
-    dataset = _load_dataset(source)
-    names = choose_columns(source.columns, dataset.column_names, source.location)
-    number = 0
-    for batch in dataset.select_columns(list(names)).iter(batch_size=1_000):
-        for values in zip(*(batch[name] for name in names), strict=True):
-            number += 1
-            yield Record(number, 0, names, values)
 
 
 def read_line_numbers(path: Path) -> frozenset[int]:

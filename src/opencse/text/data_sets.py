@@ -1,0 +1,91 @@
+"""Rows of what `datasets` loads: a data set of the Hub, or a folder of files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath, PureWindowsPath
+from typing import Any
+
+from opencse.errors import UserError, reason
+from opencse.text.formats import READERS, Columns, Record, choose_columns, column_values
+
+_BATCH = 1_000
+
+
+def read_data_set(location: str, split: str, columns: Columns | None) -> Iterator[Record]:
+    """The rows of ``split``.
+
+    Of a folder nothing outside it is read: neither where a link in it leads, nor what its card names elsewhere.
+
+    Raises:
+        UserError: if it cannot be loaded, or leads outside its folder.
+    """
+    dataset = _load(location, split)
+    names = choose_columns(columns, dataset.column_names, location)
+    number = 0
+    # Arrow's own values: a column that calls itself image or audio would be opened at the path it holds
+    for batch in dataset.select_columns(list(dict.fromkeys(names))).with_format("arrow").iter(batch_size=_BATCH):
+        for values in zip(*(column_values(batch.column(name), name, location, number) for name in names), strict=True):
+            number += 1
+            yield Record(number, 0, names, values)
+
+
+def _load(location: str, split: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
+    import datasets
+
+    if Path(location).is_dir():
+        _require_inside(Path(location))
+    try:
+        return datasets.load_dataset(location, split=split)
+    except Exception as error:
+        raise UserError(
+            f"{location}: neither a file nor a data set that could be loaded, split {split!r} "
+            f"({reason(error)}); give a file ({', '.join(READERS)}), a folder of such files, or a Hub id"
+        ) from None
+
+
+def _require_inside(folder: Path) -> None:
+    root = folder.resolve()
+    for place, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            path = Path(place, name)
+            if path.is_symlink() and not path.resolve().is_relative_to(root):
+                raise UserError(
+                    f"{folder}: {path.relative_to(root)} is a link to a place outside the folder, which is not "
+                    "followed; put the file itself there (cp -L)"
+                )
+    for file, pattern in _patterns(folder):
+        posix, windows = PurePosixPath(pattern), PureWindowsPath(pattern)
+        outside = ".." in windows.parts or posix.is_absolute() or windows.drive or windows.root
+        if outside or "://" in pattern:
+            raise UserError(
+                f"{file}: names data outside the folder ({pattern!r}), which is not read; take that line out"
+            )
+
+
+def _patterns(folder: Path) -> Iterator[tuple[Path, str]]:
+    """Every text in what the cards of ``folder`` say of its files, as `datasets` reads them, with the card's name."""
+    from huggingface_hub import DatasetCard
+
+    for name, before, after in (("README.md", "", ""), (".huggingface.yaml", "---\n", "\n---\n")):
+        file = folder / name
+        if not file.is_file():
+            continue
+        try:
+            configs = DatasetCard(before + file.read_text(encoding="utf-8") + after).data.get("configs")
+        except Exception as error:  # YAML's own errors among them
+            raise UserError(f"{file}: cannot be read ({reason(error)}); mend or remove it") from None
+        for text in _texts_in(configs):
+            yield file, text
+
+
+def _texts_in(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for one in value.values():
+            yield from _texts_in(one)
+    elif isinstance(value, list):
+        for one in value:
+            yield from _texts_in(one)

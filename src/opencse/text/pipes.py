@@ -1,0 +1,104 @@
+"""Text that comes through a pipe: it can be read once only, so it is kept in a file for as long as it is needed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import tempfile
+import weakref
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from opencse.errors import UserError, reason
+
+STANDARD_INPUT = ("-", "/dev/stdin", "/dev/fd/0", "/proc/self/fd/0")
+_DESCRIPTORS = ("/dev/fd/", "/proc/self/fd/")
+_PEEK = 1 << 20
+
+
+@dataclass(frozen=True)
+class Spooled:
+    """What came through a pipe.
+
+    Attributes:
+        path: a temporary file of the same bytes; its suffix tells the format. It goes with the object that `spool`
+            made (a copy in another process leaves it alone).
+        name: what a person calls the pipe; messages name it so.
+    """
+
+    path: Path
+    name: str
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def is_pipe(location: str) -> bool:
+    """Whether ``location`` is standard input (``-``), an open descriptor, a pipe or a device: readable once."""
+    if location in STANDARD_INPUT or location.startswith(_DESCRIPTORS):
+        return True
+    try:
+        mode = Path(location).stat().st_mode
+    except (OSError, ValueError):
+        return False
+    return stat.S_ISFIFO(mode) or stat.S_ISCHR(mode) or stat.S_ISSOCK(mode)
+
+
+def pipe_name(location: str) -> str:
+    """What a person calls the pipe."""
+    return "standard input" if location in STANDARD_INPUT else location
+
+
+def spool(location: str, suffix: str = "") -> Spooled:
+    """All that comes through the pipe at ``location``.
+
+    Args:
+        location: see `is_pipe`.
+        suffix: of the format, if the pipe's name tells it. Else a pipe whose first line is a JSON object is read as
+            jsonl, and any other as one sentence a line.
+
+    Raises:
+        UserError: if it cannot be read, is empty, or there is no room for it.
+    """
+    name = pipe_name(location)
+    try:
+        descriptor, kept = tempfile.mkstemp(prefix="opencse-", suffix=suffix or ".txt")
+    except OSError as error:
+        raise UserError(f"{name}: no room to keep what comes through it ({reason(error)}); set TMPDIR") from None
+    path = Path(kept)
+    try:
+        with os.fdopen(descriptor, "wb") as target, _open(location) as stream:
+            shutil.copyfileobj(stream, target)
+        if path.stat().st_size == 0:
+            raise UserError(f"{name}: nothing came through it; one sentence a line is expected")
+        if not suffix and _is_jsonl(path):
+            path = path.rename(path.with_suffix(".jsonl"))
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        raise UserError(
+            f"{name}: cannot be read or kept in {path.parent} ({reason(error)}); make room there or set TMPDIR"
+        ) from None
+    except BaseException:
+        path.unlink(missing_ok=True)
+        raise
+    spooled = Spooled(path, name)
+    weakref.finalize(spooled, path.unlink, missing_ok=True)
+    return spooled
+
+
+def _open(location: str) -> BinaryIO:
+    return os.fdopen(os.dup(0), "rb") if location in STANDARD_INPUT else Path(location).open("rb")
+
+
+def _is_jsonl(path: Path) -> bool:
+    with path.open("rb") as stream:
+        first = stream.readline(_PEEK).removeprefix(b"\xef\xbb\xbf")
+    if not first.startswith(b"{"):
+        return False
+    try:
+        return isinstance(json.loads(first), dict)
+    except (ValueError, RecursionError):
+        return False
