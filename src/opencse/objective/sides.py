@@ -37,7 +37,7 @@ class Mean(PartSettings):
     """Means of ``samples`` (K) fresh dropout draws of each view, less noise (SimCSE++, section 3.1, K = 10)."""
 
     kind: Literal["mean"] = "mean"
-    samples: int = Field(default=10, ge=1)
+    samples: int = Field(default=10, ge=1, le=1_000_000)
 
 
 class Noisy(PartSettings):

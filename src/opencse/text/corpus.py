@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
-from opencse.text.readers import Source, Texts
+from opencse.text.given import TextSource
+from opencse.text.readers import Texts
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
 _FORMAT = 1
@@ -101,7 +102,7 @@ def cache_root() -> Path:
 
 
 def tokenise(
-    source: Source,
+    source: TextSource,
     tokenizer: Tokenizer,
     max_length: int,
     *,
