@@ -97,7 +97,7 @@ def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:
 
 
 @settings(deadline=None, max_examples=10)
-@given(st.permutations(["training.learning_rat=1", "objective.view.kind=next_sentence", "objective.view.window=2"]))
+@given(st.permutations(["training.learning_rat=1", "objective.view.kind=next_sentence", "objective.view.window=3"]))
 def test_the_wrong_override_is_named_whatever_the_order(order: list[str]) -> None:
     with pytest.raises(UserError, match=r"^--set training\.learning_rat=1: .*did you mean 'learning_rate'"):
         load_recipe("simcse", overrides=order)
@@ -106,6 +106,29 @@ def test_the_wrong_override_is_named_whatever_the_order(order: list[str]) -> Non
 def test_the_last_of_two_changes_of_a_key_is_blamed() -> None:
     with pytest.raises(UserError, match=r"^--set training\.epochs=-2: "):
         load_recipe("simcse", overrides=["training.epochs=-1", "training.epochs=-2"])
+
+
+WRONG = ["training.batch_size=-5", "encoder.rat=1", "training.epochs=nan", "objective.negatives=[]", "data.x=1"]
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.permutations(WRONG, 2)))
+def test_of_two_wrong_overrides_the_first_given_is_blamed_with_its_own_fault(first: str, second: str) -> None:
+    key = first.split("=")[0].rsplit(".", 1)[-1]
+    with pytest.raises(UserError) as caught:
+        load_recipe("simcse", overrides=["objective.temperature=0.1", first, "training.warmup=0.1", second])
+    blamed, _, fault = str(caught.value).partition(": ")
+    assert blamed == f"--set {first}"
+    assert key in fault or "at least one negative source" in fault
+
+
+@pytest.mark.parametrize(
+    "key", ["training.seed", "data.max_length", "training.epochs", "objective.view", "encoder.layers"]
+)
+def test_a_number_beyond_what_python_reads_is_refused_in_short(key: str) -> None:
+    with pytest.raises(UserError) as caught:
+        load_recipe("simcse", overrides=[f"{key}={'9' * 5_000}"])
+    assert str(caught.value).startswith(f"--set {key}=999")
+    assert len(str(caught.value)) < 400
 
 
 def test_a_wrong_kind_is_blamed_and_not_the_settings_beside_it() -> None:
@@ -150,8 +173,8 @@ class Whole(BaseModel):
 def test_settings_of_one_part_that_do_not_go_together_are_blamed_alone() -> None:
     changes = [Change(key, key, value) for key, value in (("name", "x"), ("parts.0.low", 5), ("parts.0.high", 4))]
     tree = {"parts": [{"kind": "part"}]}
-    assert blame(Whole, changes, lambda some: changed(tree, some)) == "parts.0.low and parts.0.high"
-    assert blame(Whole, [*changes[:2], Change("low", "parts.0.low", 99)], lambda some: changed(tree, some)) == "low"
+    assert blame(Whole, changes, lambda some: changed(tree, some))[0] == "parts.0.low and parts.0.high"
+    assert blame(Whole, [*changes[:2], Change("low", "parts.0.low", 99)], lambda some: changed(tree, some))[0] == "low"
 
 
 def test_a_wrong_preset_is_blamed_by_name_and_not_the_overrides(tmp_path: Any) -> None:

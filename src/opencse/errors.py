@@ -40,3 +40,8 @@ def printable(text: str, keep: str = "") -> str:
 def reason(error: BaseException) -> str:
     """The first line of what another library's ``error`` says, or its kind where it says nothing."""
     return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def shortened(text: str, most: int = 80) -> str:
+    """``text``, cut where it is too long for a message."""
+    return text if len(text) <= most else f"{text[:most]}..."

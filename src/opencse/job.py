@@ -20,7 +20,8 @@ from opencse.encoder.head import Dense, new_head
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.evaluation import read_scored_pairs, write_json
+from opencse.evaluation import ScoredPairs, read_scored_pairs, write_json
+from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -30,7 +31,7 @@ from opencse.recipe import Recipe, resolve_recipe
 from opencse.text import sample
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
-from opencse.text.readers import Source
+from opencse.text.given import TextSource
 from opencse.training.checkpoint import remove_checkpoint
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
@@ -38,6 +39,8 @@ from opencse.training.precision import choose_precision
 from opencse.training.reporter import Counted, Reporter, Silent
 from opencse.training.selection import Dev, DevScore, History
 from opencse.training.trainer import Trainer
+
+DevPairs = str | Path | ScoredPairs | GivenPairs | None
 
 
 @dataclass(frozen=True)
@@ -72,12 +75,12 @@ class Prepared:
 class TrainJob:
     """Everything that decides what a run does; see `opencse.run.train` for the arguments."""
 
-    text: Source
+    text: TextSource
     recipe: str | Recipe = "simcse"
     model: str = BUILTIN
     preset: str | None = None
     settings: tuple[str, ...] = ()
-    dev: str | Path | None = "sample"
+    dev: DevPairs = "sample"
     device: str | None = None
     trust_remote_code: bool = False
 
@@ -185,13 +188,22 @@ class TrainJob:
         return _finish(trainer, history, plan, folder, record, tell)
 
 
-def load_dev(dev: str | Path | None) -> Dev | None:
-    """The pairs to select on: ``sample`` for the built-in ones, a file, or None."""
+def load_dev(dev: DevPairs) -> Dev | None:
+    """The pairs to select on: ``sample`` for the built-in ones, a file, (score, sentence, sentence) each, or None.
+
+    Raises:
+        TypeError: for anything else, naming the argument.
+        UserError: for bad input.
+    """
     if dev is None or str(dev) == "none":
         return None
-    if str(dev) == "sample":
-        return Dev("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
-    return Dev(str(dev), read_scored_pairs(Path(dev)))
+    if isinstance(dev, str | Path):
+        if str(dev) == "sample":
+            return Dev("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
+        return Dev(str(dev), read_scored_pairs(Path(dev)))
+    if not isinstance(dev, ScoredPairs):
+        dev = given_pairs(dev, "dev")
+    return Dev(f"{len(dev):,} given pairs, {dev.fingerprint()[:8]}", dev)
 
 
 def _check_and_complete(

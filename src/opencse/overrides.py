@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 from opencse.errors import UserError
 
@@ -40,7 +41,7 @@ def parse_override(override: str) -> tuple[str, Any]:
         raise UserError(f"--set {override}: key.path=value is expected, for instance training.learning_rate=1e-4")
     try:
         return key.strip(), tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, or a number or a nesting beyond what Python reads
         return key.strip(), text.strip()
 
 
@@ -100,45 +101,75 @@ def _index(node: list[Any], step: str, change: Change) -> int:
     return int(step)
 
 
-def blame(cls: type[BaseModel], changes: Sequence[Change], build: Callable[[Sequence[Change]], dict[str, Any]]) -> str:
-    """Who is at fault where ``build(changes)`` is no valid ``cls``: the change's ``where``, or several joined by "and".
+def blame(
+    cls: type[BaseModel],
+    changes: Sequence[Change],
+    build: Callable[[Sequence[Change]], dict[str, Any]],
+    given: Sequence[Change] = (),
+) -> tuple[str, ErrorDetails]:
+    """Who is at fault where ``build(changes)`` is no valid ``cls``, and what the fault is.
 
-    That is the change whose value the error lies in; or, where the error is about a whole (two settings that do not
-    go together), every change without which all would be well.
+    At fault is the change whose value the error lies in; or, where the error is about a whole (two settings that do
+    not go together), every change without which it would not be there. Of several errors it is the one whose change
+    was given first that is told.
 
     Args:
         cls: the settings class.
-        changes: at least one.
+        changes: at least one, in the order in which they are applied.
         build: the tree of settings with some changes applied.
+        given: the changes in the order in which they were asked for; as they are applied, by default.
+
+    Returns:
+        the ``where`` of the change, or several joined by "and"; and the error.
     """
+    order = list(given or changes)
+    found = [(_at_fault(cls, changes, build, error), error) for error in _errors(cls, build, changes)]
+    guilty, told = min(found, key=lambda one: min(order.index(change) for change in one[0]))
+    return " and ".join(dict.fromkeys(change.where for change in guilty)), told
+
+
+def _at_fault(
+    cls: type[BaseModel],
+    changes: Sequence[Change],
+    build: Callable[[Sequence[Change]], dict[str, Any]],
+    error: ErrorDetails,
+) -> list[Change]:
+    place = [str(step) for step in error["loc"]]
+    inside = [change for change in changes if _leads_to(change.path, place)]
+    if inside:
+        return inside[-1:]
+    around = [change for change in changes if _leads_to(place, change.path)] or list(changes)
+    before = {_key(each) for each in _errors(cls, build, changes)}
+    guilty = []
+    for change in around:
+        try:
+            after = {_key(each) for each in _errors(cls, build, [other for other in changes if other is not change])}
+        except UserError:  # another change leads nowhere without this one
+            continue
+        if after <= before - {_key(error)}:
+            guilty.append(change)
+    return guilty or around[:1]
+
+
+def _key(error: ErrorDetails) -> tuple[object, ...]:
+    return error["loc"], error["type"], error["msg"]
+
+
+def _errors(
+    cls: type[BaseModel], build: Callable[[Sequence[Change]], dict[str, Any]], changes: Sequence[Change]
+) -> list[ErrorDetails]:
+    """What is wrong with ``build(changes)``."""
     try:
         cls.model_validate(build(changes))
     except ValidationError as error:
-        errors = error.errors(include_url=False)
-        first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-        place = [str(step) for step in first["loc"]]
-    inside = [change for change in changes if _leads_to(change.path, place)]
-    if inside:
-        return inside[-1].where
-    around = [change for change in changes if _leads_to(place, change.path)] or list(changes)
-    guilty = [c for c in around if _valid(cls, build, [other for other in changes if other is not c])]
-    return " and ".join(dict.fromkeys(change.where for change in guilty or around[:1]))
+        return error.errors(include_url=False)
+    return []
 
 
 def _leads_to(path: Sequence[str], place: Sequence[str]) -> bool:
     """Whether ``place`` is at or inside ``path``; errors name the tags of unions too, which keys do not."""
     steps = iter(place)
     return all(step in steps for step in path)
-
-
-def _valid(
-    cls: type[BaseModel], build: Callable[[Sequence[Change]], dict[str, Any]], changes: Sequence[Change]
-) -> bool:
-    try:
-        cls.model_validate(build(changes))
-    except (ValidationError, UserError):
-        return False
-    return True
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

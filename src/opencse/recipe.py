@@ -15,11 +15,11 @@ from pydantic import Field, ValidationError, model_validator
 
 from opencse.encoder.head import HeadSettings
 from opencse.encoder.pooling import Pooling
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, nearest, reason, shortened
 from opencse.objective.objective import ObjectiveSettings
 from opencse.objective.views.dropout import Dropout
 from opencse.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
-from opencse.settings import Settings, validate
+from opencse.settings import Settings, described, validate
 from opencse.training.settings import TrainingSettings
 
 __all__ = [
@@ -49,7 +49,7 @@ class DataSettings(Settings):
         max_length: longest training text in ids, special tokens counted; longer ones are cut.
     """
 
-    max_length: int = Field(default=32, ge=3)
+    max_length: int = Field(default=32, ge=3, le=1_048_576)
 
 
 class EncoderSettings(Settings):
@@ -65,7 +65,7 @@ class EncoderSettings(Settings):
     pooling: Pooling | None = None
     head: HeadSettings = HeadSettings()
     dropout: float | None = Field(default=None, ge=0, lt=1)
-    layers: int | None = Field(default=None, ge=0)
+    layers: int | None = Field(default=None, ge=0, le=1_000)
 
     @property
     def part(self) -> str:
@@ -219,9 +219,14 @@ def recipe_text(recipe: str) -> str:
     """
     if recipe.endswith(".toml"):
         path = Path(recipe)
-        if not path.is_file():
-            raise UserError(f"{recipe}: no such recipe file")
-        return path.read_text(encoding="utf-8")
+        try:
+            return path.read_text(encoding="utf-8")
+        except FileNotFoundError:
+            raise UserError(f"{recipe}: no such recipe file") from None
+        except UnicodeDecodeError:
+            raise UserError(f"{recipe}: is not UTF-8 text; a recipe is a TOML file in UTF-8") from None
+        except (OSError, ValueError) as error:
+            raise UserError(f"{recipe}: cannot be read ({reason(error)})") from None
     names = recipe_names()
     if recipe not in names:
         raise UserError(f"unknown recipe {recipe!r}{nearest(recipe, names)}; there are: {', '.join(names)}")
@@ -256,21 +261,22 @@ def resolve_recipe(
     """
     name, presets = split_name(recipe)
     try:
-        written = validate(Recipe, tomllib.loads(recipe_text(name)), name)
-    except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{name}: not valid TOML ({error})") from None
+        tree = tomllib.loads(recipe_text(name))
+    except (ValueError, RecursionError) as error:  # ValueError: of a number of more digits than Python reads, too
+        raise UserError(f"{name}: not valid TOML ({reason(error)})") from None
+    written = validate(Recipe, tree, name)
     if preset is not None:
         presets += preset.split(":")
     chosen = _choose(written, name, presets, model)
-    changes = _preset_changes(written, name, chosen)
-    parsed = [(text, *parse_override(text)) for text in overrides]
-    changes += in_order(Change(f"--set {text}", key, value) for text, key, value in parsed)
+    own_changes = _preset_changes(written, name, chosen)
+    asked = [Change(f"--set {shortened(text)}", *parse_override(text)) for text in overrides]
+    changes = [*own_changes, *in_order(asked)]
     plain = written.model_dump(mode="json")
     try:
         resolved = Recipe.model_validate(changed(plain, changes))
     except ValidationError:
-        at_fault = blame(Recipe, changes, lambda some: changed(plain, some))
-        resolved = validate(Recipe, changed(plain, changes), at_fault)
+        at_fault, wrong = blame(Recipe, changes, lambda some: changed(plain, some), [*own_changes, *asked])
+        raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
     own = None if model is None else written.presets.get(model)
     return Resolved(resolved, tuple(chosen), model if own is None or own.model is None else own.model)
 

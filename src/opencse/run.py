@@ -10,26 +10,31 @@ from pathlib import Path
 from opencse.baselines.judged import open_model
 from opencse.baselines.postprocess import TARGET, Kind, evaluate_sts_on_target, postprocessed
 from opencse.encoder.create import Shape, create_backbone
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
 from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
-from opencse.job import TrainJob, TrainResult
+from opencse.job import DevPairs, TrainJob, TrainResult
 from opencse.recipe import Recipe
+from opencse.text.given import TextSource, open_texts
 from opencse.text.readers import Source
 from opencse.text.wordpiece import train_wordpiece
 from opencse.training.reporter import Counted, Reporter, Silent, Stages
 
+GivenRows = Sequence[str] | Sequence[tuple[str, ...]]
+
 
 def train(
-    text: str | Path | Source,
+    text: str | Path | Source | GivenRows,
     out: str | Path,
     *,
     recipe: str | Recipe = "simcse",
-    model: str = BUILTIN,
+    model: str | Path | SentenceEncoder = BUILTIN,
     preset: str | None = None,
     settings: Iterable[str] = (),
-    dev: str | Path | None = "sample",
+    dev: DevPairs = "sample",
     resume: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -38,37 +43,72 @@ def train(
     """Trains a sentence encoder from text and keeps the best one, the start included.
 
     Args:
-        text: a file, a Hub data set id, or a `Source` (with column names).
+        text: a file, a Hub data set id, a `Source` (with column names), or a list of texts, pairs or triples.
         out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``.
         recipe: a recipe's name or a TOML file, either with presets (``simcse:dropout-0.2``), or a `Recipe`.
-        model: the built-in encoder, a folder, a Hub id, or one of the recipe's presets.
+        model: the built-in encoder, a folder, a Hub id, one of the recipe's presets, or a `SentenceEncoder`, which is
+            written to ``out/start`` and stays as it is.
         preset: more presets, joined by colons; the one for ``model`` is applied without being named.
         settings: ``key.path=value`` each; they come last.
-        dev: graded pairs to select on: a file, ``sample`` (the built-in ones), or None.
+        dev: graded pairs to select on: a file, a list of (score, sentence, sentence), ``sample`` (the built-in ones),
+            or None.
         resume: go on from the checkpoint in ``out``.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         reporter: hears of progress and decisions; silent by default.
 
     Raises:
+        TypeError: for an argument of another kind, naming it.
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
-    source = text if isinstance(text, Source) else Source(str(text))
-    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, trust_remote_code)
-    return job.run(out, resume=resume, reporter=reporter)
+    _require_path(out, "out")
+    folder = Path(out)
+    start = folder / "start" if isinstance(model, SentenceEncoder) else model
+    _require_path(start, "model")
+    source = open_texts(text)
+    job = TrainJob(source, recipe, str(start), preset, _settings(settings), dev, device, trust_remote_code)
+    if isinstance(model, SentenceEncoder):
+        job.resolve()  # nothing is written for a recipe that is refused
+        write_start(model, folder / "start")
+    return job.run(folder, resume=resume, reporter=reporter)
+
+
+def write_start(encoder: SentenceEncoder, folder: Path) -> None:
+    """Writes ``encoder`` to ``folder``, for a run to begin with; one that is there already must be the same.
+
+    Raises:
+        UserError: if the folder holds another encoder or something else, or cannot be written.
+    """
+    if folder.exists():
+        if fingerprint(SentenceEncoder.load(folder, device="cpu")) != fingerprint(encoder):
+            raise UserError(f"{folder}: holds another encoder than the one given; choose another out")
+    else:
+        encoder.save(folder)
+
+
+def _require_path(place: object, name: str) -> None:
+    if not isinstance(place, str | Path):
+        raise TypeError(f"{name} is a path, not {type(place).__name__}")
+
+
+def _settings(settings: Iterable[str]) -> tuple[str, ...]:
+    chosen = tuple(settings)
+    if isinstance(settings, str) or not all(isinstance(setting, str) for setting in chosen):
+        raise TypeError('settings is a list of "key.path=value"')
+    return chosen
 
 
 def pretrain(
-    text: str | Path | Source,
+    text: str | Path | Source | GivenRows,
     out: str | Path,
     *,
-    model: str | None = None,
+    model: str | Path | None = None,
     vocabulary: int = 16_384,
     shape: Shape | None = None,
     recipe: str | Recipe = "pretrain",
     settings: Iterable[str] = (),
-    dev: str | Path | None = None,
+    dev: DevPairs = None,
     resume: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -97,15 +137,17 @@ def pretrain(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
-    source = text if isinstance(text, Source) else Source(str(text))
+    _require_path(out, "out")
+    if model is not None:
+        _require_path(model, "model")
     job = pretraining_job(
-        source,
+        open_texts(text),
         Path(out),
-        model,
+        None if model is None else str(model),
         vocabulary,
         shape or Shape(),
         recipe,
-        settings,
+        _settings(settings),
         dev,
         device,
         reporter,
@@ -115,14 +157,14 @@ def pretrain(
 
 
 def pretraining_job(
-    source: Source,
+    source: TextSource,
     out: Path,
     model: str | None,
     vocabulary: int,
     shape: Shape,
     recipe: str | Recipe,
     settings: Iterable[str],
-    dev: str | Path | None,
+    dev: DevPairs,
     device: str | None,
     reporter: Reporter | None,
     trust_remote_code: bool = False,
@@ -212,8 +254,10 @@ def judge(
         reporter: hears of progress.
 
     Raises:
+        TypeError: for data that is no path; pairs of your own stand in a file of each task.
         UserError: for bad input, in one line.
     """
+    _require_path(data, "data")
     tell = reporter or Silent()
     chosen = replace(options or Options(), device=device)
     folder = suite_folder(data, suite_named(suite).name, alone=True)

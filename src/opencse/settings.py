@@ -6,17 +6,29 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+from pydantic_core import ErrorDetails
 
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, nearest, shortened
 
 S = TypeVar("S", bound="Settings")
 
 
 class Settings(BaseModel):
-    """Immutable, strict about unknown keys; every part's settings derive from it."""
+    """Immutable, strict about unknown keys; every part's settings derive from it.
 
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
+    Floats are finite unless a field says otherwise, and whole numbers fit 64 bits, as TOML, torch and numpy want them.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
+
+    @field_validator("*")
+    @classmethod
+    def _fits_64_bits(cls, value: Any) -> Any:  # noqa: ANN401 - any field
+        for number in value if isinstance(value, tuple | list) else (value,):
+            if isinstance(number, int) and not -(2**63) <= number < 2**63:
+                raise ValueError("a whole number must fit 64 bits")
+        return value
 
 
 class PartSettings(Settings):
@@ -36,20 +48,27 @@ def validate(cls: type[S], data: Mapping[str, Any], where: str) -> S:
     try:
         return cls.model_validate(dict(data))
     except ValidationError as error:
-        raise UserError(f"{where}: {_first_line(cls, error)}") from None
+        errors = error.errors(include_url=False)
+        first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+        raise UserError(f"{where}: {described(cls, first)}") from None
 
 
-def _first_line(cls: type[Settings], error: ValidationError) -> str:
-    errors = error.errors(include_url=False)
-    first = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    path = [str(part) for part in first["loc"]]
-    if first["type"] == "extra_forbidden":
+def described(cls: type[BaseModel], error: ErrorDetails) -> str:
+    """One of the faults that pydantic found in data for ``cls``, in one line: key, fault, and what was given."""
+    path = [shortened(str(part)) for part in error["loc"]]
+    if error["type"] == "extra_forbidden":
         siblings = _keys_at(cls, path[:-1])
         known = f"; valid: {', '.join(sorted(siblings))}" if siblings else ""
         return f"unknown key {'.'.join(path)!r}{nearest(path[-1], siblings)}{known}"
-    got = "" if isinstance(first["input"], dict | list) else f", got {first['input']!r}"
+    got = "" if isinstance(error["input"], dict | list) else f", got {_shown(error['input'])}"
     place = f"{'.'.join(path)}: " if path else ""
-    return f"{place}{first['msg'][0].lower()}{first['msg'][1:]}{got}"
+    return f"{place}{error['msg'][0].lower()}{error['msg'][1:]}{got}"
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, int) and value.bit_length() > 320:
+        return f"a number of {value.bit_length():,} bits"  # Python writes no number of more than 4,300 digits
+    return shortened(repr(value))
 
 
 def _keys_at(cls: type[BaseModel], path: list[str]) -> set[str]:

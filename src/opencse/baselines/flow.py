@@ -36,13 +36,13 @@ class FlowSettings(Settings):
         seed: of the networks' and rotations' start and of the order of the vectors.
     """
 
-    levels: int = Field(default=3, ge=1)
-    depth: int = Field(default=3, ge=1)
-    width: int = Field(default=32, ge=1)
+    levels: int = Field(default=3, ge=1, le=64)
+    depth: int = Field(default=3, ge=1, le=1_000)
+    width: int = Field(default=32, ge=1, le=65_536)
     coupling: Literal["additive", "affine"] = "additive"
     mixing: Mixing = "reversal"
-    epochs: int = Field(default=1, ge=1)
-    batch_size: int = Field(default=32, ge=1)
+    epochs: int = Field(default=1, ge=1, le=1_000_000)
+    batch_size: int = Field(default=32, ge=1, le=1_048_576)
     learning_rate: float = Field(default=1e-3, gt=0)
     seed: int = Field(default=42, ge=0)
 

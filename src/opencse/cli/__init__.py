@@ -11,10 +11,14 @@ INTERRUPTED = 130
 
 def main() -> None:
     """The ``opencse`` command: errors of the input in one line and exit code 2."""
+    from typer import TyperException
+
     from opencse.cli.app import app
 
     try:
-        app()
+        sys.exit(app(standalone_mode=False))
     except UserError as error:
         sys.stderr.write(f"opencse: {error}\n")
-        sys.exit(2)
+    except TyperException as error:  # an option or argument that is missing, unknown or of the wrong kind
+        sys.stderr.write(f"opencse: {' '.join(error.format_message().split())} (see --help)\n")
+    sys.exit(2)

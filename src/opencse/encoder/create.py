@@ -28,11 +28,11 @@ class Shape(Settings):
         dropout: rate of every dropout while training.
     """
 
-    layers: int = Field(default=4, ge=0)
-    hidden: int = Field(default=256, gt=0)
-    heads: int = Field(default=4, gt=0)
-    inner: int = Field(default=1024, gt=0)
-    positions: int = Field(default=128, ge=8)
+    layers: int = Field(default=4, ge=0, le=1_000)
+    hidden: int = Field(default=256, gt=0, le=65_536)
+    heads: int = Field(default=4, gt=0, le=65_536)
+    inner: int = Field(default=1024, gt=0, le=1_048_576)
+    positions: int = Field(default=128, ge=8, le=1_048_576)
     dropout: float = Field(default=0.1, ge=0, lt=1)
 
     @model_validator(mode="after")

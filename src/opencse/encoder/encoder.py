@@ -20,7 +20,7 @@ from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.vectors import unit_rows
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, reason, shortened
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -367,9 +367,9 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
 
 def _usable(device: str | torch.device) -> torch.device:
     try:
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise UserError(f"device {device}: cannot be used here ({reason(error)})") from None
+        torch.zeros(1, device=device).item()  # `meta` makes tensors that nothing can be read of
+    except (RuntimeError, AssertionError, ImportError, ValueError) as error:
+        raise UserError(f"device {shortened(str(device))}: cannot be used here ({reason(error)})") from None
     return torch.device(device)
 
 

@@ -31,7 +31,7 @@ class HeadSettings(Settings):
     """
 
     kind: Literal["none", "mlp", "linear"] = "none"
-    size: int | None = Field(default=None, ge=1)
+    size: int | None = Field(default=None, ge=1, le=65_536)
     keep: bool = False
 
     @model_validator(mode="after")

@@ -71,15 +71,15 @@ class StaticSettings(Settings):
         seed: of the SVD, the sample of texts, and the layers' weights.
     """
 
-    dimension: int = Field(default=256, ge=2)
-    window: int = Field(default=5, ge=1)
+    dimension: int = Field(default=256, ge=2, le=65_536)
+    window: int = Field(default=5, ge=1, le=10_000)
     smoothing: float = Field(default=0.75, gt=0, le=1)
-    sif: float = Field(default=1e-3, gt=0)
+    sif: float = Field(default=1e-3, gt=0, allow_inf_nan=True)
     whiten: bool = True
-    layers: int = Field(default=0, ge=0)
-    heads: int | None = Field(default=None, ge=1)
-    inner: int = Field(default=512, ge=1)
-    positions: int = Field(default=128, ge=2)
+    layers: int = Field(default=0, ge=0, le=1_000)
+    heads: int | None = Field(default=None, ge=1, le=65_536)
+    inner: int = Field(default=512, ge=1, le=1_048_576)
+    positions: int = Field(default=128, ge=2, le=1_048_576)
     dropout: float = Field(default=0.1, ge=0, lt=1)
     seed: int = Field(default=42, ge=0)
 

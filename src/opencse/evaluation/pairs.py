@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, nearest, shortened
 from opencse.text.lines import read_lines, read_objects, require_file, suffix_of
 
 COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
 
+GivenPairs = Sequence[tuple[float, str, str]]
 Record = tuple[str, Sequence[object]]
 """Where it was read (for messages) and the raw values in the order of ``COLUMNS``."""
 
@@ -61,6 +64,28 @@ class ScoredPairs:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def fingerprint(self) -> str:
+        """A hash of the scores and sentences."""
+        rows = zip(self.scores.tolist(), self.first, self.second, strict=True)
+        return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()
+
+
+def given_pairs(pairs: GivenPairs, name: str) -> ScoredPairs:
+    """Pairs given in Python as (score, sentence, sentence) each; ``name`` is the argument's.
+
+    Raises:
+        TypeError: if they are something else, naming the argument and the pair.
+        UserError: see ``read_scored_pairs``.
+    """
+    if not isinstance(pairs, Sequence) or isinstance(pairs, bytes | bytearray):
+        raise TypeError(
+            f"{name} is a file, or a list of (score, sentence, sentence), not {type(pairs).__name__}; see opencse.train"
+        )
+    for number, pair in enumerate(pairs):
+        if not isinstance(pair, tuple | list) or len(pair) != len(COLUMNS):
+            raise TypeError(f"{name}[{number}] is (score, sentence, sentence), not {shortened(repr(pair))}")
+    return scored_pairs(name, ((f"{name}[{number}]", pair) for number, pair in enumerate(pairs)), name=name)
 
 
 def read_scored_pairs(path: Path) -> ScoredPairs:
@@ -127,7 +152,7 @@ def positions_of_columns(present: Sequence[str], where: str) -> list[int]:
 def _score(value: object, where: str) -> float:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise UserError(f"{where}: the score is empty; fill it or drop the line")
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
+    if isinstance(value, bool) or not isinstance(value, Real | str):
         raise UserError(f"{where}: the score is {type(value).__name__}, not a number")
     try:
         number = float(value)

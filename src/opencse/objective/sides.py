@@ -41,7 +41,7 @@ class Mean(PartSettings):
     """
 
     kind: Literal["mean"] = "mean"
-    samples: int = Field(default=10, ge=1)
+    samples: int = Field(default=10, ge=1, le=1_000_000)
     shared: bool = False
 
 

@@ -20,7 +20,8 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
 from opencse.io import hash_files
-from opencse.text.readers import Source, Texts
+from opencse.text.given import TextSource
+from opencse.text.readers import Texts
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
 _FORMAT = 2
@@ -125,7 +126,7 @@ def describe_cache() -> str:
 
 
 def tokenise(
-    source: Source,
+    source: TextSource,
     tokenizer: Tokenizer,
     max_length: int,
     *,

@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from opencse.errors import UserError
+from opencse.errors import UserError, shortened
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerFast
 
 PAD, UNKNOWN, START, END, MASK = "[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"
 _FEWEST = 100
+_MOST = 10_000_000
 _COVERED = 0.9999
 _ENOUGH = 400_000
 
@@ -41,6 +42,8 @@ def train_wordpiece(
 
     if size < _FEWEST:
         raise UserError(f"a vocabulary of {size} pieces is too small; take at least {_FEWEST}")
+    if size > _MOST:
+        raise UserError(f"a vocabulary of {shortened(str(size))} pieces is too large; take at most {_MOST:,}")
     normalizer = normalizers.BertNormalizer(lowercase=lower_case)
     kept = list(texts)
     kept = kept[:: -(-len(kept) // _ENOUGH) or 1]

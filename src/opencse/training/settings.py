@@ -40,18 +40,18 @@ class TrainingSettings(Settings):
         seed: of data order, dropout, augmentation and new weights, each from a stream of its own.
     """
 
-    epochs: float = Field(default=1.0, gt=0)
-    max_steps: int | None = Field(default=None, gt=0)
-    tokens: int | None = Field(default=None, gt=0)
-    minutes: float | None = Field(default=None, gt=0)
-    batch_size: int = Field(default=64, ge=2)
-    accumulate: int = Field(default=1, ge=1)
-    batch_tokens: int | None = Field(default=None, gt=0)
-    learning_rate: float = Field(default=3e-5, gt=0)
+    epochs: float = Field(default=1.0, gt=0, le=1_000_000)
+    max_steps: int | None = Field(default=None, gt=0, le=10**12)
+    tokens: int | None = Field(default=None, gt=0, le=10**15)
+    minutes: float | None = Field(default=None, gt=0, le=10_000_000)
+    batch_size: int = Field(default=64, ge=2, le=1_048_576)
+    accumulate: int = Field(default=1, ge=1, le=1_048_576)
+    batch_tokens: int | None = Field(default=None, gt=0, le=10**9)
+    learning_rate: float = Field(default=3e-5, gt=0, le=1_000)
     schedule: Literal["linear", "constant"] = "linear"
     warmup: float = Field(default=0.0, ge=0, lt=1)
     adamw: Literal["torch", "transformers"] = "torch"
-    weight_decay: float = Field(default=0.0, ge=0)
+    weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
     max_grad_norm: float = Field(default=1.0, gt=0)
     worst_case: WorstCaseSettings | None = None
     precision: Literal["auto", "float32", "bf16"] = "auto"

@@ -23,7 +23,7 @@ class FittedSettings(GeneratedSettings):
         steps: how many steps' outputs the model is fitted on (8 in the thesis).
     """
 
-    steps: int = Field(default=8, ge=1)
+    steps: int = Field(default=8, ge=1, le=1_000_000)
 
 
 class Distribution(nn.Module, ABC):

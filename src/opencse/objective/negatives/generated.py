@@ -27,7 +27,7 @@ class GeneratedSettings(PartSettings):
         weight: of each column.
     """
 
-    count: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    count: float = Field(default=1.0, ge=0, le=1_048_576)
     weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     def rows(self, batch_size: int) -> int:

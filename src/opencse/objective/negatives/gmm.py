@@ -46,8 +46,8 @@ class Gmm(Fitted):
         """Settings of `Gmm`."""
 
         kind: Literal["gmm"] = "gmm"
-        components: int = Field(default=8, ge=1)
-        iterations: int = Field(default=5, ge=1)
+        components: int = Field(default=8, ge=1, le=1_048_576)
+        iterations: int = Field(default=5, ge=1, le=1_000_000)
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)

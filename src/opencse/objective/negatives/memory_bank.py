@@ -33,7 +33,7 @@ class MemoryBank(NegativeSource):
         """Settings of `MemoryBank`."""
 
         kind: Literal["memory_bank"] = "memory_bank"
-        steps: int = Field(default=1, ge=1)
+        steps: int = Field(default=1, ge=1, le=1_000_000)
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
     def __init__(self, settings: Settings) -> None:

@@ -19,6 +19,7 @@ from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.representations import Representations, StepInputs
 from opencse.settings import PartSettings
 
+_MOST = 100_000_000
 _MULTIPLE = re.compile(r"(\d+(?:\.\d+)?)x")
 _WEIGHTS_STREAM = 11
 
@@ -56,10 +57,12 @@ class MomentumQueue(NegativeSource):
         @field_validator("size", mode="before")
         @classmethod
         def _size(cls, size: Any) -> Any:  # noqa: ANN401 - anything a recipe may hold
-            number = isinstance(size, int) and not isinstance(size, bool) and size > 0
+            number = isinstance(size, int) and not isinstance(size, bool) and 0 < size <= _MOST
             multiple = _MULTIPLE.fullmatch(size) if isinstance(size, str) else None
-            if not number and (multiple is None or float(multiple[1]) == 0):
-                raise ValueError('size is a number of sentences (160) or a multiple of the batch ("2.5x")')
+            if not number and (multiple is None or not 0 < float(multiple[1]) <= _MOST):
+                raise ValueError(
+                    f'size is a number of sentences (160) or a multiple of the batch ("2.5x"), either at most {_MOST:,}'
+                )
             return size
 
         def sentences(self, batch_size: int) -> int:

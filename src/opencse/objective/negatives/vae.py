@@ -39,9 +39,9 @@ class Vae(Fitted):
         """Settings of `Vae`."""
 
         kind: Literal["vae"] = "vae"
-        latent: int = Field(default=64, ge=1)
-        hidden: int = Field(default=256, ge=1)
-        updates: int = Field(default=4, ge=1)
+        latent: int = Field(default=64, ge=1, le=65_536)
+        hidden: int = Field(default=256, ge=1, le=65_536)
+        updates: int = Field(default=4, ge=1, le=1_000_000)
         learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
 
     def __init__(self, settings: Settings) -> None:

@@ -59,7 +59,7 @@ class BarlowTwins(Term):
         kind: Literal["barlow_twins"] = "barlow_twins"
         weight: float = Field(default=0.1, gt=0, allow_inf_nan=False)
         off_diagonal: float = Field(default=0.005, ge=0, allow_inf_nan=False)
-        artificial: int = Field(default=0, ge=0)
+        artificial: int = Field(default=0, ge=0, le=1_048_576)
         centre: bool = False
         scaling: Literal["unit", "batch_norm"] = "unit"
 

@@ -49,7 +49,7 @@ class Synonym(TokenView):
         """
 
         kind: Literal["synonym"] = "synonym"
-        count: int = Field(default=1, ge=1)
+        count: int = Field(default=1, ge=1, le=1_000_000)
         wordnet: str = "/usr/share/wordnet"
 
     def __init__(self, settings: Settings, synonyms: Synonyms | None = None) -> None:
