@@ -34,6 +34,7 @@ class Plan:
     parameters: int
     pooling: str
     code: tuple[str, ...] = ()
+    pooling_reason: str = ""
 
     def lines(self) -> list[str]:
         """The plan for a person."""
@@ -59,6 +60,7 @@ class Plan:
             f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
+            *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
             *([told(self.code)] if self.code else []),
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of {self._batch()}; "

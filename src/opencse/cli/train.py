@@ -51,7 +51,9 @@ def train(
 ) -> None:
     """Train a sentence encoder from text; no labels needed.
 
-    The best encoder on the dev pairs is kept, the start included: a run never leaves a worse model than it began with.
+    The best encoder on the dev pairs is kept, unless the start is better than it beyond the chance of the pairs.
+
+    A model with a pooling of its own keeps it; --set encoder.pooling=cls (mean, ...) says otherwise.
     """
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source, run_job
