@@ -16,6 +16,10 @@ class UserError(Exception):
     """
 
 
+class InterruptedRunError(Exception):
+    """The user asked long work to stop; what is there to go on from is written, and the message says how."""
+
+
 def nearest(word: str, candidates: Iterable[str]) -> str:
     """The clause `` (did you mean X?)`` for the candidate closest to ``word``, or an empty string."""
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)

@@ -80,7 +80,7 @@ def test_result_does_not_depend_on_token_budget(encoder: SentenceEncoder, shuffl
 
 def test_windows_join_in_order(encoder: SentenceEncoder, shuffled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = encoder.encode(shuffled)
-    monkeypatch.setattr(encoder_module, "_WINDOW", 7)
+    monkeypatch.setattr(encoder_module, "WINDOW", 7)
     assert largest_difference(encoder.encode(shuffled), whole) < 1e-6
 
 
@@ -246,6 +246,40 @@ def test_training_goes_on_after_encode(encoder: SentenceEncoder) -> None:
     gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
     assert gradients
     assert any(bool(g.abs().sum() > 0) for g in gradients)
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (None, "texts: a string or a list of strings is expected, not NoneType"),
+        (5, "texts: a string or a list of strings is expected, not int"),
+        (b"bytes", "texts: a string or a list of strings is expected, not bytes"),
+        ({"a": "b"}, "texts: a string or a list of strings is expected, not dict"),
+        ({"a", "b"}, "texts: a string or a list of strings is expected, not set"),
+        (np.array("a"), "texts: a string or a list of strings is expected, not ndarray"),
+        ([1], "text 1 of 1 is of type int, not a string"),
+        (["a", None], "text 2 of 2 is of type NoneType, not a string"),
+        (np.array([["a"], ["b"]]), "text 1 of 2 is of type ndarray, not a string"),
+        (["a", "b \ud800"], "text 2 of 2 ('b \\ud800') holds half of a surrogate pair, which is not text; mend how it"),
+        ("\udfff", "text 1 of 1 ('\\udfff') holds half of a surrogate pair"),
+    ],
+)
+def test_what_is_not_text_is_refused(encoder: SentenceEncoder, texts: Any, message: str) -> None:
+    with pytest.raises(UserError) as caught:
+        encoder.encode(texts)
+    assert str(caught.value).startswith(message)
+
+
+def test_texts_in_any_order_of_things(encoder: SentenceEncoder) -> None:
+    expected = encoder.encode(["a cat", "two dogs"])
+    assert np.array_equal(encoder.encode(np.array(["a cat", "two dogs"])), expected)
+    assert np.array_equal(encoder.encode(text for text in ("a cat", "two dogs")), expected)
+    assert np.array_equal(encoder.encode(("a cat", "two dogs")), expected)
+    assert np.allclose(encoder.similarity(np.array(["a cat"]), ["a cat"]), 1)
+    empty: list[Any] = [[], (), np.array([], dtype=str)]
+    for nothing in empty:
+        assert encoder.encode(nothing).shape == (0, 32)
+        assert encoder.encode(nothing, normalize=True).dtype == np.float32
 
 
 # The training forward.

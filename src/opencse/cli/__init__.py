@@ -2,23 +2,79 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError, reason
 
 INTERRUPTED = 130
+_NOT_SHOWN = 1
 
 
 def main() -> None:
-    """The ``opencse`` command: errors of the input in one line and exit code 2."""
+    """The ``opencse`` command: errors of the input in one line and exit code 2, Ctrl-C in one line and 130."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of few characters shows the others' numbers
+            stream.reconfigure(errors="backslashreplace")
+    try:
+        _require_text(sys.argv[1:])
+        code = _run()
+        _require_shown()
+    except UserError as error:
+        sys.stderr.write(f"opencse: {error}\n")
+        code = 2
+    except InterruptedRunError as stopped:
+        sys.stderr.write(f"opencse: {stopped}\n")
+        code = INTERRUPTED
+    sys.exit(code)
+
+
+def _run() -> int:
+    """The exit code of the command that was asked for."""
     from typer import TyperException
 
     from opencse.cli.app import app
 
     try:
-        sys.exit(app(standalone_mode=False))
-    except UserError as error:
-        sys.stderr.write(f"opencse: {error}\n")
+        code: int | None = app(standalone_mode=False)
     except TyperException as error:  # an option or argument that is missing, unknown or of the wrong kind
-        sys.stderr.write(f"opencse: {' '.join(error.format_message().split())} (see --help)\n")
-    sys.exit(2)
+        raise UserError(f"{' '.join(error.format_message().split())} (see --help)") from None
+    except OSError:
+        _require_shown()  # where it was printing that failed
+        raise
+    if code == INTERRUPTED:  # what typer makes of Ctrl-C; commands raise InterruptedRunError themselves
+        raise InterruptedRunError("stopped")
+    return code or 0
+
+
+def _require_text(arguments: list[str]) -> None:
+    """Refuses what is not in the terminal's encoding: it could be written into no record, card or page."""
+    for number, argument in enumerate(arguments, start=1):
+        try:
+            argument.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"argument {number} ({argument[:80]!r}) is not UTF-8; rename the file, or mend the text"
+            ) from None
+
+
+def _require_shown() -> None:
+    """Ends the process if what was printed did not reach stdout: quietly where nobody reads, as pipes end."""
+    if sys.stdout is None:
+        return
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        _give_up_stdout()
+        sys.exit(_NOT_SHOWN)
+    except OSError as error:
+        _give_up_stdout()
+        raise UserError(f"the standard output cannot be written ({reason(error)}); make room there") from None
+
+
+def _give_up_stdout() -> None:
+    """What is left in its buffer goes nowhere, so that Python does not try once more at its end."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, sys.stdout.fileno())
+    os.close(nowhere)

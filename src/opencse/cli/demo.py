@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from opencse.cli.console import ConsoleReporter
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation import ScoredPairs
-    from opencse.job import TrainResult
+    from opencse.job import TrainJob, TrainResult
 
 HELD_OUT = 160
 EXAMPLES = (
@@ -71,11 +72,11 @@ def demo(
     console.rule("1. raw text alone: 3,421 sentences, the next sentence as the positive", align="left")
     settings = ("training.epochs=6", f"training.seed={seed}")
     job = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=settings, dev=None)
-    job.run(out / "text-only", reporter=reporter)
+    _run(job, out / "text-only", reporter)
     console.rule("2. pairs: 1,400 paraphrases and questions with the sentence they belong to", align="left")
     settings = ("training.epochs=10", f"training.seed={seed}")
     job = TrainJob(Source(str(out / "pairs.csv")), recipe="simcse-supervised", settings=settings)
-    result = job.run(out / "encoder", reporter=reporter)
+    result = _run(job, out / "encoder", reporter)
 
     console.rule("3. evaluate on what was neither trained nor selected on", align="left")
     test = read_scored_pairs(sample.TEST)
@@ -103,6 +104,16 @@ def demo(
     _write(report, result, judged, test, time.perf_counter() - started)
     console.rule("done", align="left")
     console.print(f"encoder {out / 'encoder'}   report {report}   {time.perf_counter() - started:.0f} s")
+
+
+def _run(job: TrainJob, out: Path, reporter: ConsoleReporter) -> TrainResult:
+    from opencse.errors import InterruptedRunError
+
+    try:
+        return job.run(out, reporter=reporter)
+    except InterruptedRunError:
+        reporter.finish()
+        raise InterruptedRunError("stopped") from None
 
 
 def _hold_out(path: Path) -> list[tuple[str, str]]:

@@ -20,7 +20,7 @@ class Precision(StrEnum):
 
 def encode(
     model: Annotated[str, typer.Argument(help="Encoder: a folder, a Hub id, or opencse-mini.")],
-    text: Annotated[str, typer.Argument(help="Text file, one text a line or with --column.")],
+    text: Annotated[str, typer.Argument(help="Text file, one text a line or with --column; - reads standard input.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File for the vectors: .npy, (texts, dimension) float32.")],
     column: Annotated[str | None, typer.Option(help="Column to read, by name or position.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="Cut the vectors to unit length.")] = False,
@@ -31,36 +31,30 @@ def encode(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
     trust_remote_code: Trust = False,
 ) -> None:
-    """Turn texts into vectors."""
-    import time
-
-    import numpy as np
-
+    """Turn texts into vectors, written as they are made; the same command goes on where it was broken off."""
     from opencse.cli.console import ConsoleReporter
-    from opencse.cli.models import load_encoder
-    from opencse.errors import UserError
+    from opencse.encoder.streaming import encode_file
+    from opencse.errors import InterruptedRunError
     from opencse.text.readers import Source
+    from opencse.training.reporter import Counted
 
-    if out.suffix != ".npy":
-        raise UserError(f"{out}: vectors are written as .npy; name the file so")
-    texts = [row[0] for row in Source(text, columns=(column,) if column else None).read().rows]
-    encoder = load_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     reporter = ConsoleReporter()
-    reporter.start("encoding", len(texts))
-    started = time.perf_counter()
     try:
-        vectors = encoder.encode(
-            texts,
+        made = encode_file(
+            Source(text, columns=(column,) if column else None),
+            out,
+            model,
             normalize=normalize,
             precision=precision.value,
-            progress=lambda done, _: reporter.advance(done),
+            pooling=pooling,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            progress=Counted(reporter, "encoding"),
+            say=reporter.say,
         )
+    except KeyboardInterrupt:
+        raise InterruptedRunError("stopped; the same command goes on where it was") from None
     finally:
         reporter.finish()
-    seconds = time.perf_counter() - started
-    try:
-        with out.open("wb") as stream:
-            np.save(stream, vectors)
-    except OSError as error:
-        raise UserError(f"{out}: cannot be written ({error})") from None
-    typer.echo(f"{out}: {len(vectors):,} vectors of {vectors.shape[1]}, {len(texts) / seconds:,.0f} texts/s")
+    rate = (made.rows - made.before) / max(made.seconds, 1e-9)
+    typer.echo(f"{out}: {made.rows:,} vectors of {made.dimension}, {rate:,.0f} texts/s")

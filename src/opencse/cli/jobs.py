@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -29,19 +28,12 @@ def open_source(text: str, columns: str | None, split: str, skip_lines: Path | N
 
 
 def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter, report: bool) -> None:
-    """Runs a job, or with ``dry_run`` prints its plan; ends with the exit code of an interruption if it is stopped."""
-    from opencse.cli import INTERRUPTED
-    from opencse.training.trainer import InterruptedRunError
-
+    """Runs a job, or with ``dry_run`` prints its plan."""
     if dry_run:
         for line in job.prepare(reporter).plan.lines():
             typer.echo(line)
         return
-    try:
-        result = job.run(out, resume=resume, reporter=reporter)
-    except InterruptedRunError as stopped:
-        sys.stderr.write(f"opencse: {stopped}\n")
-        raise typer.Exit(INTERRUPTED) from None
+    result = job.run(out, resume=resume, reporter=reporter)
     if report:
         from opencse.run_report import REPORT, write_run_report
 

@@ -6,8 +6,6 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from opencse.errors import UserError
 
 if TYPE_CHECKING:
@@ -51,17 +49,16 @@ def suites_of(data: str, suites: str, fast: bool, device: str | None) -> list[Su
 
 
 def run_all(study: Study, workers: int, reporter: ConsoleReporter) -> list[RunRecord]:
-    """Makes what is missing; ends with the exit code of an interruption if it is stopped."""
-    from opencse.cli import INTERRUPTED
+    """Makes what is missing."""
+    from opencse.errors import InterruptedRunError
     from opencse.study.running import run_study
-    from opencse.training.trainer import InterruptedRunError
 
     try:
         return run_study(study, workers=workers, reporter=reporter)
     except (InterruptedRunError, KeyboardInterrupt):
         reporter.finish()
-        sys.stderr.write(f"opencse: stopped; what is finished is kept in {study.out}, and the same command goes on\n")
-        raise typer.Exit(INTERRUPTED) from None
+        told = f"stopped; what is finished is kept in {study.out}, and the same command goes on"
+        raise InterruptedRunError(told) from None
 
 
 def command_line() -> str:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 import torch
@@ -31,7 +31,7 @@ Progress = Callable[[int, int], None]
 Disturb = Callable[[Tensor], Tensor]
 """Input embeddings (rows, length, hidden) -> the same shape."""
 _TOKEN_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
-_WINDOW = 32_768
+WINDOW = 32_768
 
 
 @dataclass(frozen=True)
@@ -258,7 +258,7 @@ class SentenceEncoder(nn.Module):
     @torch.inference_mode()
     def encode(
         self,
-        texts: str | Sequence[str],
+        texts: str | Iterable[str],
         *,
         normalize: bool = False,
         precision: Literal["float32", "bf16"] = "float32",
@@ -272,7 +272,7 @@ class SentenceEncoder(nn.Module):
         A text without a single token (an empty one, where the tokenizer adds no special tokens) has the zero vector.
 
         Args:
-            texts: one text or many.
+            texts: one text or many (a list, an array or a generator of them).
             normalize: cut the vectors to unit length.
             precision: ``float32``, or ``bf16`` (autocast: faster where the processor has it, cosine to the
                 float32 vector about 0.9999).
@@ -283,10 +283,10 @@ class SentenceEncoder(nn.Module):
             (n, dimension) float32; (dimension,) for a single text.
 
         Raises:
-            UserError: if a text is not a string, or for an unknown precision or a budget below 1.
+            UserError: if ``texts`` are not strings, or for an unknown precision or a budget below 1.
         """
-        rows = [texts] if isinstance(texts, str) else list(texts)
-        _require_strings(rows)
+        rows = [texts] if isinstance(texts, str) else _listed(texts)
+        _require_texts(rows)
         if precision not in ("float32", "bf16"):
             raise UserError(f"unknown precision {precision!r}; known: float32, bf16")
         if token_budget is not None and token_budget < 1:
@@ -296,8 +296,8 @@ class SentenceEncoder(nn.Module):
         cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
         done = 0
         with _evaluating(self), cast:
-            for start in range(0, len(rows), _WINDOW):
-                ids = self.tokenize(rows[start : start + _WINDOW])
+            for start in range(0, len(rows), WINDOW):
+                ids = self.tokenize(rows[start : start + WINDOW])
                 for indices in token_batches([len(row) for row in ids], budget):
                     filled = indices[[len(ids[i]) > 0 for i in indices]]
                     if len(filled):
@@ -327,7 +327,7 @@ class SentenceEncoder(nn.Module):
         return product
 
     def _vectors(self, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
-        if not isinstance(given, np.ndarray):
+        if not isinstance(given, np.ndarray) or given.dtype.kind == "U":
             return self.encode([given] if isinstance(given, str) else given)
         if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":
             raise UserError(f"vectors are a (n, d) array of numbers, not {given.dtype} of shape {given.shape}")
@@ -347,10 +347,25 @@ def token_batches(lengths: Sequence[int], budget: int) -> list[NDArray[np.int64]
     return batches
 
 
-def _require_strings(texts: Sequence[object]) -> None:
+def _listed(texts: object) -> list[Any]:
+    """The members of ``texts``, in their order; what has no texts in an order is refused."""
+    single = isinstance(texts, np.ndarray) and texts.ndim == 0
+    if isinstance(texts, Iterable) and not single and not isinstance(texts, bytes | bytearray | Mapping | Set):
+        return list(texts)
+    raise UserError(f"texts: a string or a list of strings is expected, not {type(texts).__name__}")
+
+
+def _require_texts(texts: Sequence[object]) -> None:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise UserError(f"text {number} of {len(texts)} is of type {type(text).__name__}, not a string")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"text {number} of {len(texts)} ({text[:40]!r}) holds half of a surrogate pair, which is not text; "
+                "mend how it was decoded"
+            ) from None
 
 
 @contextmanager

@@ -81,6 +81,8 @@ class Study:
     trust_remote_code: bool = False
 
     def __post_init__(self) -> None:
+        if self.out.exists() and not self.out.is_dir():
+            raise UserError(f"{self.out}: is a file; a comparison is kept in a folder")
         for what, given in (("recipe", self.recipes), ("start", self.starts), ("seed", self.seeds)):
             if not given:
                 raise UserError(f"no {what} given; a comparison needs at least one")

@@ -15,6 +15,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import InterruptedRunError as InterruptedRunError
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
@@ -40,10 +41,6 @@ from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
 
 _MEND = "lower training.learning_rate, or train in float32 (training.precision=float32)"
-
-
-class InterruptedRunError(Exception):
-    """The run was asked to stop; its checkpoint is written."""
 
 
 @dataclass

@@ -1,0 +1,304 @@
+"""Vectors of a text of any length, written to a file as they are made, and gone on with after a kill.
+
+Beside the target stand, until it is whole, ``NAME.partial`` (the file as far as it is made) and
+``NAME.partial.json`` (of what, and its checksum). The target itself is replaced at the end, in one step.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from io import BytesIO
+from itertools import islice
+from pathlib import Path
+from typing import Any, BinaryIO, Literal
+
+import numpy as np
+
+from opencse.encoder.encoder import WINDOW, SentenceEncoder, Vectors
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError, reason
+from opencse.foreign import told
+from opencse.io import sync, write_text
+from opencse.text.formats import Record
+from opencse.text.readers import Source
+
+SUFFIX = ".npy"
+_BLOCK = 1 << 20
+Progress = Callable[[int, int], None]
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class EncodedFile:
+    """What was written.
+
+    Attributes:
+        rows: vectors in the file.
+        dimension: of each.
+        before: of the rows, those that an earlier, broken off call had made.
+        seconds: spent on the others.
+    """
+
+    rows: int
+    dimension: int
+    before: int
+    seconds: float
+
+
+def encode_file(
+    source: Source,
+    out: str | Path,
+    model: str | Path | SentenceEncoder,
+    *,
+    normalize: bool = False,
+    precision: Literal["float32", "bf16"] = "float32",
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    window: int = WINDOW,
+    progress: Progress | None = None,
+    say: Say | None = None,
+) -> EncodedFile:
+    """Writes the vectors of ``source`` (its first column) to ``out``: (rows, dimension) float32, in ``.npy``.
+
+    The text is read twice, once to count and check it; at most ``window`` texts and their vectors are in memory.
+    Broken off (a kill, Ctrl-C, a full disk), the same call goes on after the last whole window, and the file is the
+    same to the bit as that of an unbroken call. What ``out`` held stays until the new file is whole.
+
+    Args:
+        source: texts.
+        out: the file; its folder must be there.
+        model: what `SentenceEncoder.load` takes, or an encoder.
+        normalize: cut the vectors to unit length.
+        precision: see `SentenceEncoder.encode`.
+        pooling: replaces the model's own (not with an encoder).
+        device: where to put the model (not with an encoder).
+        trust_remote_code: see `SentenceEncoder.load` (not with an encoder).
+        window: texts that are encoded, written and made sure of together.
+        progress: called with (texts done, texts in all).
+        say: hears whether an earlier call is gone on with, or why not.
+
+    Raises:
+        UserError: for a file that cannot be written (before any other work), a fault in the text or the model, or a
+            vector that is not finite, naming the line of its text.
+    """
+    if window < 1:
+        raise UserError(f"window is at least 1, not {window}")
+    target = _checked_target(Path(out))
+    rows = sum(1 for _ in source.examples())
+    text = source.fingerprint()
+    if isinstance(model, SentenceEncoder):
+        encoder = model
+    else:
+        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        if encoder.own_code and say is not None:
+            say(told(encoder.own_code))
+    identity = {
+        "version": 1,
+        "text": text,
+        "rows": rows,
+        "model": fingerprint(encoder),
+        "dimension": encoder.dimension,
+        "normalize": normalize,
+        "precision": precision,
+        "device": encoder.device.type,
+        "window": window,
+    }
+    try:
+        with _Partial.open(target, identity, say or _silent) as partial:
+            before, started = partial.done, time.perf_counter()
+            for records in _windows(source, before, window):
+                vectors = encoder.encode(
+                    [texts[0] for _, texts in records],
+                    normalize=normalize,
+                    precision=precision,
+                    progress=None if progress is None else partial.counting(progress),
+                )
+                wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+                if len(wrong):
+                    partial.discard()
+                    record, texts = records[int(wrong[0])]
+                    raise UserError(
+                        f"{source.name}, {source.unit} {record.number}: the vector of {texts[0][:40]!r} holds NaN or "
+                        f"infinity; {'try precision float32' if precision == 'bf16' else 'the weights are damaged'}"
+                    )
+                partial.add(vectors)
+            if partial.done != rows:
+                partial.discard()
+                raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {partial.done:,})")
+            partial.finish()
+            return EncodedFile(rows, encoder.dimension, before, time.perf_counter() - started)
+    except OSError as error:
+        kept = _partial_of(target)
+        goes_on = f"; what is made is in {kept.name}, and the same command goes on" if kept.exists() else ""
+        raise UserError(f"{out}: cannot be written ({reason(error)}){goes_on}") from None
+
+
+class _Partial:
+    """The unfinished file: header, then rows; every whole window is on the disk before the state names it."""
+
+    def __init__(self, target: Path, identity: dict[str, Any], stream: BinaryIO) -> None:
+        self._target, self._identity, self._stream = target, identity, stream
+        self._hash, self.done = hashlib.sha256(), 0
+
+    @classmethod
+    @contextmanager
+    def open(cls, target: Path, identity: dict[str, Any], say: Say) -> Iterator[_Partial]:
+        """What an earlier call made of the same, or a new file; locked against a second process."""
+        path = _partial_of(target)
+        with path.open("r+b" if path.exists() else "x+b", buffering=0) as stream:
+            _lock(stream, path)
+            partial = cls(target, identity, stream)
+            why = partial._resume()
+            if why is None:
+                say(f"{path.name}: going on after {partial.done:,} of {identity['rows']:,} texts")
+            else:
+                if path.stat().st_size:
+                    say(f"{path.name}: {why}; it begins anew")
+                partial.done = 0
+            try:
+                if why is not None:
+                    partial._begin()
+                yield partial
+            except BaseException:
+                if partial.done == 0:
+                    partial.discard()
+                raise
+
+    def counting(self, progress: Progress) -> Progress:
+        """``progress`` of the whole, for a window's own."""
+        done, rows = self.done, self._identity["rows"]
+        return lambda here, _: progress(done + here, rows)
+
+    def add(self, vectors: Vectors) -> None:
+        """Appends a window of rows, and makes sure of it."""
+        self._write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+        self.done += len(vectors)
+        self._make_sure()
+
+    def finish(self) -> None:
+        """The target is this file from now on."""
+        if os.name == "nt":  # where an open file cannot be renamed
+            self._stream.close()
+        _partial_of(self._target).replace(self._target)
+        _state_of(self._target).unlink(missing_ok=True)
+        sync(self._target.parent)
+
+    def discard(self) -> None:
+        """Removes what is made; nothing could go on with it."""
+        if os.name == "nt":
+            self._stream.close()
+        _state_of(self._target).unlink(missing_ok=True)
+        _partial_of(self._target).unlink(missing_ok=True)
+
+    def _begin(self) -> None:
+        shape = (self._identity["rows"], self._identity["dimension"])
+        self._stream.truncate(0)
+        self._stream.seek(0)
+        self._hash = hashlib.sha256()
+        needed, free = 4 * shape[0] * shape[1], shutil.disk_usage(self._target.parent).free
+        if needed > free:
+            raise OSError(f"it needs {needed / 1e9:,.3f} GB, and {free / 1e9:,.3f} GB are free; make room")
+        self._write(_header(shape))
+        self._make_sure()
+
+    def _resume(self) -> str | None:
+        """Goes to the end of what is whole; or the reason why nothing can be gone on with."""
+        try:
+            state = json.loads(_state_of(self._target).read_text(encoding="utf-8"))
+            before, done, checksum = dict(state["identity"]), int(state["done"]), str(state["sha256"])
+        except (OSError, ValueError, TypeError, KeyError):
+            return f"its record {_state_of(self._target).name} is missing or damaged"
+        for key, value in self._identity.items():
+            if before.get(key) != value:
+                return f"was begun with another {key}"
+        header = _header((self._identity["rows"], self._identity["dimension"]))
+        left = len(header) + 4 * done * self._identity["dimension"]
+        while block := self._stream.read(min(_BLOCK, left)):
+            self._hash.update(block)
+            left -= len(block)
+        if left or self._hash.hexdigest() != checksum:
+            return "is damaged (its checksum is another)"
+        self._stream.truncate(self._stream.tell())
+        self.done = done
+        return None
+
+    def _write(self, content: bytes) -> None:
+        view = memoryview(content)
+        while view:
+            view = view[self._stream.write(view) :]
+        self._hash.update(content)
+
+    def _make_sure(self) -> None:
+        os.fsync(self._stream.fileno())
+        state = {"identity": self._identity, "done": self.done, "sha256": self._hash.hexdigest()}
+        write_text(_state_of(self._target), json.dumps(state, indent=1) + "\n")
+
+
+def _checked_target(out: Path) -> Path:
+    """The file behind ``out``; a ``UserError`` if it could not be written."""
+    if out.suffix != SUFFIX:
+        raise UserError(f"{out}: vectors are written as {SUFFIX}; name the file so")
+    try:
+        target = out.resolve()
+        if target.is_dir():
+            raise UserError(f"{out}: is a folder; name a file")
+        if not target.parent.is_dir():
+            raise UserError(f"{out}: there is no folder {out.parent}; make it, or choose another --out")
+        if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
+            raise UserError(f"{out}: may not be written; choose another --out")
+        # the longest name that is needed beside it
+        _state_of(target).with_name(f".writing-{os.getpid()}-{_state_of(target).name}").exists()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise UserError(f"{out}: cannot be written ({reason(error)})") from None
+    return target
+
+
+def _partial_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial")
+
+
+def _state_of(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial.json")
+
+
+def _header(shape: tuple[int, int]) -> bytes:
+    header = BytesIO()
+    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
+    return header.getvalue()
+
+
+def _lock(stream: BinaryIO, path: Path) -> None:
+    """Keeps a second process from the file; the system lets go of it when this one ends, however it does."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        free = os.path.samestat(os.fstat(stream.fileno()), path.stat())  # else it was finished just now
+    except OSError:
+        free = False
+    if not free:
+        raise UserError(f"{path}: another process is writing it; wait for it, or choose another --out")
+
+
+def _windows(source: Source, before: int, window: int) -> Iterator[list[tuple[Record, tuple[str, ...]]]]:
+    examples = islice(source.examples(), before, None)
+    while records := list(islice(examples, window)):
+        yield records
+
+
+def _silent(line: str) -> None:
+    """Says nothing."""
