@@ -12,10 +12,41 @@ from opencse.encoder.folder import has_own_pooling, own_pooling
 from opencse.encoder.head import Dense, HeadSettings, new_head
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
-from opencse.recipe import Recipe
+from opencse.recipe import EncoderSettings, Recipe
 
 CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN)
 """Poolings that read one token: without layers that is a special token, the same for every text."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a model's vectors are read, nothing trained.
+
+    Attributes:
+        model: the built-in encoder, a folder, or a Hub id.
+        pooling: from token vectors to a sentence vector.
+        layers: how many of the backbone's are kept; None for all.
+        given: whether the model comes so: with its own pooling, and whole.
+    """
+
+    model: str
+    pooling: Pooling
+    layers: int | None = None
+    given: bool = False
+
+    def __str__(self) -> str:
+        part = EncoderSettings(layers=self.layers).part
+        return f"{'as given' if self.given else 'untrained'}, {self.pooling}{part and f', {part}'}"
+
+    def load(self, device: str | None = None, trust_remote_code: bool = False) -> SentenceEncoder:
+        """The model so read."""
+        return SentenceEncoder.load(
+            self.model,
+            pooling=self.pooling,
+            layers=self.layers,
+            device=device,
+            trust_remote_code=trust_remote_code,
+        )
 
 
 @dataclass(frozen=True)
@@ -31,6 +62,21 @@ class Start:
     model: str
     recipe: Recipe
     reason: str = ""
+
+    @property
+    def reading(self) -> Reading:
+        """How the model is read where training begins, a head left out."""
+        encoder = self.recipe.encoder
+        pooling = encoder.pooling or Pooling.MEAN
+        given = encoder.layers is None and pooling == supported_own_pooling(self.model)
+        return Reading(self.model, pooling, encoder.layers, given)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """`reading`, and the model as it was given where that is another one and is supported here."""
+        own = supported_own_pooling(self.model)
+        given = () if own is None or self.reading.given else (Reading(self.model, own, given=True),)
+        return (self.reading, *given)
 
 
 def settle(recipe: Recipe, model: str, said: Collection[str]) -> Start:

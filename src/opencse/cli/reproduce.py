@@ -51,6 +51,7 @@ def reproduce(
         suites=suites_of(data, suites, fast, device),
         dev=dev,
         settings=tuple(set_ or ()),
+        judge="kept",
         device=device,
         trust_remote_code=trust_remote_code,
     )
