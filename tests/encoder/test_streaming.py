@@ -107,6 +107,7 @@ def test_broken_off_it_goes_on_and_ends_with_the_same_file(
     begun(monkeypatch, source, out, encoder)
     with out.with_name("v.npy.partial").open("ab") as stream:
         stream.write(b"half a window that was on its way when the process was killed")
+    out.with_name(".writing-1-v.npy.partial.json").write_text("so was its record")
     said: list[str] = []
     with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
         made = encode_file(source, out, encoder, window=5, say=said.append)

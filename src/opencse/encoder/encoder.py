@@ -327,7 +327,7 @@ class SentenceEncoder(nn.Module):
         return product
 
     def _vectors(self, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
-        if not isinstance(given, np.ndarray) or given.dtype.kind == "U":
+        if not isinstance(given, np.ndarray):
             return self.encode([given] if isinstance(given, str) else given)
         if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":
             raise UserError(f"vectors are a (n, d) array of numbers, not {given.dtype} of shape {given.shape}")

@@ -26,7 +26,7 @@ from opencse.encoder.encoder import WINDOW, SentenceEncoder, Vectors
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError, reason
 from opencse.foreign import told
-from opencse.io import sync, write_text
+from opencse.io import WRITING, sync, write_text
 from opencse.text.formats import Record
 from opencse.text.readers import Source
 
@@ -156,6 +156,7 @@ class _Partial:
         path = _partial_of(target)
         with path.open("r+b" if path.exists() else "x+b", buffering=0) as stream:
             _lock(stream, path)
+            _remove_leftovers(_state_of(target))
             partial = cls(target, identity, stream)
             why = partial._resume()
             if why is None:
@@ -256,7 +257,7 @@ def _checked_target(out: Path) -> Path:
         if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
             raise UserError(f"{out}: may not be written; choose another --out")
         # the longest name that is needed beside it
-        _state_of(target).with_name(f".writing-{os.getpid()}-{_state_of(target).name}").exists()
+        _state_of(target).with_name(f"{WRITING}{os.getpid()}-{_state_of(target).name}").exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"{out}: cannot be written ({reason(error)})") from None
     return target
@@ -292,6 +293,13 @@ def _lock(stream: BinaryIO, path: Path) -> None:
         free = False
     if not free:
         raise UserError(f"{path}: another process is writing it; wait for it, or choose another --out")
+
+
+def _remove_leftovers(state: Path) -> None:
+    """Removes records that a killed process was writing."""
+    for path in state.parent.iterdir():
+        if path.name.startswith(WRITING) and path.name.endswith(f"-{state.name}"):
+            path.unlink(missing_ok=True)
 
 
 def _windows(source: Source, before: int, window: int) -> Iterator[list[tuple[Record, tuple[str, ...]]]]:

@@ -148,11 +148,11 @@ class Source:
         Raises:
             UserError: naming the file, the line and the mend.
         """
-        where = self.name if is_pipe(self.location) else self.location
+        where, unit = self.name if is_pipe(self.location) else self.location, self.unit
         empty = True
         for record in self._records():
             if record.number not in self.skip_lines:
-                yield record, _checked(record, where, self.unit)
+                yield record, _checked(record, where, unit)
                 empty = False
         if empty:
             raise UserError(
