@@ -143,6 +143,7 @@ class TrainJob:
         if len(inputs) < 2:
             raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
         batches = plan_batches(inputs, recipe.training)
+        _begin(encoder, objective, batches, recipe.training.seed)
         tokens = int(inputs.lengths.sum())
         precision = choose_precision(recipe.training.precision, encoder.device)
         if steps is None:
@@ -251,7 +252,11 @@ def _check_and_complete(
         tied = not objective.needs.untied_decoder
         head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
         encoder.lm_head = head.to(encoder.device)
-    objective.begin(encoder, batch_size=recipe.training.batch_size, seed=recipe.training.seed)
+
+
+def _begin(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int) -> None:
+    """Lets the parts make what they keep, for batches as large as the text allows."""
+    objective.begin(encoder, batch_size=batches.batch_size, seed=seed)
     if objective.needs.masked_rate is None:
         encoder.lm_head = None  # a part that reads it alone has a copy
 

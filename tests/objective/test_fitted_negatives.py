@@ -79,7 +79,7 @@ def one_step(source: Fitted, encoder: SentenceEncoder, step: int, anchor: Tensor
     """Columns, then the fit, as a trainer would; the columns' logits."""
     reps = reps_of(cloud(step) if anchor is None else anchor, step)
     logits = source.columns(reps, DOT).logits
-    source.after_backward(encoder, no_inputs(len(reps.anchor)), reps.detached())
+    source.after_backward(encoder, [no_inputs(len(reps.anchor))], [reps.detached()])
     return logits
 
 

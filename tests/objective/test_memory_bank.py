@@ -91,14 +91,14 @@ def test_the_bank_against_a_list(
             found = sorted(zip(columns.logits[i].tolist(), columns.left_out[i].tolist(), strict=True))
             assert [v for v, _ in found] == pytest.approx([v for v, _ in wanted], rel=1e-4, abs=1e-5)
             assert sum(out for _, out in found) == sum(out for _, out in wanted)
-        bank.after_backward(encoder, no_inputs(size), reps.detached())
+        bank.after_backward(encoder, [no_inputs(size)], [reps.detached()])
         kept = (kept + list(zip(anchors.tolist(), keys, strict=True)))[-steps * batch :]
 
 
 def test_the_bank_holds_copies_without_gradient(encoder: SentenceEncoder) -> None:
     bank = begun_bank(encoder, 2)
     stored = anchors_of(2).requires_grad_()
-    bank.after_backward(encoder, no_inputs(2), reps_of(stored, [0, 1]))
+    bank.after_backward(encoder, [no_inputs(2)], [reps_of(stored, [0, 1])])
     before = stored.detach().clone()
     stored.data.zero_()
     leaf = anchors_of(2, seed=1).requires_grad_()
@@ -113,7 +113,7 @@ def test_the_bank_holds_copies_without_gradient(encoder: SentenceEncoder) -> Non
 def test_the_bank_is_state(encoder: SentenceEncoder) -> None:
     bank, other = begun_bank(encoder, 2, steps=2), begun_bank(encoder, 2, steps=2)
     for step in range(3):
-        bank.after_backward(encoder, no_inputs(2), reps_of(anchors_of(2, seed=step), [0, 1]))
+        bank.after_backward(encoder, [no_inputs(2)], [reps_of(anchors_of(2, seed=step), [0, 1])])
     reps = reps_of(anchors_of(2, seed=9), [0, 7])
     other.load_state_dict({name: value.clone() for name, value in bank.state_dict().items()})
     found, wanted = other.columns(reps, COSINE), bank.columns(reps, COSINE)
@@ -126,7 +126,7 @@ def test_the_bank_is_state(encoder: SentenceEncoder) -> None:
 def test_the_bank_reads_vectors_of_any_precision(encoder: SentenceEncoder) -> None:
     bank = begun_bank(encoder, 2)
     stored = anchors_of(2)
-    bank.after_backward(encoder, no_inputs(2), reps_of(stored, [0, 1]))
+    bank.after_backward(encoder, [no_inputs(2)], [reps_of(stored, [0, 1])])
     for dtype in (torch.bfloat16, torch.float32, torch.float64):
         anchors = anchors_of(2, seed=1, dtype=dtype)
         logits = bank.columns(reps_of(anchors, [5, 6]), COSINE).logits

@@ -95,7 +95,7 @@ class Run:
             reps = self.objective.represent(self.encoder, inputs)
             outcome = self.objective(reps)
             torch.autograd.backward(outcome.total)
-            self.objective.after_backward(self.encoder, inputs, reps.detached())
+            self.objective.after_backward(self.encoder, [inputs], [reps.detached()])
             optimizer.step()
             optimizer.zero_grad()
             self.outcomes.append(outcome)
@@ -221,7 +221,7 @@ def test_the_first_step_is_plain_simcse(encoder: SentenceEncoder, sentences: lis
         torch.manual_seed(9)
         reps = queue.represent(encoder, inputs)
         found = queue(reps).total
-        queue.after_backward(encoder, inputs, reps.detached())
+        queue.after_backward(encoder, [inputs], [reps.detached()])
         assert (found.item() == expected.item()) == (number == 0)
         assert len(queue_of(queue)) == (N, 6)[number]
 
@@ -251,7 +251,7 @@ def test_no_dropout_in_the_queue_not_even_in_attention(encoder: SentenceEncoder,
     before = [module.training for module in (*encoder.modules(), *objective.modules())]
     with torch.no_grad():
         reps = objective.represent(encoder, inputs)
-        objective.after_backward(encoder, inputs, reps)
+        objective.after_backward(encoder, [inputs], [reps])
         noisy = encoder(inputs.anchors).sentence
         clean = encoder.eval()(inputs.anchors).sentence
         encoder.train()
@@ -284,7 +284,7 @@ def test_which_head_makes_the_vectors(encoder: SentenceEncoder, sentences: list[
                 p.copy_(MOMENTUM * start.get_parameter(name) + (1 - MOMENTUM) * p)
         reps = objective.represent(encoder, inputs)
         assert len(queue_of(objective)) == 0
-        objective.after_backward(encoder, inputs, reps)
+        objective.after_backward(encoder, [inputs], [reps])
         expected = mixed.eval()(inputs.anchors).sentence
         unmixed = encoder.eval()(inputs.anchors).sentence
     assert queue_of(objective).stored.shape == (6, 24 if kept else 20)
@@ -359,7 +359,7 @@ def test_state_goes_to_a_checkpoint_and_back(encoder: SentenceEncoder, sentences
     assert len(queue_of(other)) == 6
     for objective_of in (objective, other):
         with torch.no_grad():
-            objective_of.after_backward(encoder, data[2], objective_of.represent(encoder, data[2]))
+            objective_of.after_backward(encoder, [data[2]], [objective_of.represent(encoder, data[2])])
     for name, tensor in objective.state_dict().items():
         assert torch.equal(tensor, other.state_dict()[name]), name
         if "queue" in name:
@@ -372,7 +372,7 @@ def test_under_autocast_the_queue_stays_in_float32(encoder: SentenceEncoder, sen
         objective = begun(encoder, head=head)
         inputs = batches(encoder, sentences, (N,))[0]
         with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
-            objective.after_backward(encoder, inputs, objective.represent(encoder, inputs))
+            objective.after_backward(encoder, [inputs], [objective.represent(encoder, inputs)])
         assert queue_of(objective).vectors.dtype == torch.float32
         assert all(p.dtype == torch.float32 for p in average_of(objective).parameters())
         with torch.no_grad():
@@ -404,4 +404,4 @@ def test_used_before_begin_is_a_fault_of_the_program(encoder: SentenceEncoder, s
     with pytest.raises(RuntimeError, match="before begin"):
         objective(reps)
     with pytest.raises(RuntimeError, match="before begin"):
-        objective.after_backward(encoder, inputs, reps)
+        objective.after_backward(encoder, [inputs], [reps])

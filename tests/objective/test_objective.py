@@ -176,4 +176,4 @@ def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Pat
     assert outcome.total.item() > 1.0
     torch.autograd.backward(outcome.total)
     assert all(p.grad is not None for p in encoder.backbone.parameters())
-    objective.after_backward(encoder, step, reps.detached())
+    objective.after_backward(encoder, [step], [reps.detached()])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
@@ -80,13 +81,16 @@ class Spy(InBatch):
             self.notes.moved.append(any(not torch.equal(a, b) for a, b in pairs))
         return super().columns(reps, scoring)
 
-    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
         self.notes.events.append("after_backward")
         assert encoder is self.encoder[0]
         assert not torch.is_grad_enabled()
-        assert not any(t.requires_grad for t in (reps.anchor, reps.positive, reps.hard))
-        assert torch.equal(inputs.keys, reps.keys)
-        assert len(inputs.tokens) == 2 * len(reps.anchor)
+        for given, made in zip(inputs, reps, strict=True):
+            assert not any(t.requires_grad for t in (made.anchor, made.positive, made.hard))
+            assert torch.equal(given.keys, made.keys)
+            assert len(given.tokens) == 2 * len(made.anchor)
         gradients = [p.grad for p in encoder.parameters() if p.grad is not None]
         assert max(float(g.abs().max()) for g in gradients) > 0
         for then, now in zip(self.forward_weights, encoder.parameters(), strict=True):
@@ -223,7 +227,7 @@ def test_every_part_is_called(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
     reps = Representations(vectors, vectors, vectors.unsqueeze(1)[:, :0], torch.zeros(2, 2))
     inputs = StepInputs(encoder.tokenizer.pad(encoder.tokenize(["a", "b"])), 1, torch.zeros(1, 2))
     objective.begin(encoder, batch_size=5, seed=3)
-    objective.after_backward(encoder, inputs, reps)
+    objective.after_backward(encoder, [inputs], [reps])
     found = objective.diagnose(reps)
     names = ["Dropout", "InBatch", "Hard", "MaskedLM"]
     assert calls == [(hook, name) for hook in ("begin 5 3", "after", "diagnose") for name in names]
@@ -235,7 +239,7 @@ def test_a_part_without_hooks_does_nothing(tiny_folder: Path) -> None:
     vectors = torch.zeros(1, 3)
     reps = Representations(vectors, vectors, vectors.unsqueeze(1)[:, :0], torch.zeros(1, 2))
     part.begin(encoder, batch_size=2, seed=0)
-    part.after_backward(encoder, StepInputs(encoder.tokenizer.pad(encoder.tokenize(["a"])), 1, reps.keys), reps)
+    part.after_backward(encoder, [StepInputs(encoder.tokenizer.pad(encoder.tokenize(["a"])), 1, reps.keys)], [reps])
     assert part.diagnose(reps) == {}
     assert part.needs == Needs()
     assert not part.state_dict()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -222,7 +222,7 @@ def test_a_queue_sees_the_weights_as_they_are(tiny_folder: Path, tmp_path: Path,
     seen: list[bool] = []
     after: Callable[..., None] = Objective.after_backward
 
-    def spy(self: Objective, encoder: SentenceEncoder, inputs: StepInputs, reps: object) -> None:
+    def spy(self: Objective, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: object) -> None:
         after(self, encoder, inputs, reps)
         state = self.state_dict()
         prefix = "parts.1.average.encoder."

@@ -263,7 +263,9 @@ class Objective(nn.Module):
             return whole
         return (whole + info_nce(logits, plain, label_smoothing=smoothing)) / 2
 
-    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
         """Lets every part with state see the step before the weights move; see `Part.after_backward`."""
         for part in self._parts:
             part.after_backward(encoder, inputs, reps)

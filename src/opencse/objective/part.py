@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
@@ -32,13 +33,15 @@ class Part(nn.Module):
             UserError: if the part cannot work with this encoder.
         """
 
-    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
         """Called once a step, when the gradients are there and the optimizer has not moved the weights yet.
 
         Args:
             encoder: what is trained, with the weights that made this step's vectors.
-            inputs: this step's texts, on the encoder's device.
-            reps: this step's vectors, without gradient.
+            inputs: this step's texts, batch by batch (one, or as many as are accumulated), on the encoder's device.
+            reps: the vectors of each batch, without gradient.
         """
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:

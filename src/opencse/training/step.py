@@ -61,8 +61,7 @@ class Step:
         else:
             passes = self.worst_case.gradients(forward_backward, batches[0].noise(2))
         with torch.no_grad(), self.precision.autocast(self.encoder.device):
-            for inputs, (reps, _) in zip(batches, passes, strict=True):
-                self.objective.after_backward(self.encoder, inputs, reps)
+            self.objective.after_backward(self.encoder, batches, [reps for reps, _ in passes])
         return passes[-1][0], Outcome.mean([outcome for _, outcome in passes])
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 
 import torch
 from pydantic import Field
@@ -71,13 +72,16 @@ class Fitted(Generated):
         distribution, _ = self._begun()
         return distribution.sample(rows, noise) if distribution.fitted else anchors[:0]
 
-    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
-        """Stores this step's anchors, then fits."""
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
+        """Stores this step's anchors, then fits once."""
         del encoder, inputs
         distribution, store = self._begun()
-        store.push(reps.anchor, reps.keys[:, 0])
-        with torch.autocast(reps.anchor.device.type, enabled=False):
-            distribution.fit(at_least_float32(store.vectors), noise_of(reps))
+        for batch in reps:
+            store.push(batch.anchor, batch.keys[:, 0])
+        with torch.autocast(store.vectors.device.type, enabled=False):
+            distribution.fit(at_least_float32(store.vectors), noise_of(reps[-1]))
 
     def _begun(self) -> tuple[Distribution, VectorQueue]:
         if self.distribution is None or self.store is None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Literal
 
 from pydantic import Field
@@ -22,8 +23,9 @@ class MemoryBank(NegativeSource):
     backward pass of each step the queue takes in its anchors' vectors, after the training head and with the step's
     dropout, and keeps the last ``steps`` times N: those of the last ``steps`` steps while batches are full, filled up
     with older ones after a smaller batch, since the thesis keeps "the number of additional samples same as batch
-    size". The first step has no column of this source. Vectors are kept as they come, not normalised, and take no
-    gradient; there is no second encoder (`MomentumQueue` has one).
+    size". (Where a step accumulates several batches, N is one of them, and the last ``steps`` of them are kept.) The
+    first step has no column of this source. Vectors are kept as they come, not normalised, and take no gradient; there
+    is no second encoder (`MomentumQueue` has one).
 
     A sentence of the queue that is the same text as anchor i or its positive is left out of row i (unless
     ``mask_duplicates`` is off).
@@ -60,10 +62,13 @@ class MemoryBank(NegativeSource):
             duplicates=reps.same_text(queue.keys) if scoring.mask_duplicates else None,
         )
 
-    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
         """Puts this step's anchors into the queue."""
         del encoder, inputs
-        self._begun().push(reps.anchor, reps.keys[:, 0])
+        for batch in reps:
+            self._begun().push(batch.anchor, batch.keys[:, 0])
 
     def _begun(self) -> VectorQueue:
         if self.queue is None:

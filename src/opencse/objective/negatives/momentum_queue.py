@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -107,15 +108,18 @@ class MomentumQueue(NegativeSource):
         )
 
     @torch.no_grad()
-    def after_backward(self, encoder: SentenceEncoder, inputs: StepInputs, reps: Representations) -> None:
-        """Moves the momentum encoder, then puts its vectors of this step's anchors into the queue."""
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
+        """Moves the momentum encoder once, then puts its vectors of this step's anchors into the queue."""
         del reps
         average, queue = self._begun()
         average.update(encoder)
-        vectors = average(inputs.anchors)
-        if self.settings.head == "online":
-            vectors = encoder.project(vectors)
-        queue.push(vectors, inputs.keys[:, 0])
+        for batch in inputs:
+            vectors = average(batch.anchors)
+            if self.settings.head == "online":
+                vectors = encoder.project(vectors)
+            queue.push(vectors, batch.keys[:, 0])
 
     def _begun(self) -> tuple[MovingAverage, VectorQueue]:
         if self.average is None or self.queue is None:
