@@ -214,6 +214,10 @@ def judge(
     Raises:
         UserError: for bad input, in one line.
     """
+    if not isinstance(data, str | Path):
+        raise TypeError(f"data is a folder (str or Path), not {type(data).__name__}")
+    if not isinstance(suite, str):
+        raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     tell = reporter or Silent()
     chosen = replace(options or Options(), device=device)
     folder = suite_folder(data, suite_named(suite).name, alone=True)

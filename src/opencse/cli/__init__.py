@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from opencse.errors import UserError
+from opencse.errors import UserError, printable
 
 INTERRUPTED = 130
 
@@ -16,5 +16,5 @@ def main() -> None:
     try:
         app()
     except UserError as error:
-        sys.stderr.write(f"opencse: {error}\n")
+        sys.stderr.write(f"opencse: {printable(str(error))}\n")
         sys.exit(2)

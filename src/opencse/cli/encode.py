@@ -36,7 +36,7 @@ def encode(
 
     import numpy as np
 
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.models import load_encoder
     from opencse.errors import UserError
     from opencse.text.readers import Source
@@ -63,4 +63,4 @@ def encode(
             np.save(stream, vectors)
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({error})") from None
-    typer.echo(f"{out}: {len(vectors):,} vectors of {vectors.shape[1]}, {len(texts) / seconds:,.0f} texts/s")
+    echo(f"{out}: {len(vectors):,} vectors of {vectors.shape[1]}, {len(texts) / seconds:,.0f} texts/s")

@@ -31,23 +31,25 @@ def open_source(text: str, columns: str | None, split: str, skip_lines: Path | N
 def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter, report: bool) -> None:
     """Runs a job, or with ``dry_run`` prints its plan; ends with the exit code of an interruption if it is stopped."""
     from opencse.cli import INTERRUPTED
+    from opencse.cli.console import echo
+    from opencse.errors import printable
     from opencse.training.trainer import InterruptedRunError
 
     if dry_run:
         for line in job.prepare(reporter).plan.lines():
-            typer.echo(line)
+            echo(line)
         return
     try:
         result = job.run(out, resume=resume, reporter=reporter)
     except InterruptedRunError as stopped:
-        sys.stderr.write(f"opencse: {stopped}\n")
+        sys.stderr.write(f"opencse: {printable(str(stopped))}\n")
         raise typer.Exit(INTERRUPTED) from None
     if report:
         from opencse.run_report import REPORT, write_run_report
 
         if not (result.folder / REPORT).is_file():
             reporter.say(f"report     {write_run_report(job, result, reporter)}")
-    typer.echo(str(result.folder))
+    echo(str(result.folder))
 
 
 def require_free(out: Path) -> None:

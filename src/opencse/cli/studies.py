@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from opencse.errors import UserError
+from opencse.errors import UserError, printable
 
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
@@ -60,7 +60,8 @@ def run_all(study: Study, workers: int, reporter: ConsoleReporter) -> list[RunRe
         return run_study(study, workers=workers, reporter=reporter)
     except (InterruptedRunError, KeyboardInterrupt):
         reporter.finish()
-        sys.stderr.write(f"opencse: stopped; what is finished is kept in {study.out}, and the same command goes on\n")
+        kept = printable(str(study.out))
+        sys.stderr.write(f"opencse: stopped; what is finished is kept in {kept}, and the same command goes on\n")
         raise typer.Exit(INTERRUPTED) from None
 
 
