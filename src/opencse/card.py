@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from opencse.markdown import as_text
 from opencse.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 
@@ -87,10 +88,10 @@ def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdi
     return (
         _HEADER
         + _TRAINED.format(
-            recipe=recipe.name,
-            title=recipe.title,
-            paper=recipe.paper or "-",
-            model=model,
+            recipe=as_text(recipe.name),
+            title=as_text(recipe.title),
+            paper=as_text(recipe.paper or "-"),
+            model=as_text(model),
             rows=corpus.rows,
             tokens=corpus.tokens,
             fingerprint=corpus.fingerprint[:16],
@@ -99,7 +100,7 @@ def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdi
             rate=recipe.training.learning_rate,
             seed=recipe.training.seed,
             kept=kept,
-            verdict=verdict,
+            verdict=as_text(verdict),
         )
         + _USE
     )
@@ -118,7 +119,7 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
             rows=facts.rows,
             tokens=facts.tokens,
             fingerprint=facts.fingerprint[:16],
-            tokenizer=tokenizer,
+            tokenizer=as_text(tokenizer),
             pieces=made.pieces,
             vocabulary=vocabulary,
             pairs=made.pairs,
@@ -139,9 +140,9 @@ def whitened_card(
     return (
         _HEADER
         + _WHITENED.format(
-            model=model,
+            model=as_text(model),
             pooling=encoder.pooling,
-            text=text,
+            text=as_text(text),
             sentences=sentences,
             fingerprint=fingerprint[:16],
             before=encoder.dimension,

@@ -261,6 +261,8 @@ def judge(
         UserError: for bad input, in one line.
     """
     _require_path(data, "data")
+    if not isinstance(suite, str):
+        raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     tell = reporter or Silent()
     chosen = replace(options or Options(), device=device)
     folder = suite_folder(data, suite_named(suite).name, alone=True)

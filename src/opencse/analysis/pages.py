@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import json
 from collections.abc import Sequence
 
 from opencse.analysis.figures import before_after, bins, by_layer, densities, plane, quantiles, spectra, token_map
@@ -229,11 +230,12 @@ def neighbours(findings: Findings) -> Section | None:
 
 def how_to_load(folder: str) -> Section:
     """Two ways to open the model."""
+    quoted = json.dumps(folder)
     text = (
         "from sentence_transformers import SentenceTransformer\n"
-        f'model = SentenceTransformer("{folder}")\n\n'
+        f"model = SentenceTransformer({quoted})\n\n"
         "from opencse import SentenceEncoder\n"
-        f'encoder = SentenceEncoder.load("{folder}")'
+        f"encoder = SentenceEncoder.load({quoted})"
     )
     return Section("Load the model", code(text))
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.analysis.figures.base import themed
+from opencse.errors import printable
 from opencse.evaluation.result import write_text
 
 _STYLE = """
@@ -108,4 +109,4 @@ def write_report(path: Path, title: str, lead: str, sections: Sequence[Section])
         f"<title>{html.escape(title)}</title><style>{_STYLE}</style></head>"
         f"<body><h1>{html.escape(title)}</h1>{lead}{parts}</body></html>\n"
     )
-    write_text(path, page)
+    write_text(path, printable(page, keep="\n\t"))

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from opencse.errors import InterruptedRunError, UserError, reason
+from opencse.errors import InterruptedRunError, UserError, printable, reason
 
 INTERRUPTED = 130
 _NOT_SHOWN = 1
@@ -22,10 +22,10 @@ def main() -> None:
         code = _run()
         _require_shown()
     except UserError as error:
-        sys.stderr.write(f"opencse: {error}\n")
+        sys.stderr.write(f"opencse: {printable(str(error))}\n")
         code = 2
     except InterruptedRunError as stopped:
-        sys.stderr.write(f"opencse: {stopped}\n")
+        sys.stderr.write(f"opencse: {printable(str(stopped))}\n")
         code = INTERRUPTED
     sys.exit(code)
 

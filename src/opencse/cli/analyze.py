@@ -40,7 +40,7 @@ def analyze(
     from opencse.analysis.inspection import Material, inspect
     from opencse.analysis.pages import how_to_load, lead, made_with, sections
     from opencse.analysis.report import write_report
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.jobs import make_folder, open_source
     from opencse.errors import UserError
     from opencse.evaluation import load_sts, load_sts_hub, read_scored_pairs
@@ -74,6 +74,6 @@ def analyze(
     page = out / "report.html"
     title = " and ".join(one.judged.name for one in subjects) if len(models) < 3 else f"{len(models)} encoders"
     write_report(page, title, lead(findings) + made_with(findings), [*sections(findings), how_to_load(models[-1])])
-    typer.echo(str(page))
+    echo(str(page))
     if show:
         webbrowser.open(page.resolve().as_uri())

@@ -28,6 +28,7 @@ def check(
     trust_remote_code: Trust = False,
 ) -> None:
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice."""
+    from opencse.cli.console import echo
     from opencse.cli.jobs import open_source
     from opencse.cli.models import load_encoder
     from opencse.evaluation.result import write_json
@@ -40,7 +41,7 @@ def check(
     if json_file is not None:
         write_json(json_file, found.model_dump(mode="json"))
     for line in lines(found, model):
-        typer.echo(line)
+        echo(line)
 
 
 def lines(found: CorpusCheck, model: str) -> list[str]:

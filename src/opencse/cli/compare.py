@@ -45,9 +45,7 @@ def compare(
     Every run is kept as it finishes, and the same command goes on where it was broken off. OUT ends with
     comparison.md, comparison.svg and comparison.json.
     """
-    from rich.console import Console
-
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, echo, show
     from opencse.cli.jobs import open_source
     from opencse.cli.studies import command_line, listed, run_all, seeds_of, suites_of
     from opencse.errors import UserError, nearest
@@ -77,5 +75,5 @@ def compare(
     comparison = write_comparison(
         study, records, beside, metric=metric, resamples=resamples, command=command_line(), reporter=reporter
     )
-    Console().print(comparison_table(comparison))
-    typer.echo(str(out / "comparison.md"))
+    show(comparison_table(comparison))
+    echo(str(out / "comparison.md"))

@@ -4,10 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import typer
 from rich.console import Console
+from rich.segment import Segment
+
+from opencse.errors import printable
 
 if TYPE_CHECKING:
+    from rich.console import ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress, TaskID
+
+
+def echo(line: str) -> None:
+    """Prints a line on stdout; what names and texts in it would do to the terminal is shown instead."""
+    typer.echo(printable(line, keep="\t"))
+
+
+def show(table: RenderableType, console: Console | None = None) -> None:
+    """Prints a table on stdout, likewise."""
+    (console or Console()).print(_Shown(table))
+
+
+class _Shown:
+    """Something of rich's without the control characters that its texts hold; its own colours come after."""
+
+    def __init__(self, inner: RenderableType) -> None:
+        self.inner = inner
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        for segment in console.render(self.inner, options):
+            yield segment if segment.control else Segment(printable(segment.text, keep="\n"), segment.style)
 
 
 class ConsoleReporter:
@@ -25,11 +51,12 @@ class ConsoleReporter:
 
     def say(self, line: str) -> None:
         """Prints a line, above the bar if there is one."""
-        self.console.print(line, markup=False, soft_wrap=True)
+        self.console.print(printable(line, keep="\t"), markup=False, soft_wrap=True)
 
     def start(self, what: str, total: int, done: int = 0) -> None:
         """Shows a bar."""
         self.finish()
+        what = printable(what)
         self._what, self._total = what, total
         if not self.console.is_terminal:
             return
@@ -51,14 +78,14 @@ class ConsoleReporter:
                 return Text("" if speed is None else f"{speed:,.1f}/s")
 
         self._bar = Progress(
-            TextColumn("{task.description}"),
+            TextColumn("{task.description}", markup=False),
             BarColumn(),
             MofNCompleteColumn(),
             Rate(),
             TimeElapsedColumn(),
             TextColumn("left"),
             TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
+            TextColumn("{task.fields[note]}", markup=False),
             console=self.console,
             transient=False,
         )

@@ -54,7 +54,7 @@ def demo(
     from rich.console import Console
 
     from opencse import SentenceEncoder
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, echo
     from opencse.errors import UserError
     from opencse.evaluation import read_scored_pairs
     from opencse.job import TrainJob
@@ -103,7 +103,7 @@ def demo(
     report = out / "report.html"
     _write(report, result, judged, test, time.perf_counter() - started)
     console.rule("done", align="left")
-    console.print(f"encoder {out / 'encoder'}   report {report}   {time.perf_counter() - started:.0f} s")
+    echo(f"encoder {out / 'encoder'}   report {report}   {time.perf_counter() - started:.0f} s")
 
 
 def _run(job: TrainJob, out: Path, reporter: ConsoleReporter) -> TrainResult:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import typer
-
 
 def doctor() -> None:
     """Tell versions, hardware and choices, and try the built-in encoder: what to paste into a bug report."""
@@ -12,6 +10,7 @@ def doctor() -> None:
     import torch
 
     from opencse import SentenceEncoder, __version__
+    from opencse.cli.console import echo
     from opencse.encoder.encoder import default_device
     from opencse.evaluation.result import Environment
     from opencse.text.corpus import describe_cache
@@ -19,12 +18,12 @@ def doctor() -> None:
 
     device = default_device()
     precision = choose_precision("auto", device)
-    typer.echo(f"opencse        {__version__}")
+    echo(f"opencse        {__version__}")
     for key, value in Environment.here(str(device)).model_dump().items():
-        typer.echo(f"{key:<14} {value}")
-    typer.echo(f"threads        {torch.get_num_threads()}")
-    typer.echo(f"training in    {precision.name} ({precision.reason})")
-    typer.echo(f"token cache    {describe_cache()}")
+        echo(f"{key:<14} {value}")
+    echo(f"threads        {torch.get_num_threads()}")
+    echo(f"training in    {precision.name} ({precision.reason})")
+    echo(f"token cache    {describe_cache()}")
     started = time.perf_counter()
     encoder = SentenceEncoder.load()
     loaded = time.perf_counter() - started
@@ -32,7 +31,7 @@ def doctor() -> None:
     started = time.perf_counter()
     vectors = encoder.encode(texts)
     rate = len(texts) / (time.perf_counter() - started)
-    typer.echo(
+    echo(
         f"opencse-mini   loads in {loaded:.2f} s, encodes {rate:,.0f} short texts/s in float32, "
         f"{vectors.shape[1]} dimensions"
     )

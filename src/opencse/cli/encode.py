@@ -32,7 +32,7 @@ def encode(
     trust_remote_code: Trust = False,
 ) -> None:
     """Turn texts into vectors, written as they are made; the same command goes on where it was broken off."""
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, echo
     from opencse.encoder.streaming import encode_file
     from opencse.errors import InterruptedRunError
     from opencse.text.readers import Source
@@ -57,4 +57,4 @@ def encode(
     finally:
         reporter.finish()
     rate = (made.rows - made.before) / max(made.seconds, 1e-9)
-    typer.echo(f"{out}: {made.rows:,} vectors of {made.dimension}, {rate:,.0f} texts/s")
+    echo(f"{out}: {made.rows:,} vectors of {made.dimension}, {rate:,.0f} texts/s")

@@ -72,10 +72,8 @@ def evaluate(
     trust_remote_code: Trust = False,
 ) -> None:
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
-    from rich.console import Console
-
     from opencse import run
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, show
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.length_table import length_table
@@ -111,13 +109,11 @@ def evaluate(
             next(iter(results.values())).write_json(json_file)
         sts = {model: result for model, result in results.items() if isinstance(result, StsResult)}
         if not sts:
-            Console().print(one.table(results))
+            show(one.table(results))
         elif lengths:
-            Console().print(length_table(sts))
+            show(length_table(sts))
         else:
-            Console().print(
-                sts_table(sts, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets)
-            )
+            show(sts_table(sts, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets))
 
 
 def _parts(model: str, layers: str | None, trust_remote_code: bool) -> list[tuple[str, int | None]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
     from opencse.job import TrainJob
@@ -29,9 +27,11 @@ def open_source(text: str, columns: str | None, split: str, skip_lines: Path | N
 
 def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter, report: bool) -> None:
     """Runs a job, or with ``dry_run`` prints its plan."""
+    from opencse.cli.console import echo
+
     if dry_run:
         for line in job.prepare(reporter).plan.lines():
-            typer.echo(line)
+            echo(line)
         return
     result = job.run(out, resume=resume, reporter=reporter)
     if report:
@@ -39,7 +39,7 @@ def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: 
 
         if not (result.folder / REPORT).is_file():
             reporter.say(f"report     {write_run_report(job, result, reporter)}")
-    typer.echo(str(result.folder))
+    echo(str(result.folder))
 
 
 def require_free(out: Path) -> None:

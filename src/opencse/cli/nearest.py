@@ -41,10 +41,8 @@ def nearest(
     Sentences that differ in case or white space alone are shown once, and the query itself is left out. With a
     calibration in a model's folder (`opencse calibrate`) also how many random pairs of that text are below.
     """
-    from rich.console import Console
-
     from opencse.analysis.calibration import Calibration
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, show
     from opencse.cli.jobs import open_source
     from opencse.encoder.locate import locate
     from opencse.errors import UserError
@@ -79,7 +77,7 @@ def nearest(
     )
     if json_file is not None:
         found.write_json(json_file)
-    Console().print(neighbours_table(found))
+    show(neighbours_table(found))
 
 
 def _loading(

@@ -22,6 +22,7 @@ def overview(context: typer.Context) -> None:
         return
     from rich.table import Table
 
+    from opencse.cli.console import show
     from opencse.recipe import load_recipe, recipe_names
     from opencse.recipe_summary import made_of, published, short_paper
 
@@ -32,7 +33,7 @@ def overview(context: typer.Context) -> None:
     for name in recipe_names():
         recipe = load_recipe(name)
         table.add_row(name, recipe.title, made_of(recipe), published(recipe), short_paper(recipe))
-    _console().print(table)
+    show(table, _console())
     typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
 
 
@@ -42,6 +43,7 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
     from rich.table import Table
     from rich.text import Text
 
+    from opencse.cli.console import echo, show
     from opencse.errors import UserError
     from opencse.recipe import load_recipe, split_name
     from opencse.recipe_summary import preset_changes, scores
@@ -51,7 +53,7 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
         raise UserError(f"{name}: all presets of a recipe are listed; name the recipe alone, {base}")
     recipe = load_recipe(base)
     if not recipe.presets:
-        typer.echo(f"{base} has no presets")
+        echo(f"{base} has no presets")
         return
     table = Table(title=f"Presets of {recipe.name}", title_justify="left", show_lines=True)
     table.add_column("preset", no_wrap=True)
@@ -67,8 +69,8 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
             preset.note,
         ]
         table.add_row(*map(Text, row))
-    _console().print(table)
-    typer.echo(f"Use one or several: --recipe {base}:{next(iter(recipe.presets))}")
+    show(table, _console())
+    echo(f"Use one or several: --recipe {base}:{next(iter(recipe.presets))}")
 
 
 @recipes.command()
@@ -81,7 +83,7 @@ def show(
     ] = False,
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
-    from opencse.errors import UserError
+    from opencse.errors import UserError, printable
     from opencse.recipe import recipe_text, resolve_recipe, split_name, to_toml
 
     base, given = split_name(name)
@@ -90,12 +92,12 @@ def show(
             raise UserError(
                 f"--source prints {base} as it is written, without presets and --set; leave one of them out"
             )
-        typer.echo(recipe_text(base), nl=False)
+        typer.echo(printable(recipe_text(base), keep="\n\t"), nl=False)
         return
     resolved = resolve_recipe(name, preset=preset, overrides=set_ or [])
     overrides = "".join(f" --set {text}" for text in set_ or [])
     called = " ".join(f"{':'.join([base, *resolved.presets])}{overrides}".split())
-    typer.echo(f"# {called}\n{to_toml(resolved.recipe)}", nl=False)
+    typer.echo(printable(f"# {printable(called)}\n{to_toml(resolved.recipe)}", keep="\n\t"), nl=False)
 
 
 @recipes.command()
@@ -106,6 +108,7 @@ def diff(
     from rich.table import Table
     from rich.text import Text
 
+    from opencse.cli.console import show
     from opencse.recipe import load_recipe
     from opencse.recipe_summary import differences
 
@@ -118,7 +121,7 @@ def diff(
     table.add_column(Text(b), overflow="fold")
     for difference in found:
         table.add_row(*map(Text, (difference.key, difference.a or "-", difference.b or "-")))
-    _console().print(table)
+    show(table, _console())
 
 
 def _console() -> Console:

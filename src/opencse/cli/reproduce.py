@@ -31,9 +31,7 @@ def reproduce(
     trust_remote_code: Trust = False,
 ) -> None:
     """Run a paper's row as the recipe has it, and print the published scores beside those got."""
-    from rich.console import Console
-
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, show
     from opencse.cli.jobs import open_source
     from opencse.cli.studies import run_all, seeds_of, suites_of
     from opencse.study.reproduction import published, reproduced
@@ -58,4 +56,4 @@ def reproduce(
     for line in row.lines(dev, len(set_ or ())):
         reporter.say(line)
     records = run_all(study, workers, reporter)
-    Console().print(expected_table(row.expected, reproduced(records)))
+    show(expected_table(row.expected, reproduced(records)))

@@ -27,6 +27,7 @@ def similarity(
     and whether a pair is alike by its threshold.
     """
     from opencse.analysis.calibration import Calibration
+    from opencse.cli.console import echo
     from opencse.cli.models import load_encoder
     from opencse.errors import UserError
 
@@ -36,7 +37,7 @@ def similarity(
     calibration = Calibration.load(model, encoder) if pooling is None and Path(model).is_dir() else None
     row = encoder.similarity(texts[0], texts[1:])[0]
     for score, text in sorted(zip(row.tolist(), texts[1:], strict=True), reverse=True):
-        typer.echo(f"{score:.4f}{_meaning(score, calibration)}  {text}")
+        echo(f"{score:.4f}{_meaning(score, calibration)}  {text}")
 
 
 def _meaning(cosine: float, calibration: Calibration | None) -> str:

@@ -51,7 +51,7 @@ def static(
     from functools import partial
 
     from opencse.card import counted_card
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.jobs import make_folder, open_source, require_free
     from opencse.encoder.static import build, check
     from opencse.text.corpus import tokenise
@@ -78,7 +78,7 @@ def static(
     made.encoder.save(out, card=counted_card(facts, made, settings, model or own, tokenizer.vocabulary_size))
     size = sum(p.numel() for p in made.encoder.parameters()) / 1e6
     reporter.say(f"encoder    {made.pieces:,} pieces with a vector of {settings.dimension}, {size:.1f}M parameters")
-    typer.echo(str(out))
+    echo(str(out))
 
 
 def _settings(dimension: int, layers: int, window: int, overrides: list[str]) -> StaticSettings:
@@ -104,8 +104,7 @@ def _tokenizer(
     trust_remote_code: bool,
 ) -> tuple[Tokenizer, bool]:
     """The tokenizer, and whether sentence-transformers' configuration is what makes it lower-case."""
-    from opencse.encoder.folder import transformer_folder
-    from opencse.encoder.layout import read_config
+    from opencse.encoder.folder import sentence_config, transformer_folder
     from opencse.encoder.locate import BUILTIN, builtin_folder
     from opencse.encoder.lower_case import lower_casing
     from opencse.text.tokenizer import Tokenizer
@@ -117,7 +116,7 @@ def _tokenizer(
             return Tokenizer.load(model, trust_remote_code=trust_remote_code), False
         folder = transformer_folder(folder)
         tokenizer = Tokenizer.load(folder, trust_remote_code=trust_remote_code)
-        lower = bool(read_config(folder / "sentence_bert_config.json").get("do_lower_case", False))
+        lower = sentence_config(folder).lower_case
         return lower_casing(tokenizer) if lower else tokenizer, lower
     reporter.say(f"vocabulary learning at most {vocabulary:,} pieces from {source.name}")
     texts = (text for row in source.read().rows for text in row)

@@ -39,7 +39,7 @@ def whiten(
     from opencse.baselines.postprocess import sample_texts
     from opencse.baselines.whitening import Whitening, whitened
     from opencse.card import whitened_card
-    from opencse.cli.console import ConsoleReporter
+    from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.jobs import make_folder, open_source, require_free
     from opencse.cli.models import load_encoder
     from opencse.errors import UserError
@@ -65,4 +65,4 @@ def whiten(
     made.save(out, card=whitened_card(model, encoder, whitening, source.name, source.fingerprint(), len(texts)))
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
     reporter.say(f"whitening  {encoder.dimension} to {whitening.dimension} dimensions{dropped}, {len(texts):,} texts")
-    typer.echo(str(out))
+    echo(str(out))

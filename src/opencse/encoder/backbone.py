@@ -76,6 +76,9 @@ def load_backbone(
         raise UserError(
             f"{folder}: a {config.model_type} model has an encoder and a decoder; only encoders are supported"
         )
+    for key in ("hidden_size", "num_hidden_layers"):
+        if not isinstance(getattr(config, key, None), int):
+            raise UserError(f"{folder}: a {config.model_type} configuration has no {key}; give a text encoder")
     if dropout is not None:
         _set_dropout(config, dropout, folder)
     if layers is not None:

@@ -128,6 +128,7 @@ class SentenceEncoder(nn.Module):
 
         Raises:
             UserError: where nothing loadable is found, weights are missing, or there is no such device.
+            TypeError: for a ``model`` that is neither a name nor a path.
         """
         from opencse.encoder.folder import read_folder
 
@@ -319,14 +320,17 @@ class SentenceEncoder(nn.Module):
 
         Raises:
             UserError: for arrays of another shape, or vectors of different lengths.
+            TypeError: for what is neither texts nor an array.
         """
-        left, right = self._vectors(a), self._vectors(b)
+        left, right = self._vectors("a", a), self._vectors("b", b)
         if left.shape[1] != right.shape[1]:
             raise UserError(f"vectors of {left.shape[1]} and of {right.shape[1]} numbers cannot be compared")
         product: Vectors = unit_rows(left) @ unit_rows(right).T
         return product
 
-    def _vectors(self, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
+    def _vectors(self, name: str, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
+        if not isinstance(given, Iterable):
+            raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(given).__name__}")
         if not isinstance(given, np.ndarray):
             return self.encode([given] if isinstance(given, str) else given)
         if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
+from torch import nn
 
 from opencse.encoder.backbone import dropout_rates, load_backbone, position_limit
 from opencse.encoder.head import Dense
-from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, read_json
+from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, entry, read_config, read_json
 from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest, reason
@@ -38,6 +39,20 @@ _SENTENCE_CONFIGS = (
 # What the number of layers is called in the configurations of transformers' encoders.
 _DEPTH_KEYS = ("num_hidden_layers", "n_layers")
 _NO_LIMIT = 2**31 - 1
+_MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
+
+
+@dataclass(frozen=True)
+class SentenceConfig:
+    """What sentence-transformers' configuration of the Transformer module says.
+
+    Attributes:
+        max_length: longest text in ids, or None.
+        lower_case: whether its tokenizer lower-cases.
+    """
+
+    max_length: int | None = None
+    lower_case: bool = False
 
 
 @dataclass(frozen=True)
@@ -75,10 +90,11 @@ def read_folder(
     folder = locate(model, code=trust_remote_code)
     modules = _modules(folder)
     transformer = modules.transformer if modules else folder
-    sentence = _sentence_config(transformer)
+    sentence = sentence_config(transformer)
     require_tokenizer(transformer)
     backbone = load_backbone(transformer, dropout=dropout, layers=layers, trust_remote_code=trust_remote_code)
     tokenizer = Tokenizer.load(transformer, trust_remote_code=trust_remote_code)
+    _require_rows(transformer, tokenizer, backbone)
     prompt = _default_prompt(folder)
     dense = [_read_dense(path) for path in modules.dense] if modules else []
     _require_chain(folder, int(backbone.config.hidden_size), dense)
@@ -94,11 +110,11 @@ def read_folder(
         backbone,
         tokenizer,
         pooling=chosen,
-        max_length=_length(model, max_length, sentence.get("max_seq_length"), tokenizer, backbone),
+        max_length=_length(model, max_length, sentence.max_length, tokenizer, backbone),
         dense=dense,
         normalize=modules is not None and modules.normalize is not None,
         prompt=prompt,
-        lower_case=bool(sentence.get("do_lower_case", False)),
+        lower_case=sentence.lower_case,
     )
     stated = read_config(transformer / "config.json")
     encoder.own_code = own_code(transformer) if trust_remote_code else ()
@@ -138,18 +154,18 @@ def _modules(folder: Path) -> _Modules | None:
     entries = read_json(listing)
     paths: dict[str, list[Path]] = {name: [] for name in _MODULES}
     last = ""
-    for entry in entries if isinstance(entries, list) else [entries]:
-        if not isinstance(entry, dict) or not {"type", "path"} <= entry.keys():
+    for module in entries if isinstance(entries, list) else [entries]:
+        if not isinstance(module, dict) or not {"type", "path"} <= module.keys():
             raise UserError(f"{listing}: a list of objects with type and path was expected")
-        package, _, name = str(entry["type"]).rpartition(".")
+        package, _, name = str(module["type"]).rpartition(".")
         if name not in _MODULES or package.split(".")[0] != "sentence_transformers":
             supported = ", ".join(_MODULES)
-            raise UserError(f"{folder}: module {entry['type']} is not supported here; supported: {supported}")
+            raise UserError(f"{folder}: module {module['type']} is not supported here; supported: {supported}")
         before = last and _MODULES.index(name) < _MODULES.index(last)
         again = paths[name] and name != "Dense"
         if before or again:
             raise UserError(f"{folder}: modules in an order that is not supported here ({name} after {last})")
-        paths[name].append(folder / str(entry["path"]))
+        paths[name].append(_inside(listing, module["path"]))
         last = name
     if not paths["Transformer"] or not paths["Pooling"]:
         raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
@@ -165,18 +181,44 @@ def _modules(folder: Path) -> _Modules | None:
     )
 
 
-def _sentence_config(transformer: Path) -> dict[str, Any]:
+def _inside(listing: Path, given: object) -> Path:
+    """The folder of a module, which is in the model's folder or the folder itself."""
+    folder = listing.parent
+    if not isinstance(given, str) or Path(given).is_absolute() or ".." in Path(given).parts or "\0" in given:
+        raise UserError(f"{listing}: path is {given!r}; the name of a folder inside {folder} was expected")
+    return folder / given
+
+
+def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
+    """Every id of the tokenizer needs a row of the embedding; a text with another one could not be encoded."""
+    words = backbone.get_input_embeddings()
+    if not isinstance(words, nn.Embedding):
+        raise UserError(f"{folder}: a {backbone.config.model_type} model has no word embeddings; give a text encoder")
+    rows = words.num_embeddings
+    ids = 1 + max(tokenizer.hf.get_vocab().values(), default=0)
+    if ids > rows:
+        raise UserError(
+            f"{folder}: the tokenizer has {ids:,} ids, the embedding {rows:,} rows; use the tokenizer that the model "
+            f"was made with, or give it rows for the new tokens (model.resize_token_embeddings({ids}))"
+        )
+
+
+def sentence_config(transformer: Path) -> SentenceConfig:
     """Configuration of the Transformer module, after a check that it takes text to token vectors and does no more."""
-    config = next((c for c in (read_config(transformer / name) for name in _SENTENCE_CONFIGS) if c), {})
+    found = ((path, read_config(path)) for path in (transformer / name for name in _SENTENCE_CONFIGS))
+    path, config = next(((path, config) for path, config in found if config), (transformer / _SENTENCE_CONFIGS[0], {}))
     plain = {"method": "forward", "method_output_name": "last_hidden_state"}
     expected = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
     for key, value in expected.items():
         if config.get(key, value) != value:
             raise UserError(f"{transformer}: {key} = {config[key]} is not supported here, only {value}")
-    modalities = config.get("modality_config", {"text": plain})
+    modalities = entry(path, config, "modality_config", dict, {"text": plain})
     if modalities.get("text") != plain or "message" in modalities or config.get("processing_kwargs"):
         raise UserError(f"{transformer}: only text as it is (no chat template, no processing_kwargs) is supported here")
-    return config
+    length = entry(path, config, "max_seq_length", int, 0)
+    if length < 0 or config.get("max_seq_length") == 0:
+        raise UserError(f"{path}: max_seq_length is {length}; a whole number from 1 on was expected")
+    return SentenceConfig(length or None, entry(path, config, "do_lower_case", bool, False))
 
 
 def _length(
@@ -184,8 +226,11 @@ def _length(
 ) -> int:
     """The longest input in ids: as asked for, else the folder's own, else what tokenizer and positions allow."""
     table = position_limit(backbone, _NO_LIMIT)
+    limit: object = tokenizer.hf.model_max_length
+    if asked is None and (not isinstance(limit, int | float) or limit < 1):
+        raise UserError(f"{model}: tokenizer_config.json: model_max_length is {limit!r}; a whole number was expected")
     if asked is None:
-        return min(table, int(own or tokenizer.hf.model_max_length))
+        return int(min(table, own or tokenizer.hf.model_max_length))
     special = tokenizer.hf.num_special_tokens_to_add()
     if asked <= special:
         raise UserError(f"max_length {asked} leaves no room for text beside the {special} special tokens")
@@ -198,12 +243,16 @@ def _read_pooling(modules: _Modules, backbone: Mapping[str, Any], prompt: str) -
     """The pooling that the modules make together; ``backbone`` is transformers' configuration."""
     where = modules.pooling
     config = read_config(where / "config.json")
-    mode = config.get("pooling_mode") or [name for flag, name in POOLING_FLAGS.items() if config.get(flag)]
-    modes = [mode] if isinstance(mode, str) else list(mode)
+    path = where / "config.json"
+    flagged = [name for flag, name in POOLING_FLAGS.items() if entry(path, config, flag, bool, False)]
+    mode = config.get("pooling_mode") or flagged
+    modes = mode if isinstance(mode, list) else [mode]
+    if not all(isinstance(one, str) for one in modes):
+        raise UserError(f"{path}: pooling_mode is {mode!r}; a string was expected, such as 'mean'")
     if len(modes) != 1 or modes[0] not in POOLING_MODES:
         named = " + ".join(modes) or "none"
         raise UserError(f"{where}: pooling {named} is not supported here; choose one with --pooling")
-    if prompt and not config.get("include_prompt", True):
+    if not entry(path, config, "include_prompt", bool, True) and prompt:
         raise UserError(f"{where}: pooling that leaves out the prompt is not supported here; choose one with --pooling")
     pooling = POOLING_MODES[modes[0]]
     # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
@@ -214,8 +263,9 @@ def _read_pooling(modules: _Modules, backbone: Mapping[str, Any], prompt: str) -
 
 
 def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
-    start = int(read_config(path / "config.json").get("layer_start", 4))
-    weights = [float(w) for w in _read_weights(path).get("layer_weights", torch.zeros(0))]
+    file = path / "config.json"
+    start = entry(file, read_config(file), "layer_start", int, 4)
+    weights = _read_weights(path).get("layer_weights", torch.zeros(0)).flatten().tolist()
     chosen = {start + i for i, weight in enumerate(weights) if weight}
     even = len(set(weights) - {0.0}) == 1
     for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
@@ -225,23 +275,24 @@ def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
 
 
 def _read_dense(path: Path) -> Dense:
-    config = read_config(path / "config.json")
+    file = path / "config.json"
+    config = read_config(file)
     _require_sentence_names(path)
     names = {activation: name for name, activation in ACTIVATION_PATHS.items()}
-    activation = str(config.get("activation_function", ACTIVATION_PATHS["tanh"]))
+    activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
     if activation not in names or config.get("use_residual"):
         extra = " and a residual" if config.get("use_residual") else ""
         raise UserError(f"{path}: a Dense module with {activation}{extra} is not supported here")
+    sizes = {key: entry(file, config, key, int, 0) for key in ("in_features", "out_features")}
+    weights = _read_weights(path)
+    for key, size in sizes.items():
+        if key not in config:
+            raise UserError(f"{path}: config.json lacks {key}")
+        if not 1 <= size <= _MOST_FEATURES:
+            raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
+    dense = Dense(**sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True))
     try:
-        dense = Dense(
-            int(config["in_features"]),
-            int(config["out_features"]),
-            names[activation],
-            bias=bool(config.get("bias", True)),
-        )
-        dense.load_state_dict({k: v.float() for k, v in _read_weights(path).items()})
-    except KeyError as error:
-        raise UserError(f"{path}: config.json lacks {error.args[0]}") from None
+        dense.load_state_dict({k: v.float() for k, v in weights.items()})
     except RuntimeError as error:
         raise UserError(f"{path}: the weights do not fit config.json ({_last_line(error)})") from None
     return dense
@@ -284,8 +335,8 @@ def _default_prompt(folder: Path) -> str:
     config = read_config(path)
     if config.get("truncate_dim"):
         raise UserError(f"{path}: truncate_dim is not supported here; take it out and cut the vectors yourself")
-    name = config.get("default_prompt_name")
-    prompts = config.get("prompts") or {}
+    name = entry(path, config, "default_prompt_name", str, "") or None
+    prompts = entry(path, config, "prompts", dict, {})
     if name is not None and name not in prompts:
         raise UserError(f"{path}: the default prompt {name!r} is not among the prompts")
-    return "" if name is None else str(prompts[name] or "")
+    return "" if name is None else entry(path, prompts, name, str, "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
@@ -29,6 +29,10 @@ ACTIVATION_PATHS = {
 }
 
 
+T = TypeVar("T", str, int, bool, dict[str, Any])
+_KINDS: dict[type, str] = {str: "a string", int: "a whole number", bool: "true or false", dict: "a JSON object"}
+
+
 def read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
     """The value in a JSON file.
 
@@ -39,7 +43,7 @@ def read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
         return json.loads(path.read_text(encoding="utf-8"))
     except json.JSONDecodeError as error:
         raise UserError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
-    except (OSError, UnicodeDecodeError) as error:
+    except (OSError, ValueError, RecursionError) as error:  # digits without end are a ValueError of their own
         raise UserError(f"{path}: cannot be read ({error})") from None
 
 
@@ -50,6 +54,20 @@ def read_config(path: Path) -> dict[str, Any]:
     value = read_json(path)
     if not isinstance(value, dict):
         raise UserError(f"{path}: a JSON object was expected, not a {type(value).__name__}")
+    return value
+
+
+def entry(path: Path, config: dict[str, Any], key: str, kind: type[T], default: T) -> T:
+    """The value of ``key`` in ``config``, which was read from ``path``; ``default`` where it is not there, or null.
+
+    Raises:
+        UserError: for a value of another kind, naming the file and the key.
+    """
+    value = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UserError(f"{path}: {key} is {value!r}; {_KINDS[kind]} was expected")
     return value
 
 

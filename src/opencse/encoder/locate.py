@@ -26,13 +26,22 @@ def locate(model: str | Path, *, code: bool = False) -> Path:
 
     Raises:
         UserError: if there is no such folder and no such model on the Hub.
+        TypeError: for anything but a name or a path.
     """
+    if not isinstance(model, str | Path):
+        raise TypeError(f"model is a name or a folder (str or Path), not {type(model).__name__}")
+    if not str(model):
+        raise UserError(f"no model is named; give a folder, a Hub id, or {BUILTIN}")
     if str(model) == BUILTIN:
         return builtin_folder()
     folder = Path(model)
-    if folder.is_file():
+    try:
+        a_file, a_folder = folder.is_file(), folder.is_dir()
+    except OSError as error:
+        raise UserError(f"{str(model)[:80]}: no such folder ({error.strerror})") from None
+    if a_file:
         raise UserError(f"{model}: is a file; give the folder of a model")
-    if folder.is_dir():
+    if a_folder:
         if (folder / "modules.json").is_file() or (folder / "config.json").is_file():
             return folder
         if (folder / "run.json").is_file():

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opencse.analysis.significance import Summary, brief
+from opencse.errors import printable
 from opencse.evaluation.result import Environment
+from opencse.markdown import as_text
 from opencse.study.comparison import Comparison, Row
 from opencse.study.record import RunRecord
 
@@ -53,16 +55,17 @@ def markdown(comparison: Comparison, records: Sequence[RunRecord], command: str)
     head = ["start", "recipe", "seeds", *metrics, "beside the start", f"beside {comparison.baseline}"]
     tasks = [name for name in _all_metrics(comparison) if name not in metrics]
     lines = [
-        f"# {comparison.metric}: {len({row.recipe for row in comparison.rows})} recipes beside {comparison.baseline}",
+        f"# {comparison.metric}: {len({row.recipe for row in comparison.rows})} recipes beside "
+        f"{as_text(comparison.baseline)}",
         "",
-        f"    {command}",
+        f"    {printable(command)}",
         "",
         *_table(head, rows(comparison, metrics)),
         "",
         judged(comparison),
         "",
         f"Mean ± standard deviation over seeds. Differences are of {comparison.metric}, paired by seed, with Student's "
-        f"95% interval; p is after Holm over all comparisons with {comparison.baseline}, or all with a start.",
+        f"95% interval; p is after Holm over all comparisons with {as_text(comparison.baseline)}, or all with a start.",
         "",
         *_pairs(comparison.rows),
         "## Task by task",
@@ -160,9 +163,9 @@ def _all_metrics(comparison: Comparison) -> list[str]:
 
 def _table(head: Sequence[str], cells: Sequence[Sequence[str]]) -> list[str]:
     return [
-        "| " + " | ".join(head) + " |",
+        "| " + " | ".join(map(as_text, head)) + " |",
         "|" + "---|" * len(head),
-        *("| " + " | ".join(row) + " |" for row in cells),
+        *("| " + " | ".join(map(as_text, row)) + " |" for row in cells),
     ]
 
 

@@ -1,0 +1,70 @@
+"""Names in Markdown stay text."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse.analysis.pages import how_to_load
+from opencse.analysis.report import paragraph, write_report
+from opencse.card import model_card
+from opencse.markdown import as_text
+from opencse.recipe import load_recipe
+from opencse.text.corpus import CorpusFacts
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("opencse-mini", "opencse-mini"),
+        ("runs/my_model 2.txt (p < 0.05) [0.1, 0.2]", "runs/my_model 2.txt (p < 0.05) [0.1, 0.2]"),
+        ("a|b", "a&#124;b"),
+        ("a\\|b", "a&#92;&#124;b"),
+        ("<script>x</script>", "&#60;script>x&#60;/script>"),
+        ("[x](http://y)", "[x&#93;(http://y)"),
+        ("`code` *bold*", "&#96;code&#96; &#42;bold&#42;"),
+        ("a\n---\n# b", "a&#92;n---&#92;n# b"),
+        ("a&lt;b & c", "a&#38;lt;b & c"),
+        ("\x1b[31m\udc80", "&#92;x1b[31m&#92;udc80"),
+        (5, "5"),
+    ],
+)
+def test_a_name_is_shown_as_it_is(name: object, shown: str) -> None:
+    assert as_text(name) == shown
+
+
+HOSTILE = "m | x |\n\n---\nlicense: other\n# Title\n<script>alert(1)</script> [a](http://b) `c`\x1b[31m"
+
+
+def test_a_card_shows_names_as_they_are() -> None:
+    facts = CorpusFacts(
+        source=HOSTILE,
+        fingerprint="0" * 64,
+        rows=2,
+        width=1,
+        tokens=9,
+        documents=0,
+        duplicates=0,
+        at_limit=0,
+        max_length=32,
+    )
+    recipe = load_recipe("simcse").model_copy(update={"name": HOSTILE, "title": HOSTILE, "paper": HOSTILE})
+    card = model_card(recipe, HOSTILE, facts, "last", f"best on {HOSTILE}")
+    plain = model_card(load_recipe("simcse"), "m", facts, "last", "v")
+    assert len(card.splitlines()) == len(plain.splitlines())
+    assert card.count("\n---\n") == plain.count("\n---\n")
+    cells = [[line.count("|") for line in text.splitlines()] for text in (card, plain)]
+    assert cells[0] == cells[1], "no name makes a cell of its own"
+    assert not any(part in card for part in ("<script", "](http", "\x1b"))
+    assert card.count("&#60;script>") == 5
+
+
+def test_a_page_shows_names_as_they_are(tmp_path: Path) -> None:
+    folder = 'x"); import os; ("\x1b</code><script>\udc80'
+    page = tmp_path / "report.html"
+    write_report(page, folder, paragraph(folder), [how_to_load(folder)])
+    text = page.read_text(encoding="utf-8")
+    assert "<script" not in text
+    assert "\x1b" not in text
+    assert "SentenceEncoder.load(&quot;x\\&quot;); import os" in text, "quoted as a string of Python"
