@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-import json
 import time
-from dataclasses import asdict, dataclass
-from datetime import UTC, datetime
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from tempfile import TemporaryDirectory
+from typing import cast
 
 import torch
 from torch import nn
 
-from opencse import __version__
 from opencse.card import model_card
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.folder import has_own_pooling
 from opencse.encoder.head import Dense, new_head
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.evaluation import read_scored_pairs, write_json
+from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.overrides import flatten
 from opencse.plan import Plan
 from opencse.recipe import Recipe, resolve_recipe
+from opencse.runs.backbone import NewBackbone
+from opencse.runs.folder import RunFolder
+from opencse.runs.record import Identity, Outcome, RunRecord, TextCounts, now
 from opencse.text import sample
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
-from opencse.training.checkpoint import remove_checkpoint
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
@@ -79,6 +79,7 @@ class TrainJob:
     settings: tuple[str, ...] = ()
     dev: str | Path | None = "sample"
     device: str | None = None
+    backbone: NewBackbone | None = None
 
     def resolve(self) -> tuple[Recipe, str, str | None]:
         """The recipe with presets and settings applied, the model's name, and the presets, joined by colons."""
@@ -148,21 +149,51 @@ class TrainJob:
         )
         return Prepared(plan, encoder, objective, inputs, batches)
 
-    def run(self, out: str | Path, *, resume: bool = False, reporter: Reporter | None = None) -> TrainResult:
+    def dry_run(
+        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, reporter: Reporter | None = None
+    ) -> Plan:
+        """What `run` would do, after the same checks; nothing is written but the token cache.
+
+        Raises:
+            UserError: as `run` would.
+        """
+        tell = reporter or Silent()
+        folder = RunFolder.at(out)
+        folder.require(resume=resume, overwrite=overwrite, start=self._start_folder())
+        record = folder.record() if resume and folder.record_file.is_file() else None
+        with TemporaryDirectory() as elsewhere:
+            plan = self._prepare(tell, record, Path(elsewhere)).plan
+            if record is not None:
+                folder.require_same(record, _identity(plan))
+        return plan
+
+    def run(
+        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, reporter: Reporter | None = None
+    ) -> TrainResult:
         """Trains; see `opencse.run.train`."""
         tell = reporter or Silent()
-        folder = Path(out)
-        keep_freed_memory()
-        prepared = self.prepare(tell, steps=_settled_steps(folder) if resume else None)
-        plan = prepared.plan
-        for line in plan.lines():
-            tell.say(line)
-        record = _begin_run(folder, plan, resume)
-        if record.get("result") is not None:
-            result = record["result"]
-            tell.say(f"this run had finished before: {result['verdict']}")
-            scores = {int(step): score for step, score in result["scores"].items()}
-            return TrainResult(folder, result["kept"], result["verdict"], scores)
+        folder = RunFolder.at(out)
+        with folder.held(tell, resume=resume, overwrite=overwrite, start=self._start_folder()) as record:
+            keep_freed_memory()
+            prepared = self._prepare(tell, record, folder.staged_start)
+            plan = prepared.plan
+            for line in plan.lines():
+                tell.say(line)
+            if record is None:
+                record = folder.begin(lambda: _new_record(plan))
+            else:
+                identity = _identity(plan)
+                folder.require_same(record, identity)
+                record.identity = identity
+            return self._train(prepared, folder, record, resume, tell)
+
+    def _train(
+        self, prepared: Prepared, folder: RunFolder, record: RunRecord, resume: bool, tell: Reporter
+    ) -> TrainResult:
+        plan, before = prepared.plan, record.result
+        if before is not None:
+            tell.say(f"this run had finished before: {before.verdict}")
+            return TrainResult(folder.path, before.kept, before.verdict, before.scores)
         trainer = Trainer(
             encoder=prepared.encoder,
             objective=prepared.objective,
@@ -172,14 +203,27 @@ class TrainJob:
             settings=plan.recipe.training,
             precision=plan.precision,
             dev=plan.dev,
-            folder=folder,
+            folder=folder.path,
             reporter=tell,
             start=_start_score(plan, record, folder, tell),
         )
         started = time.perf_counter()
         history = trainer.run(resume=resume)
-        record["seconds"] = round(time.perf_counter() - started, 1)
+        record.seconds = round(time.perf_counter() - started, 1)
         return _finish(trainer, history, plan, folder, record, tell)
+
+    def _prepare(self, tell: Reporter, record: RunRecord | None, staged: Path) -> Prepared:
+        """`prepare`; a new backbone is made at ``staged`` first, unless the run of ``record`` has its own."""
+        if self.backbone is None or record is not None:
+            return self.prepare(tell, steps=None if record is None else record.steps)
+        self.backbone.write(self.text, staged, self.resolve()[0].training.seed, tell)
+        prepared = replace(self, model=str(staged)).prepare(tell)
+        return replace(prepared, plan=replace(prepared.plan, model=self.model))
+
+    def _start_folder(self) -> Path | None:
+        """The folder that training starts from, if it was there before."""
+        folder = Path(self.resolve()[1])
+        return folder if self.backbone is None and folder.is_dir() else None
 
 
 def load_dev(dev: str | Path | None) -> Dev | None:
@@ -236,60 +280,37 @@ def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Dense | None:
     return None if head is None else head.to(encoder.device)
 
 
-def _settled_steps(folder: Path) -> int | None:
-    """Steps of the run that was begun in ``folder``; None if there is none."""
-    path = folder / "run.json"
-    if not path.is_file():
-        return None
-    return int(json.loads(path.read_text(encoding="utf-8"))["steps"])
+def _identity(plan: Plan) -> Identity:
+    return Identity(
+        recipe=plan.recipe.model_dump(mode="json", exclude={"presets"}),
+        model=plan.model,
+        text=plan.corpus.fingerprint,
+        precision=plan.precision.name,
+        dev=plan.dev.name if plan.dev else None,
+        start=hash_model(plan.model),
+        dev_pairs=plan.dev.fingerprint() if plan.dev else None,
+    )
 
 
-def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
-    """run.json: new, or on resume the old one after a check that it describes the same run."""
-    path = folder / "run.json"
-    identity = {
-        "recipe": plan.recipe.model_dump(mode="json", exclude={"presets"}),
-        "model": plan.model,
-        "text": plan.corpus.fingerprint,
-        "precision": plan.precision.name,
-        "dev": plan.dev.name if plan.dev else None,
-    }
-    if path.is_file():
-        if not resume:
-            raise UserError(f"{folder}: holds a run already; go on with --resume, or choose another --out")
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        before, now = flatten(record["identity"]), flatten(identity)
-        for key in before.keys() | now.keys():
-            if before.get(key) != now.get(key):
-                raise UserError(
-                    f"{folder}: cannot resume with another {key} ({before.get(key)!r} then, {now.get(key)!r} now); "
-                    "start the new run in another --out"
-                )
-        return record
-    record = {
-        "schema_version": 1,
-        "opencse": __version__,
-        "started": datetime.now(UTC).replace(microsecond=0).isoformat(),
-        "identity": identity,
-        "source": plan.corpus.source,
-        "corpus": asdict(plan.corpus),
-        "steps": plan.steps,
-        "environment": Environment.here(plan.device).model_dump(mode="json"),
-    }
-    write_json(path, record)
-    return record
+def _new_record(plan: Plan) -> RunRecord:
+    return RunRecord(
+        identity=_identity(plan),
+        source=plan.corpus.source,
+        corpus=TextCounts(**asdict(plan.corpus)),
+        steps=plan.steps,
+        environment=Environment.here(plan.device),
+    )
 
 
-def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> DevScore | None:
+def _start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Reporter) -> DevScore | None:
     """Dev score of the model as it was given; see `load_start`."""
     if plan.dev is None:
         return None
-    if "start" not in record:
-        record["start"] = asdict(plan.dev.score(load_start(plan.recipe, plan.model, plan.device)))
-        write_json(folder / "run.json", record)
-    start = DevScore(**record["start"])
-    tell.say(f"start      {start.spearman:.2f} on {plan.dev.name} (Spearman x 100)")
-    return start
+    if record.start is None:
+        record.start = plan.dev.score(load_start(plan.recipe, plan.model, plan.device))
+        folder.write(record)
+    tell.say(f"start      {record.start.spearman:.2f} on {plan.dev.name} (Spearman x 100)")
+    return record.start
 
 
 def load_start(recipe: Recipe, model: str, device: str | None = None) -> SentenceEncoder:
@@ -306,7 +327,7 @@ def load_start(recipe: Recipe, model: str, device: str | None = None) -> Sentenc
 
 
 def _finish(
-    trainer: Trainer, history: History, plan: Plan, folder: Path, record: dict[str, Any], tell: Reporter
+    trainer: Trainer, history: History, plan: Plan, folder: RunFolder, record: RunRecord, tell: Reporter
 ) -> TrainResult:
     encoder = trainer.encoder
     scores = history.scores
@@ -320,20 +341,20 @@ def _finish(
     else:
         kept, verdict = ("best" if history.best_step else "start"), history.verdict(trainer.steps)
     card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
-    encoder.eval().save(folder / "last", card=card, masked_lm=_keeps_head(plan))
+    encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(plan))
     if kept == "best":
         encoder.load_state_dict(trainer.best)
     kept_encoder = load_start(plan.recipe, plan.model, plan.device) if kept == "start" else encoder
     if kept == "start" and _keeps_head(plan):
         words = kept_encoder.backbone.get_input_embeddings()
         kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), cast(nn.Embedding, words))
-    kept_encoder.save(folder, card=card, masked_lm=_keeps_head(plan))
-    record["result"] = {"kept": kept, "verdict": verdict, "scores": scores, "steps": trainer.steps}
-    record["finished"] = datetime.now(UTC).replace(microsecond=0).isoformat()
-    write_json(folder / "run.json", record)
-    remove_checkpoint(trainer.checkpoint_folder)
+    kept_encoder.save(folder.path, card=card, masked_lm=_keeps_head(plan))
+    record.result = Outcome(kept=kept, verdict=verdict, scores=scores, steps=trainer.steps)
+    record.finished = now()
+    folder.write(record)
+    folder.remove_checkpoints()
     tell.say(verdict)
-    return TrainResult(folder, kept, verdict, scores)
+    return TrainResult(folder.path, kept, verdict, scores)
 
 
 def _keeps_head(plan: Plan) -> bool:

@@ -9,15 +9,16 @@ from pathlib import Path
 
 from opencse.baselines.judged import open_model
 from opencse.baselines.postprocess import TARGET, Kind, evaluate_sts_on_target, postprocessed
-from opencse.encoder.create import Shape, create_backbone
+from opencse.encoder.create import Shape
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
 from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
 from opencse.job import TrainJob, TrainResult
 from opencse.recipe import Recipe
+from opencse.runs.backbone import NewBackbone
+from opencse.runs.folder import RunFolder
 from opencse.text.readers import Source
-from opencse.text.wordpiece import train_wordpiece
 from opencse.training.reporter import Counted, Reporter, Silent, Stages
 
 
@@ -31,6 +32,7 @@ def train(
     settings: Iterable[str] = (),
     dev: str | Path | None = "sample",
     resume: bool = False,
+    overwrite: bool = False,
     device: str | None = None,
     reporter: Reporter | None = None,
 ) -> TrainResult:
@@ -38,13 +40,15 @@ def train(
 
     Args:
         text: a file, a Hub data set id, or a `Source` (with column names).
-        out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``.
+        out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``; a new or empty one.
         recipe: a recipe's name or a TOML file, either with presets (``simcse:dropout-0.2``), or a `Recipe`.
         model: the built-in encoder, a folder, a Hub id, or one of the recipe's presets.
         preset: more presets, joined by colons; the one for ``model`` is applied without being named.
         settings: ``key.path=value`` each; they come last.
         dev: graded pairs to select on: a file, ``sample`` (the built-in ones), or None.
-        resume: go on from the checkpoint in ``out``.
+        resume: go on from the checkpoint in ``out``; refused if the content of the start, the text or the dev pairs,
+            or any setting, is another than it was.
+        overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
         device: where to run; a GPU if there is one.
         reporter: hears of progress and decisions; silent by default.
 
@@ -54,7 +58,7 @@ def train(
     """
     source = text if isinstance(text, Source) else Source(str(text))
     job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device)
-    return job.run(out, resume=resume, reporter=reporter)
+    return job.run(out, resume=resume, overwrite=overwrite, reporter=reporter)
 
 
 def pretrain(
@@ -68,6 +72,7 @@ def pretrain(
     settings: Iterable[str] = (),
     dev: str | Path | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     device: str | None = None,
     reporter: Reporter | None = None,
 ) -> TrainResult:
@@ -78,14 +83,16 @@ def pretrain(
 
     Args:
         text: see `train`.
-        out: folder for the backbone, ``start/`` (a new one), ``last/``, ``metrics.jsonl`` and ``run.json``.
+        out: folder for the backbone, ``start/`` (a new one), ``last/``, ``metrics.jsonl`` and ``run.json``; a new or
+            empty one.
         model: the backbone to go on from (with its masked-LM head); None makes a new one.
         vocabulary: pieces of the new vocabulary.
         shape: size of the new backbone.
         recipe: how to train; an objective without contrast.
         settings: ``key.path=value`` each, for instance ``training.minutes=90`` or ``training.tokens=70_000_000``.
         dev: graded pairs to follow and select on; by default none, and the last weights are kept.
-        resume: go on from the checkpoint in ``out``.
+        resume: see `train`.
+        overwrite: see `train`.
         device: where to run.
         reporter: hears of progress and decisions.
 
@@ -94,15 +101,13 @@ def pretrain(
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
     source = text if isinstance(text, Source) else Source(str(text))
-    job = pretraining_job(
-        source, Path(out), model, vocabulary, shape or Shape(), recipe, settings, dev, device, reporter
-    )
-    return job.run(out, resume=resume, reporter=reporter)
+    job = pretraining_job(source, out, model, vocabulary, shape or Shape(), recipe, settings, dev, device)
+    return job.run(out, resume=resume, overwrite=overwrite, reporter=reporter)
 
 
 def pretraining_job(
     source: Source,
-    out: Path,
+    out: str | Path,
     model: str | None,
     vocabulary: int,
     shape: Shape,
@@ -110,26 +115,18 @@ def pretraining_job(
     settings: Iterable[str],
     dev: str | Path | None,
     device: str | None,
-    reporter: Reporter | None,
 ) -> TrainJob:
-    """The job of `pretrain`; a new backbone is written to ``out/start`` unless a run there began with it."""
-    tell = reporter or Silent()
-    job = TrainJob(source, recipe, model or str(out / "start"), None, tuple(settings), dev, device)
+    """The job of `pretrain`; a new backbone will be in ``out/start``."""
+    backbone = NewBackbone(vocabulary, shape) if model is None else None
+    job = TrainJob(source, recipe, model or str(RunFolder.at(out).start), None, tuple(settings), dev, device, backbone)
     resolved = job.resolve()[0]
     if resolved.objective.negatives:
         raise UserError(f"{resolved.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
-    # A start without a run is left from a dry run or a crash: it may be of another size, or half written.
-    begun = (out / "run.json").is_file() and (out / "start" / "config.json").is_file()
-    if model is None and not begun:
-        if resolved.data.max_length > shape.positions:
-            raise UserError(
-                f"data.max_length {resolved.data.max_length} is beyond the {shape.positions} positions of the new "
-                f"backbone; set --positions {resolved.data.max_length} or --set data.max_length={shape.positions}"
-            )
-        texts = [text for row in source.read().rows for text in row]
-        tell.say(f"vocabulary learning {vocabulary:,} pieces from {len(texts):,} texts")
-        tokenizer = train_wordpiece(texts, vocabulary, max_length=shape.positions)
-        create_backbone(tokenizer, shape, out / "start", resolved.training.seed)
+    if backbone is not None and resolved.data.max_length > shape.positions:
+        raise UserError(
+            f"data.max_length {resolved.data.max_length} is beyond the {shape.positions} positions of the new "
+            f"backbone; set --positions {resolved.data.max_length} or --set data.max_length={shape.positions}"
+        )
     return job
 
 

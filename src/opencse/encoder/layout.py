@@ -53,6 +53,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return value
 
 
+SENTENCE_CONFIG = "config_sentence_transformers.json"
+WRITTEN_BY = "opencse"
+"""Among the versions in ``SENTENCE_CONFIG``: that this library wrote the folder."""
+
+
 def write_json(path: Path, value: object) -> None:
     """``value`` as indented JSON; the folder is made."""
     path.parent.mkdir(parents=True, exist_ok=True)

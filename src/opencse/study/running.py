@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import threading
@@ -18,12 +17,17 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.baselines.judged import open_model
+from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
+from opencse.job import load_dev
 from opencse.overrides import flatten
-from opencse.study.record import RunRecord
+from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
+from opencse.runs.lock import LOCK, require_free, was_locked
+from opencse.runs.record import changed_files
+from opencse.study.record import Contents, RunRecord
 from opencse.study.study import RunSpec, Study
 from opencse.training.reporter import Counted, Reporter, Silent
 
@@ -49,9 +53,34 @@ def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = Non
     if workers < 1:
         raise UserError(f"workers is at least 1, not {workers}")
     tell = reporter or Silent()
-    found = {run: _known(study, run) for run in study.runs()}
+    require_study(study.out)
+    with locked(study.out, tell):
+        return _run_missing(study, workers, tell)
+
+
+def require_study(folder: Path) -> None:
+    """Refuses a folder that is neither new nor empty nor of a comparison; touches nothing.
+
+    Raises:
+        UserError: naming the mend.
+    """
+    require_free(folder / LOCK)
+    names = names_in(folder)
+    if names <= {"starts", "runs"} and was_locked(folder / LOCK):
+        return  # killed before anything was finished
+    if any(RunRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
+        return
+    if any(RunFolder(one).state() in (State.BEGUN, State.FINISHED) for one in folder.glob("runs/*/*/*")):
+        return
+    require_empty(folder)
+
+
+def _run_missing(study: Study, workers: int, tell: Reporter) -> list[RunRecord]:
+    asked = {run: study.asked(run) for run in study.runs()}
+    contents = _contents(study)
+    found = {run: _known(study, run, asked[run], contents[run.start]) for run in asked}
     judges = open_suites(study)
-    starts = [judge_start(study, start, judges, tell) for start in study.starts]
+    starts = [judge_start(study, start, contents[start], judges, tell) for start in study.starts]
     missing = [run for run, record in found.items() if record is None]
     if missing and len(missing) < len(found):
         tell.say(f"{len(found) - len(missing)} of {len(found)} runs were finished before")
@@ -67,10 +96,10 @@ def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = Non
 def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> RunRecord:
     """Trains and judges one run, from its checkpoint if it was broken off; its record is written at the end."""
     folder = study.folder(run)
-    begun = folder / "run.json"
-    study.job(run).run(folder, resume=begun.is_file(), reporter=reporter)
-    told = json.loads(begun.read_text(encoding="utf-8"))
-    encoder = folder if study.judge == "kept" else folder / "last"
+    trained = RunFolder(folder)
+    study.job(run).run(folder, resume=trained.record_file.is_file(), reporter=reporter)
+    told = trained.record()
+    encoder = folder if study.judge == "kept" else trained.last
     judged = open_model(encoder, device=study.device, progress=Counted(reporter, "encoding"))
     results, data, seconds = _judge(judged, judges, folder, reporter)
     record = RunRecord(
@@ -78,11 +107,12 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
         start=run.start,
         seed=run.seed,
         asked=study.asked(run),
-        text=told["identity"]["text"],
-        outcome=told["result"],
+        text=told.identity.text,
+        contents=Contents(start=told.identity.start or {}, text=told.identity.text, dev_pairs=told.identity.dev_pairs),
+        outcome=None if told.result is None else told.result.model_dump(mode="json"),
         judged=study.judge,
         environment=Environment.here(judged.device),
-        train_seconds=told.get("seconds"),
+        train_seconds=told.seconds,
         judge_seconds=seconds,
         results=results,
         data=data,
@@ -91,13 +121,14 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
     return record
 
 
-def judge_start(study: Study, start: str, judges: Judges, reporter: Reporter) -> RunRecord:
+def judge_start(study: Study, start: str, contents: Contents, judges: Judges, reporter: Reporter) -> RunRecord:
     """Judges a start as it was given, once."""
     folder = study.start_folder(start)
     asked = {"model": start, "pooling": study.pooling, **study.judging()}
     known = RunRecord.read(folder)
     if known is not None:
         _same(known, asked, folder)
+        _unchanged(known, Contents(start=contents.start), folder)
         return known
     reporter.say(f"judging the start {start}")
     judged = open_model(start, pooling=study.pooling, device=study.device, progress=Counted(reporter, "encoding"))
@@ -105,6 +136,7 @@ def judge_start(study: Study, start: str, judges: Judges, reporter: Reporter) ->
     record = RunRecord(
         start=start,
         asked=asked,
+        contents=Contents(start=contents.start),
         judged=study.judge,
         environment=Environment.here(judged.device),
         judge_seconds=seconds,
@@ -152,14 +184,39 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None
     temporary.replace(path)
 
 
-def _known(study: Study, run: RunSpec) -> RunRecord | None:
-    """The record of a run that has finished, after a check that it was asked for just so."""
-    asked = study.asked(run)
+def _contents(study: Study) -> dict[str, Contents]:
+    """What the runs from each start are made of now."""
+    text, dev = study.text.fingerprint(), load_dev(study.dev)
+    dev_pairs = None if dev is None else dev.fingerprint()
+    models = {run.start: study.job(run).resolve()[1] for run in study.runs()}
+    return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
+
+
+def _known(study: Study, run: RunSpec, asked: dict[str, Any], contents: Contents) -> RunRecord | None:
+    """The record of a run that has finished, after a check that it was asked for just so, of the same contents."""
     folder = study.folder(run)
     record = RunRecord.read(folder)
     if record is not None:
         _same(record, asked, folder)
+        _unchanged(record, contents, folder)
     return record
+
+
+def _unchanged(record: RunRecord, now: Contents, folder: Path) -> None:
+    """Refuses to put runs of another text, start or dev pairs beside the new ones, though they have the same names."""
+    changed = None
+    before = record.contents
+    if now.text is not None and record.text != now.text:
+        changed = "the text"
+    elif before is not None and before.dev_pairs != now.dev_pairs:
+        changed = "the dev pairs"
+    elif before is not None and (files := changed_files(before.start, now.start)):
+        changed = f"the start {record.start} ({files})"
+    if changed is not None:
+        raise UserError(
+            f"{folder}: {changed} changed after this was made, so it cannot stand beside new runs; choose another "
+            "--out, or remove that folder to make it anew"
+        )
 
 
 def _same(record: RunRecord, asked: dict[str, Any], folder: Path) -> None:
