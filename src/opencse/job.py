@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import time
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, cast
+from tempfile import TemporaryDirectory
+from typing import cast
 
 from torch import nn
 
-from opencse import __version__
 from opencse.card import model_card
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, read_scored_pairs, write_json
+from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.overrides import flatten
 from opencse.plan import Plan
 from opencse.recipe import Recipe, resolve_recipe
+from opencse.runs.begin import NewStart
+from opencse.runs.folder import RunFolder
+from opencse.runs.record import Identity, Outcome, RunRecord, TextCounts, now
 from opencse.start import Start, build_encoder, load_given, load_start, settle
 from opencse.text import sample
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
-from opencse.training.checkpoint import remove_checkpoint
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
@@ -84,6 +84,7 @@ class TrainJob:
     dev: DevPairs = "sample"
     device: str | None = None
     trust_remote_code: bool = False
+    begin: NewStart | None = None
 
     def resolve(self) -> tuple[Recipe, str, str | None]:
         """The recipe with presets and settings applied, the model's name, and the presets, joined by colons."""
@@ -176,21 +177,51 @@ class TrainJob:
         )
         return Prepared(plan, encoder, objective, inputs, batches)
 
-    def run(self, out: str | Path, *, resume: bool = False, reporter: Reporter | None = None) -> TrainResult:
+    def dry_run(
+        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, reporter: Reporter | None = None
+    ) -> Plan:
+        """What `run` would do, after the same checks; nothing is written but the token cache.
+
+        Raises:
+            UserError: as `run` would.
+        """
+        tell = reporter or Silent()
+        folder = RunFolder.at(out)
+        folder.require(resume=resume, overwrite=overwrite, start=self._start_folder())
+        record = folder.record() if resume and folder.record_file.is_file() else None
+        with TemporaryDirectory() as elsewhere:
+            plan = self._prepare(tell, record, Path(elsewhere)).plan
+            if record is not None:
+                folder.require_same(record, _identity(plan))
+        return plan
+
+    def run(
+        self, out: str | Path, *, resume: bool = False, overwrite: bool = False, reporter: Reporter | None = None
+    ) -> TrainResult:
         """Trains; see `opencse.run.train`."""
         tell = reporter or Silent()
-        folder = Path(out)
-        keep_freed_memory()
-        prepared = self.prepare(tell, steps=_settled_steps(folder) if resume else None)
-        plan = prepared.plan
-        for line in plan.lines():
-            tell.say(line)
-        record = _begin_run(folder, plan, resume)
-        if record.get("result") is not None:
-            result = record["result"]
-            tell.say(f"this run had finished before: {result['verdict']}")
-            scores = {int(step): score for step, score in result["scores"].items()}
-            return TrainResult(folder, result["kept"], result["verdict"], scores)
+        folder = RunFolder.at(out)
+        with folder.held(tell, resume=resume, overwrite=overwrite, start=self._start_folder()) as record:
+            keep_freed_memory()
+            prepared = self._prepare(tell, record, folder.staged_start)
+            plan = prepared.plan
+            for line in plan.lines():
+                tell.say(line)
+            if record is None:
+                record = folder.begin(lambda: _new_record(plan))
+            else:
+                identity = _identity(plan)
+                folder.require_same(record, identity)
+                record.identity = identity
+            return self._train(prepared, folder, record, resume, tell)
+
+    def _train(
+        self, prepared: Prepared, folder: RunFolder, record: RunRecord, resume: bool, tell: Reporter
+    ) -> TrainResult:
+        plan, before = prepared.plan, record.result
+        if before is not None:
+            tell.say(f"this run had finished before: {before.verdict}")
+            return TrainResult(folder.path, before.kept, before.verdict, before.scores)
         trainer = Trainer(
             encoder=prepared.encoder,
             objective=prepared.objective,
@@ -200,14 +231,30 @@ class TrainJob:
             settings=plan.recipe.training,
             precision=plan.precision,
             dev=plan.dev,
-            folder=folder,
+            folder=folder.path,
             reporter=tell,
             start=_start_score(plan, record, folder, tell),
         )
         started = time.perf_counter()
         history = trainer.run(resume=resume)
-        record["seconds"] = round(time.perf_counter() - started, 1)
+        record.seconds = round(time.perf_counter() - started, 1)
         return _finish(trainer, history, plan, folder, record, tell)
+
+    def _prepare(self, tell: Reporter, record: RunRecord | None, staged: Path) -> Prepared:
+        """`prepare`; a new start is made at ``staged`` first, unless the run of ``record`` has its own."""
+        if self.begin is None:
+            return self.prepare(tell, steps=None if record is None else record.steps)
+        if record is not None:
+            self.begin.require_same(Path(self.model))
+            return self.prepare(tell, steps=record.steps)
+        self.begin.write(self.text, staged, self.resolve()[0].training.seed, tell)
+        prepared = replace(self, model=str(staged)).prepare(tell)
+        return replace(prepared, plan=replace(prepared.plan, model=self.model))
+
+    def _start_folder(self) -> Path | None:
+        """The folder that training starts from, if it was there before."""
+        folder = Path(self.resolve()[1])
+        return folder if self.begin is None and folder.is_dir() else None
 
 
 def load_dev(dev: DevPairs) -> Dev | None:
@@ -261,78 +308,52 @@ def _begin(encoder: SentenceEncoder, objective: Objective, batches: Batches, see
         encoder.lm_head = None  # a part that reads it alone has a copy
 
 
-def _settled_steps(folder: Path) -> int | None:
-    """Steps of the run that was begun in ``folder``; None if there is none."""
-    path = folder / "run.json"
-    if not path.is_file():
-        return None
-    return int(json.loads(path.read_text(encoding="utf-8"))["steps"])
+def _identity(plan: Plan) -> Identity:
+    return Identity(
+        recipe=plan.recipe.model_dump(mode="json", exclude={"presets"}),
+        model=plan.model,
+        text=plan.corpus.fingerprint,
+        precision=plan.precision.name,
+        dev=plan.dev.name if plan.dev else None,
+        code=list(plan.code) or None,
+        start=hash_model(plan.model),
+        dev_pairs=plan.dev.fingerprint() if plan.dev else None,
+    )
 
 
-def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
-    """run.json: new, or on resume the old one after a check that it describes the same run."""
-    path = folder / "run.json"
-    identity = {
-        "recipe": plan.recipe.model_dump(mode="json", exclude={"presets"}),
-        "model": plan.model,
-        "text": plan.corpus.fingerprint,
-        "precision": plan.precision.name,
-        "dev": plan.dev.name if plan.dev else None,
-        "code": list(plan.code) or None,
-    }
-    if path.is_file():
-        if not resume:
-            raise UserError(f"{folder}: holds a run already; go on with --resume, or choose another --out")
-        record: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        before, now = flatten(record["identity"]), flatten(identity)
-        for key in before.keys() | now.keys():
-            if before.get(key) != now.get(key):
-                raise UserError(
-                    f"{folder}: cannot resume with another {key} ({before.get(key)!r} then, {now.get(key)!r} now); "
-                    "start the new run in another --out"
-                )
-        return record
-    record = {
-        "schema_version": 1,
-        "opencse": __version__,
-        "started": datetime.now(UTC).replace(microsecond=0).isoformat(),
-        "identity": identity,
-        "source": plan.corpus.source,
-        "corpus": asdict(plan.corpus),
-        "steps": plan.steps,
-        "environment": Environment.here(plan.device).model_dump(mode="json"),
-    }
-    write_json(path, record)
-    return record
+def _new_record(plan: Plan) -> RunRecord:
+    return RunRecord(
+        identity=_identity(plan),
+        source=plan.corpus.source,
+        corpus=TextCounts(**asdict(plan.corpus)),
+        steps=plan.steps,
+        environment=Environment.here(plan.device),
+    )
 
 
-def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> DevScore | None:
+def _start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Reporter) -> DevScore | None:
     """Dev score of the start as training takes it up; also, noted and told, with its own pooling where that is another.
 
     See `load_start` and `load_given`.
     """
     if plan.dev is None:
         return None
-    if "start" not in record:
+    if record.start is None:
         given = load_given(plan.recipe, plan.model, plan.device, bool(plan.code))
         if given is not None:
-            record["given"] = asdict(Given(str(given.pooling), plan.dev.score(given).spearman))
+            record.given = Given(str(given.pooling), plan.dev.score(given).spearman)
         score = plan.dev.score(load_start(plan.recipe, plan.model, plan.device, bool(plan.code)))
-        record["start"] = asdict(replace(score, cosines=None))
-        write_json(folder / "run.json", record)
-    start, own = DevScore(**record["start"]), _given(record)
+        record.start = replace(score, cosines=None)
+        folder.write(record)
+    start, own = record.start, record.given
     tell.say(f"start      {start.spearman:.2f} on {plan.dev.name} (Spearman x 100)")
     if own is not None:
         tell.say(f"as given   {own.spearman:.2f} with its own pooling {own.pooling}; what is kept is held against both")
     return start
 
 
-def _given(record: dict[str, Any]) -> Given | None:
-    return Given(**record["given"]) if record.get("given") else None
-
-
 def _finish(
-    trainer: Trainer, history: History, plan: Plan, folder: Path, record: dict[str, Any], tell: Reporter
+    trainer: Trainer, history: History, plan: Plan, folder: RunFolder, record: RunRecord, tell: Reporter
 ) -> TrainResult:
     encoder = trainer.encoder
     scores = history.scores
@@ -344,10 +365,10 @@ def _finish(
             "no dev pairs: the last encoder is kept, and nothing tells whether it is better",
         )
     else:
-        choice = _choose(trainer, history, plan, _given(record))
+        choice = _choose(trainer, history, plan, record.given)
         kept, verdict = choice.kept, choice.verdict
     card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
-    encoder.eval().save(folder / "last", card=card, masked_lm=_keeps_head(plan))
+    encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(plan))
     kept_encoder = encoder
     if kept == "best":
         encoder.load_state_dict(trainer.best)
@@ -356,13 +377,13 @@ def _finish(
     if kept_encoder is not encoder and _keeps_head(plan):
         words = cast(nn.Embedding, kept_encoder.backbone.get_input_embeddings())
         kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), words, trust_remote_code=bool(plan.code))
-    kept_encoder.save(folder, card=card, masked_lm=_keeps_head(plan))
-    record["result"] = {"kept": kept, "verdict": verdict, "scores": scores, "steps": trainer.steps}
-    record["finished"] = datetime.now(UTC).replace(microsecond=0).isoformat()
-    write_json(folder / "run.json", record)
-    remove_checkpoint(trainer.checkpoint_folder)
+    kept_encoder.save(folder.path, card=card, masked_lm=_keeps_head(plan))
+    record.result = Outcome(kept=kept, verdict=verdict, scores=scores, steps=trainer.steps)
+    record.finished = now()
+    folder.write(record)
+    folder.remove_checkpoints()
     tell.say(verdict)
-    return TrainResult(folder, kept, verdict, scores)
+    return TrainResult(folder.path, kept, verdict, scores)
 
 
 def _choose(trainer: Trainer, history: History, plan: Plan, given: Given | None) -> Choice:

@@ -9,18 +9,18 @@ from pathlib import Path
 
 from opencse.baselines.judged import open_model
 from opencse.baselines.postprocess import TARGET, Kind, evaluate_sts_on_target, postprocessed
-from opencse.encoder.create import Shape, create_backbone
+from opencse.encoder.create import Shape
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
 from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
 from opencse.job import DevPairs, TrainJob, TrainResult
 from opencse.recipe import Recipe
+from opencse.runs.begin import GivenEncoder, NewBackbone
+from opencse.runs.folder import RunFolder
 from opencse.text.given import TextSource, open_texts
 from opencse.text.readers import Source
-from opencse.text.wordpiece import train_wordpiece
 from opencse.training.reporter import Counted, Reporter, Silent, Stages
 
 GivenRows = Sequence[str] | Sequence[tuple[str, ...]]
@@ -36,6 +36,7 @@ def train(
     settings: Iterable[str] = (),
     dev: DevPairs = "sample",
     resume: bool = False,
+    overwrite: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
     reporter: Reporter | None = None,
@@ -47,7 +48,7 @@ def train(
 
     Args:
         text: a file, a Hub data set id, a `Source` (with column names), or a list of texts, pairs or triples.
-        out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``.
+        out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``; a new or empty one.
         recipe: a recipe's name or a TOML file, either with presets (``simcse:dropout-0.2``), or a `Recipe`.
         model: the built-in encoder, a folder, a Hub id, one of the recipe's presets, or a `SentenceEncoder`, which is
             written to ``out/start`` and stays as it is.
@@ -55,7 +56,9 @@ def train(
         settings: ``key.path=value`` each; they come last.
         dev: graded pairs to select on: a file, a list of (score, sentence, sentence), ``sample`` (the built-in ones),
             or None.
-        resume: go on from the checkpoint in ``out``.
+        resume: go on from the checkpoint in ``out``; refused if the content of the start, the text or the dev pairs,
+            or any setting, is another than it was.
+        overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         reporter: hears of progress and decisions; silent by default.
@@ -66,28 +69,13 @@ def train(
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
     _require_path(out, "out")
-    folder = Path(out)
-    start = folder / "start" if isinstance(model, SentenceEncoder) else model
+    own = GivenEncoder(model) if isinstance(model, SentenceEncoder) else None
+    start = RunFolder.at(out).start if own is not None else model
     _require_path(start, "model")
     source = open_texts(text)
-    job = TrainJob(source, recipe, str(start), preset, _settings(settings), dev, device, trust_remote_code)
-    if isinstance(model, SentenceEncoder):
-        job.resolve()  # nothing is written for a recipe that is refused
-        write_start(model, folder / "start")
-    return job.run(folder, resume=resume, reporter=reporter)
-
-
-def write_start(encoder: SentenceEncoder, folder: Path) -> None:
-    """Writes ``encoder`` to ``folder``, for a run to begin with; one that is there already must be the same.
-
-    Raises:
-        UserError: if the folder holds another encoder or something else, or cannot be written.
-    """
-    if folder.exists():
-        if fingerprint(SentenceEncoder.load(folder, device="cpu")) != fingerprint(encoder):
-            raise UserError(f"{folder}: holds another encoder than the one given; choose another out")
-    else:
-        encoder.save(folder)
+    chosen = _settings(settings)
+    job = TrainJob(source, recipe, str(start), preset, chosen, dev, device, trust_remote_code, own)
+    return job.run(out, resume=resume, overwrite=overwrite, reporter=reporter)
 
 
 def _require_path(place: object, name: str) -> None:
@@ -113,6 +101,7 @@ def pretrain(
     settings: Iterable[str] = (),
     dev: DevPairs = None,
     resume: bool = False,
+    overwrite: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
     reporter: Reporter | None = None,
@@ -124,14 +113,16 @@ def pretrain(
 
     Args:
         text: see `train`.
-        out: folder for the backbone, ``start/`` (a new one), ``last/``, ``metrics.jsonl`` and ``run.json``.
+        out: folder for the backbone, ``start/`` (a new one), ``last/``, ``metrics.jsonl`` and ``run.json``; a new or
+            empty one.
         model: the backbone to go on from (with its masked-LM head); None makes a new one.
         vocabulary: pieces of the new vocabulary.
         shape: size of the new backbone.
         recipe: how to train; an objective without contrast.
         settings: ``key.path=value`` each, for instance ``training.minutes=90`` or ``training.tokens=70_000_000``.
         dev: graded pairs to follow and select on; by default none, and the last weights are kept.
-        resume: go on from the checkpoint in ``out``.
+        resume: see `train`.
+        overwrite: see `train`.
         device: where to run.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         reporter: hears of progress and decisions.
@@ -145,7 +136,7 @@ def pretrain(
         _require_path(model, "model")
     job = pretraining_job(
         open_texts(text),
-        Path(out),
+        out,
         None if model is None else str(model),
         vocabulary,
         shape or Shape(),
@@ -153,15 +144,14 @@ def pretrain(
         _settings(settings),
         dev,
         device,
-        reporter,
-        trust_remote_code,
+        trust_remote_code=trust_remote_code,
     )
-    return job.run(out, resume=resume, reporter=reporter)
+    return job.run(out, resume=resume, overwrite=overwrite, reporter=reporter)
 
 
 def pretraining_job(
     source: TextSource,
-    out: Path,
+    out: str | Path,
     model: str | None,
     vocabulary: int,
     shape: Shape,
@@ -169,27 +159,21 @@ def pretraining_job(
     settings: Iterable[str],
     dev: DevPairs,
     device: str | None,
-    reporter: Reporter | None,
+    *,
     trust_remote_code: bool = False,
 ) -> TrainJob:
-    """The job of `pretrain`; a new backbone is written to ``out/start`` unless a run there began with it."""
-    tell = reporter or Silent()
-    job = TrainJob(source, recipe, model or str(out / "start"), None, tuple(settings), dev, device, trust_remote_code)
+    """The job of `pretrain`; a new backbone will be in ``out/start``."""
+    begin = NewBackbone(vocabulary, shape) if model is None else None
+    start = model or str(RunFolder.at(out).start)
+    job = TrainJob(source, recipe, start, None, tuple(settings), dev, device, trust_remote_code, begin)
     resolved = job.resolve()[0]
     if resolved.objective.negatives:
         raise UserError(f"{resolved.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
-    # A start without a run is left from a dry run or a crash: it may be of another size, or half written.
-    begun = (out / "run.json").is_file() and (out / "start" / "config.json").is_file()
-    if model is None and not begun:
-        if resolved.data.max_length > shape.positions:
-            raise UserError(
-                f"data.max_length {resolved.data.max_length} is beyond the {shape.positions} positions of the new "
-                f"backbone; set --positions {resolved.data.max_length} or --set data.max_length={shape.positions}"
-            )
-        texts = [text for row in source.read().rows for text in row]
-        tell.say(f"vocabulary learning {vocabulary:,} pieces from {len(texts):,} texts")
-        tokenizer = train_wordpiece(texts, vocabulary, max_length=shape.positions)
-        create_backbone(tokenizer, shape, out / "start", resolved.training.seed)
+    if begin is not None and resolved.data.max_length > shape.positions:
+        raise UserError(
+            f"data.max_length {resolved.data.max_length} is beyond the {shape.positions} positions of the new "
+            f"backbone; set --positions {resolved.data.max_length} or --set data.max_length={shape.positions}"
+        )
     return job
 
 

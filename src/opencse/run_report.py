@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from opencse.analysis.figures import plane, training_curve
 from opencse.analysis.figures.training import course
@@ -15,19 +13,20 @@ from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table, write_report
 from opencse.baselines.judged import BAG_OF_WORDS, WORDS, open_model
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
+from opencse.errors import UserError, reason
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import write_json
 from opencse.foreign import told
 from opencse.job import TrainJob, TrainResult, load_dev
 from opencse.overrides import flatten
 from opencse.recipe import Recipe
+from opencse.runs.folder import NUMBERS, REPORT, RunFolder
+from opencse.runs.record import RunRecord
+from opencse.settings import validate
 from opencse.start import build_encoder, load_start
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.reporter import Reporter
-
-REPORT, NUMBERS = "report.html", "report.json"
 
 
 def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> Path:
@@ -44,8 +43,9 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
     """
     start = job.start()
     recipe, model = start.recipe, start.model
-    record = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))
-    trained = result.folder if result.kept in ("best", "last") else result.folder / "last"
+    folder = RunFolder(result.folder)
+    record = folder.record()
+    trained = folder.path if result.kept in ("best", "last") else folder.last
     subjects = [
         subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
         subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
@@ -54,8 +54,11 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
     texts = [text for row in job.text.read().rows for text in row]
     material = Material(pairs=None if dev is None else dev.pairs, texts=texts, source=job.text.name)
     findings = inspect(subjects, material, progress=reporter.say)
-    log = MetricsLog(result.folder / "metrics.jsonl").read()
-    write_json(result.folder / NUMBERS, {"run": record, "log": log, "findings": findings.model_dump(mode="json")})
+    log = MetricsLog(folder.metrics_file).read()
+    write_json(
+        result.folder / NUMBERS,
+        {"run": record.model_dump(mode="json"), "log": log, "findings": findings.model_dump(mode="json")},
+    )
     page = result.folder / REPORT
     kept = "The start was kept; what is shown as trained is the encoder of the last step."
     note = "" if result.kept in ("best", "last") else kept
@@ -95,7 +98,7 @@ def open_subjects(
     names = short if len(set(short)) == len(short) else list(models)
     opened = []
     for model, name in zip(models, names, strict=True):
-        if is_unfinished_run(Path(model)):
+        if RunFolder(Path(model)).is_unfinished():
             opened.append(subject(name, open_checkpoint(Path(model), device, trust_remote_code)))
         elif model.startswith(WORDS) or model == BAG_OF_WORDS:
             opened.append(Subject(replace(open_model(model, pooling=pooling, say=reporter.say), name=name)))
@@ -138,18 +141,18 @@ def course_of(log: list[dict[str, float]]) -> Section:
     return Section("The course of training", figures(*pictures))
 
 
-def settings_of(recipe: Recipe, record: Mapping[str, Any]) -> Section:
+def settings_of(recipe: Recipe, record: RunRecord) -> Section:
     """What was set, and what was read."""
-    corpus = record["corpus"]
+    corpus = record.corpus
     rows = [
         ["recipe", f"{recipe.name}: {recipe.title}"],
         ["paper", recipe.paper or "-"],
-        ["started from", str(record["identity"]["model"])],
-        ["text", f"{corpus['rows']:,} rows, {corpus['tokens']:,} tokens, {corpus['duplicates']:,} duplicate rows"],
-        ["steps", f"{record['steps']:,} of {recipe.training.batch_size}, seed {recipe.training.seed}"],
-        ["time", f"{record.get('seconds', 0):,.0f} s"],
+        ["started from", record.identity.model],
+        ["text", f"{corpus.rows:,} rows, {corpus.tokens:,} tokens, {corpus.duplicates:,} duplicate rows"],
+        ["steps", f"{record.steps:,} of {recipe.training.batch_size}, seed {recipe.training.seed}"],
+        ["time", f"{record.seconds or 0:,.0f} s"],
     ]
-    everything = "\n".join(f"{key} = {value!r}" for key, value in flatten(record["identity"]["recipe"]).items())
+    everything = "\n".join(f"{key} = {value!r}" for key, value in flatten(record.identity.recipe).items())
     return Section("Settings", table(["", ""], rows) + folded("Every setting", code(everything)))
 
 
@@ -159,21 +162,22 @@ def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: 
     Raises:
         UserError: if there is no run, or no checkpoint yet.
     """
-    record = folder / "run.json"
-    checkpoint = load_checkpoint(folder / "checkpoint")
-    if not record.is_file() or checkpoint is None:
+    run = RunFolder(folder)
+    checkpoint = load_checkpoint(run.checkpoint)
+    if not run.record_file.is_file() or checkpoint is None:
         raise UserError(f"{folder}: holds no checkpoint of a run; give the folder of a run that has reached one")
-    identity = json.loads(record.read_text(encoding="utf-8"))["identity"]
-    encoder = build_encoder(Recipe.model_validate(identity["recipe"]), identity["model"], device, trust_remote_code)
+    identity = run.record().identity
+    recipe = validate(Recipe, identity.recipe, f"{run.record_file}: recipe")
+    encoder = build_encoder(recipe, identity.model, device, trust_remote_code)
     own = encoder.state_dict()
-    encoder.load_state_dict({name: tensor for name, tensor in checkpoint.of("encoder").items() if name in own})
+    try:
+        encoder.load_state_dict({name: tensor for name, tensor in checkpoint.of("encoder").items() if name in own})
+    except RuntimeError as error:
+        raise UserError(
+            f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put back the run's own"
+        ) from None
     encoder.projection = None
     return encoder.eval()
-
-
-def is_unfinished_run(folder: Path) -> bool:
-    """Whether ``folder`` holds a run without an encoder yet."""
-    return (folder / "run.json").is_file() and not (folder / "modules.json").is_file()
 
 
 _SIMILARITIES = {"positives": "positive_similarity", "negatives": "negative_similarity"}

@@ -123,23 +123,70 @@ def test_a_defect_of_the_program_is_no_user_error(
         encoder.save(tmp_path)
 
 
-def test_modules_json_is_moved_in_last(
-    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+class Killed(BaseException):
+    """The end of the process, as far as the disk can tell."""
+
+
+@pytest.mark.parametrize("older", [False, True])
+def test_killed_anywhere_in_the_move_no_loader_opens_another_model(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
 ) -> None:
-    moved: list[str] = []
-    replace = Path.replace
+    """Without config.json nothing opens: not as plain mean pooling, not with an older model's modules."""
+    from transformers import AutoModel
 
-    def watched(self: Path, target: str | os.PathLike[str]) -> Path:
-        if Path(target).parent == tmp_path:
-            moved.append(Path(target).name)
-        return replace(self, target)
+    encoder.pooling = Pooling.CLS
+    before = encoder.encode(TEXTS)
+    new = another(encoder.twin())
+    after = new.encode(TEXTS)
+    replace, unlink = Path.replace, Path.unlink
+    seen: list[bool] = []
+    for kill_at in range(1, 40):
+        folder = tmp_path / str(kill_at)
+        if older:
+            encoder.save(folder)
+        steps = 0
 
-    monkeypatch.setattr(Path, "replace", watched)
-    encoder.save(tmp_path)
-    assert {"model.safetensors", "config.json", "tokenizer.json", "1_Pooling"} < set(moved)
-    assert moved[-1] == "modules.json"
-    assert moved.count("modules.json") == 1
-    assert sorted(moved) == sorted(path.name for path in tmp_path.iterdir())
+        def step() -> None:
+            nonlocal steps
+            steps += 1
+            if steps == kill_at:  # noqa: B023
+                raise Killed
+
+        def replaced(self: Path, target: Path) -> Path:
+            step()
+            return replace(self, target)
+
+        def unlinked(self: Path, missing_ok: bool = False) -> None:
+            step()
+            unlink(self, missing_ok)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replaced)
+            patch.setattr(Path, "unlink", unlinked)
+            try:
+                new.save(folder)
+                killed = False
+            except Killed:
+                killed = True
+        try:
+            got = SentenceEncoder.load(folder, device="cpu").encode(TEXTS)
+        except (UserError, OSError):
+            got = None
+            with pytest.raises((OSError, ValueError)):
+                AutoModel.from_pretrained(folder)
+        seen.append(got is not None)
+        if not killed:
+            break
+        if got is not None:
+            assert older, "nothing is there before the last file"
+            assert kill_at == 1
+            assert np.array_equal(got, before)
+        new.save(folder)
+        assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), after)
+    assert not killed, "every step was a place of a kill"
+    assert len(seen) > 8
+    assert got is not None
+    assert np.array_equal(got, after)
 
 
 def test_other_files_stay_and_own_files_are_replaced(encoder: SentenceEncoder, tmp_path: Path) -> None:

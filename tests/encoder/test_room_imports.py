@@ -12,7 +12,7 @@ import pytest
 import opencse
 
 PACKAGE = Path(opencse.__file__).parent
-ABOVE = {"training", "recipe", "run", "job", "study", "cli", "serving"}
+ABOVE = {"training", "recipe", "run", "runs", "job", "study", "cli", "serving"}
 
 
 def imported(room: str) -> dict[str, set[str]]:
@@ -41,6 +41,8 @@ def imported(room: str) -> dict[str, set[str]]:
         ("baselines", ABOVE | {"objective", "search"}),
         ("analysis", ABOVE | {"objective", "baselines"}),
         ("integrations", ABOVE | {"objective"}),
+        ("training", {"recipe", "run", "runs", "job", "study", "cli", "serving"}),
+        ("runs", {"run", "job", "study", "cli", "serving"}),
     ],
 )
 def test_imports_run_downwards(room: str, forbidden: set[str]) -> None:

@@ -230,3 +230,51 @@ def test_a_start_is_judged_as_training_begins_and_as_it_was_given(
 
 def test_what_is_judged_unless_asked_is_the_last_encoder(study: Study) -> None:
     assert Study(study.text, study.out, ["simcse"], study.starts, [1], study.suites).judge == "last"
+
+
+@pytest.mark.parametrize("what", ["the text", "the dev pairs", "the start"])
+def test_what_was_made_of_other_content_is_not_averaged_with_the_new(study: Study, tmp_path: Path, what: str) -> None:
+    import shutil
+
+    from opencse.text import sample
+
+    start, dev = tmp_path / "start", tmp_path / "dev.tsv"
+    shutil.copytree(study.starts[0], start)
+    shutil.copy(sample.DEV, dev)
+    study = replace(study, starts=[str(start)], recipes=["simcse"], dev=dev)
+    run_study(replace(study, seeds=[1]))
+    changed = {
+        "the text": (Path(study.text.location), "a", "o"),
+        "the dev pairs": (dev, "a", "o"),
+        "the start": (start / "config.json", '"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'),
+    }
+    file, old, new = changed[what]
+    content = file.read_text()
+    assert old in content
+    file.write_text(content.replace(old, new))
+    before = {path: path.stat().st_mtime_ns for path in study.out.rglob("*")}
+    with pytest.raises(UserError, match=f"{what}.* changed after this was made"):
+        run_study(study)
+    assert {path: path.stat().st_mtime_ns for path in study.out.rglob("*")} == before
+    file.write_text(content)
+    assert len(run_study(study)) == 3
+
+
+def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path: Path) -> None:
+    out = tmp_path / "mine"
+    out.mkdir()
+    (out / "comparison.md").write_text("my notes")
+    with pytest.raises(UserError, match="mine: holds what opencse did not write"):
+        run_study(replace(study, out=out))
+    assert [path.name for path in out.iterdir()] == ["comparison.md"]
+    with pytest.raises(UserError, match="is a file"):
+        run_study(replace(study, out=out / "comparison.md"))
+    from opencse.runs.lock import LOCK, Owner
+    from opencse.study.running import require_study
+
+    killed = tmp_path / "killed"
+    (killed / "starts" / "m").mkdir(parents=True)
+    with pytest.raises(UserError, match="holds what opencse did not write"):
+        require_study(killed)
+    (killed / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())
+    require_study(killed)

@@ -268,17 +268,28 @@ def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, 
     assert losses(tmp_path / "other") != losses(tmp_path / "whole")
 
 
-def test_a_start_left_from_a_dry_run_is_made_anew(text: Path, tmp_path: Path) -> None:
-    """Its size and vocabulary may be others, or it may be half written."""
+def test_a_start_left_by_a_kill_is_made_anew_and_any_other_is_left_alone(text: Path, tmp_path: Path) -> None:
+    """Its size and vocabulary may be others."""
+    from opencse.runs.lock import LOCK, Owner
+
     shape = SHAPE.model_copy(update={"layers": 2})
     tokenizer = train_wordpiece(["something else"] * 5, 120)
-    create_backbone(tokenizer, shape, tmp_path / "start", seed=0)
-    (tmp_path / "start" / "tokenizer.json").unlink()
-    pretrain(text, tmp_path, settings=[*SETTINGS, "training.max_steps=1"], **HOW)
-    config = json.loads((tmp_path / "config.json").read_text())
+    out = tmp_path / "out"
+    create_backbone(tokenizer, shape, out / "start", seed=0)
+    before = sorted(path.stat().st_mtime_ns for path in out.rglob("*"))
+    how: dict[str, Any] = HOW | {"settings": [*SETTINGS, "training.max_steps=1"]}
+    with pytest.raises(UserError, match=r"holds what opencse did not write \(start\)"):
+        pretrain(text, out, **how)
+    assert sorted(path.stat().st_mtime_ns for path in out.rglob("*")) == before
+    (out / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())
+    pretrain(text, out, **how)
+    config = json.loads((out / "config.json").read_text())
     assert (config["num_hidden_layers"], config["vocab_size"]) == (1, 300)
+    assert not (out / LOCK).exists()
     with pytest.raises(UserError, match="holds a run already; go on with --resume"):
-        pretrain(text, tmp_path, settings=[*SETTINGS, "training.max_steps=1"], **HOW)
+        pretrain(text, out, **how)
+    pretrain(text, out, overwrite=True, **how | {"vocabulary": 200})
+    assert json.loads((out / "start" / "config.json").read_text())["vocab_size"] == 200
 
 
 def prepared(text: Path, model: Path, *settings: str, recipe: str = "pretrain") -> Any:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
 from opencse.cli.models import Trust
 
 
@@ -18,7 +19,10 @@ def analyze(
             metavar="MODEL...",
         ),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of report.html and report.json.")] = Path("analysis"),
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder of report.html and report.json."),
+    ] = Path("analysis"),
     text: Annotated[
         str | None,
         typer.Option("--text", help="Your own sentences, for neighbours, calibration and layers."),
@@ -49,6 +53,7 @@ def analyze(
     from opencse.run_report import open_subjects
     from opencse.text import sample
 
+    _require_own(out)
     texts = None
     if text is not None:
         texts = [one for row in open_source(text, columns, "train", None).read().rows for one in row]
@@ -77,3 +82,13 @@ def analyze(
     echo(str(page))
     if show:
         webbrowser.open(page.resolve().as_uri())
+
+
+def _require_own(out: Path) -> None:
+    """Refuses to write over a page that is no analysis: that of a run, or another's."""
+    from opencse.encoder.layout import read_config
+    from opencse.errors import UserError
+
+    page, told = out / "report.html", out / "report.json"
+    if (page.exists() or told.exists()) and "subjects" not in read_config(told):
+        raise UserError(f"{page}: is there and is no analysis, so it is not written over; choose another --out")

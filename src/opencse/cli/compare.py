@@ -7,12 +7,18 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
 from opencse.cli.models import Trust
 
 
 def compare(
     text: Annotated[str, typer.Argument(help="What every run is trained on: a text file or Hub data set id.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the comparison; what it holds is kept.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder of the comparison; what it holds is kept."
+        ),
+    ],
     recipes: Annotated[
         str, typer.Option("--recipes", "-r", help="Comma-separated; presets may follow: simcse,simcse:dropout-0.2.")
     ],

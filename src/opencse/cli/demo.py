@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
+
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
     from opencse.encoder.encoder import SentenceEncoder
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
     from opencse.job import TrainJob, TrainResult
 
 HELD_OUT = 160
+PAIRS, TEXT_ONLY, ENCODER, REPORT = "pairs.csv", "text-only", "encoder", "report.html"
 EXAMPLES = (
     "What should I do when my train is late?",
     "Why does my phone battery run down so fast in the cold?",
@@ -42,20 +45,22 @@ class Judged:
 
 
 def demo(
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the encoders and the report.")] = Path(
-        "demo-out"
-    ),
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder for the encoders and the report."
+        ),
+    ] = Path("demo-out"),
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 42,
 ) -> None:
     """The main job on the built-in sample, offline: train, evaluate before and after, search, write a report."""
-    import shutil
     import time
 
     from rich.console import Console
 
     from opencse import SentenceEncoder
     from opencse.cli.console import ConsoleReporter, echo
-    from opencse.errors import UserError
+    from opencse.cli.jobs import make_folder
     from opencse.evaluation import read_scored_pairs
     from opencse.job import TrainJob
     from opencse.text import sample
@@ -63,27 +68,24 @@ def demo(
 
     started = time.perf_counter()
     console, reporter = Console(highlight=False), ConsoleReporter()
-    if out.exists():
-        if not (out / "pairs.csv").is_file():
-            raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
-        shutil.rmtree(out)
-    out.mkdir(parents=True)
-    queries = _hold_out(out / "pairs.csv")
+    _make_room(out)
+    make_folder(out)
+    queries = _hold_out(out / PAIRS)
     console.rule("1. raw text alone: 3,421 sentences, the next sentence as the positive", align="left")
     settings = ("training.epochs=6", f"training.seed={seed}")
     job = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=settings, dev=None)
-    _run(job, out / "text-only", reporter)
+    _run(job, out / TEXT_ONLY, reporter)
     console.rule("2. pairs: 1,400 paraphrases and questions with the sentence they belong to", align="left")
     settings = ("training.epochs=10", f"training.seed={seed}")
     job = TrainJob(Source(str(out / "pairs.csv")), recipe="simcse-supervised", settings=settings)
-    result = _run(job, out / "encoder", reporter)
+    result = _run(job, out / ENCODER, reporter)
 
     console.rule("3. evaluate on what was neither trained nor selected on", align="left")
     test = read_scored_pairs(sample.TEST)
     encoders = {
         "before": SentenceEncoder.load(),
-        "raw text alone": SentenceEncoder.load(out / "text-only"),
-        "pairs": SentenceEncoder.load(out / "encoder"),
+        "raw text alone": SentenceEncoder.load(out / TEXT_ONLY),
+        "pairs": SentenceEncoder.load(out / ENCODER),
     }
     judged = {name: _judge(encoder, test, queries) for name, encoder in encoders.items()}
     console.print(f"{'':<16}graded pairs   queries found")
@@ -100,7 +102,7 @@ def demo(
         for cosine, text in hits:
             console.print(f"   {cosine:.2f}  {text}", markup=False)
 
-    report = out / "report.html"
+    report = out / REPORT
     _write(report, result, judged, test, time.perf_counter() - started)
     console.rule("done", align="left")
     echo(f"encoder {out / 'encoder'}   report {report}   {time.perf_counter() - started:.0f} s")
@@ -116,17 +118,47 @@ def _run(job: TrainJob, out: Path, reporter: ConsoleReporter) -> TrainResult:
         raise InterruptedRunError("stopped") from None
 
 
-def _hold_out(path: Path) -> list[tuple[str, str]]:
-    """Writes the sample's pairs but the last ones, and returns those."""
+def _make_room(out: Path) -> None:
+    """Removes an older demo; a folder with anything else in it is refused."""
+    import shutil
+
+    from opencse.errors import UserError
+    from opencse.runs.folder import RunFolder, State, names_in
+    from opencse.runs.lock import LOCK, require_free
+
+    names = names_in(out)
+    if not names:
+        return
+    runs = [RunFolder(out / name) for name in (TEXT_ONLY, ENCODER) if name in names]
+    own = names <= {PAIRS, TEXT_ONLY, ENCODER, REPORT} and (out / PAIRS).is_file()
+    if not own or (out / PAIRS).read_bytes() != _split()[0] or State.FOREIGN in [run.state() for run in runs]:
+        raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
+    for run in runs:
+        require_free(run.path / LOCK)
+        shutil.rmtree(run.path)
+    for name in names & {PAIRS, REPORT}:
+        (out / name).unlink()
+
+
+def _split() -> tuple[bytes, list[tuple[str, str]]]:
+    """The sample's pairs but the last ones, as a csv file, and those."""
     import csv
+    import io
 
     from opencse.text import sample
 
     with sample.PAIRS.open(encoding="utf-8", newline="") as stream:
         rows = list(csv.reader(stream))
-    with path.open("w", encoding="utf-8", newline="") as stream:
-        csv.writer(stream).writerows(rows[:-HELD_OUT])
-    return [(query, wanted) for query, wanted in rows[-HELD_OUT:]]
+    written = io.StringIO(newline="")
+    csv.writer(written).writerows(rows[:-HELD_OUT])
+    return written.getvalue().encode(), [(query, wanted) for query, wanted in rows[-HELD_OUT:]]
+
+
+def _hold_out(path: Path) -> list[tuple[str, str]]:
+    """Writes the sample's pairs but the last ones, and returns those."""
+    kept, held_out = _split()
+    path.write_bytes(kept)
+    return held_out
 
 
 def _judge(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str, str]]) -> Judged:

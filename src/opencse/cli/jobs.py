@@ -10,7 +10,14 @@ if TYPE_CHECKING:
     from opencse.job import TrainJob
     from opencse.text.readers import Source
 
-_MODEL_FILES = ("modules.json", "config.json", "run.json")
+
+def out_folder(name: str) -> Path:
+    """The folder that ``--out`` names; an empty name would be the working folder."""
+    from opencse.errors import UserError
+
+    if not name.strip():
+        raise UserError("--out is empty (a shell variable that is not set?); name a folder, or . for the working one")
+    return Path(name)
 
 
 def open_source(text: str, columns: str | None, split: str, skip_lines: Path | None) -> Source:
@@ -25,31 +32,31 @@ def open_source(text: str, columns: str | None, split: str, skip_lines: Path | N
     )
 
 
-def run_job(job: TrainJob, out: Path, *, resume: bool, dry_run: bool, reporter: ConsoleReporter, report: bool) -> None:
+def run_job(
+    job: TrainJob,
+    out: Path,
+    *,
+    resume: bool,
+    overwrite: bool,
+    dry_run: bool,
+    reporter: ConsoleReporter,
+    report: bool,
+) -> None:
     """Runs a job, or with ``dry_run`` prints its plan."""
     from opencse.cli.console import echo
 
     if dry_run:
-        for line in job.prepare(reporter).plan.lines():
+        for line in job.dry_run(out, resume=resume, overwrite=overwrite, reporter=reporter).lines():
             echo(line)
         return
-    result = job.run(out, resume=resume, reporter=reporter)
+    result = job.run(out, resume=resume, overwrite=overwrite, reporter=reporter)
     if report:
-        from opencse.run_report import REPORT, write_run_report
+        from opencse.run_report import write_run_report
+        from opencse.runs.folder import REPORT
 
         if not (result.folder / REPORT).is_file():
             reporter.say(f"report     {write_run_report(job, result, reporter)}")
     echo(str(result.folder))
-
-
-def require_free(out: Path) -> None:
-    """Refuses a place that holds a model already, or is a file."""
-    from opencse.errors import UserError
-
-    if out.exists() and not out.is_dir():
-        raise UserError(f"{out}: is a file; choose another --out")
-    if any((out / name).exists() for name in _MODEL_FILES):
-        raise UserError(f"{out}: holds a model already; choose another --out")
 
 
 def make_folder(out: Path) -> None:

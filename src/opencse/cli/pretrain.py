@@ -7,12 +7,15 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
 from opencse.cli.models import Trust
 
 
 def pretrain(
     text: Annotated[str, typer.Argument(help="Raw text, as for train; the more the better.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the backbone.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder for the backbone.")
+    ],
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Go on from this backbone (domain adaptation); by default a new BERT."),
@@ -46,9 +49,10 @@ def pretrain(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
     trust_remote_code: Trust = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would happen, and stop (a new backbone is written).")
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run or encoder of opencse in --out; other files stay.")
     ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")] = False,
 ) -> None:
     """Pretrain a small BERT on raw text by masked language modelling, or adapt one to your domain.
 
@@ -57,12 +61,9 @@ def pretrain(
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source, run_job
     from opencse.encoder.create import Shape
-    from opencse.errors import UserError
     from opencse.run import pretraining_job
     from opencse.settings import validate
 
-    if (out / "run.json").is_file() and not resume:
-        raise UserError(f"{out}: holds a run already; go on with --resume, or choose another --out")
     size = {
         "layers": layers,
         "hidden": hidden,
@@ -79,17 +80,8 @@ def pretrain(
         *([f"training.minutes={minutes}"] if minutes is not None else []),
         *([f"training.tokens={tokens}"] if tokens is not None else []),
     ]
+    shape = validate(Shape, size, "shape")
     job = pretraining_job(
-        source,
-        out,
-        model,
-        vocabulary,
-        validate(Shape, size, "shape"),
-        recipe,
-        settings,
-        dev,
-        device,
-        reporter,
-        trust_remote_code,
+        source, out, model, vocabulary, shape, recipe, settings, dev, device, trust_remote_code=trust_remote_code
     )
-    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter, report=report)
+    run_job(job, out, resume=resume, overwrite=overwrite, dry_run=dry_run, reporter=reporter, report=report)

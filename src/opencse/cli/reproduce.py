@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
 from opencse.cli.models import Trust
 
 
@@ -15,7 +16,16 @@ def reproduce(
         str, typer.Argument(help="A recipe with presets, of a backbone or an ablation: simcse:bert-base.")
     ],
     text: Annotated[str, typer.Argument(help="What the paper trained on: a text file or Hub data set id.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder of the runs; what is in it is not made again.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            parser=out_folder,
+            metavar="FOLDER",
+            help="Folder of the runs; what is in it is not made again.",
+        ),
+    ],
     data: Annotated[str, typer.Option(help="Folder with sts/, transfer/, ... (or one suite's own folder), or 'hub'.")],
     model: Annotated[
         str | None, typer.Option("--model", "-m", help="Another start than the paper's, for instance a local copy.")

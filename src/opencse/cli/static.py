@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
 from opencse.cli.models import Trust
 
 if TYPE_CHECKING:
@@ -21,7 +22,9 @@ def static(
         str,
         typer.Argument(help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the encoder.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder for the encoder.")
+    ],
     model: Annotated[
         str | None,
         typer.Option("--model", "-m", help="Folder or Hub id whose tokenizer is used; by default a new one is made."),
@@ -52,13 +55,14 @@ def static(
 
     from opencse.card import counted_card
     from opencse.cli.console import ConsoleReporter, echo
-    from opencse.cli.jobs import make_folder, open_source, require_free
+    from opencse.cli.jobs import make_folder, open_source
     from opencse.encoder.static import build, check
+    from opencse.runs.folder import require_empty
     from opencse.text.corpus import tokenise
     from opencse.training.reporter import Stages
 
     settings = _settings(dimension, layers, window, set_ or [])
-    require_free(out)
+    require_empty(out)
     reporter = ConsoleReporter()
     source = open_source(text, columns, split, skip_lines)
     tokenizer, lower_case = _tokenizer(model, source, vocabulary, settings.positions, reporter, trust_remote_code)

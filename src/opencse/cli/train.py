@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
 from opencse.cli.models import Trust
 
 
@@ -15,7 +16,9 @@ def train(
         str,
         typer.Argument(help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the trained encoder.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder for the trained encoder.")
+    ],
     recipe: Annotated[
         str, typer.Option("--recipe", "-r", help="Recipe (opencse recipes) or TOML file; :PRESET may follow.")
     ] = "simcse",
@@ -46,6 +49,9 @@ def train(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
     trust_remote_code: Trust = False,
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run or encoder of opencse in --out; other files stay.")
+    ] = False,
     report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")] = True,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")] = False,
 ) -> None:
@@ -63,4 +69,4 @@ def train(
     source = open_source(text, columns, split, skip_lines)
     settings = list(set_ or []) + ([f"training.seed={seed}"] if seed is not None else [])
     job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, trust_remote_code)
-    run_job(job, out, resume=resume, dry_run=dry_run, reporter=reporter, report=report)
+    run_job(job, out, resume=resume, overwrite=overwrite, dry_run=dry_run, reporter=reporter, report=report)

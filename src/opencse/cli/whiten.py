@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from opencse.cli.jobs import out_folder
 from opencse.cli.models import Trust
 
 
@@ -16,7 +17,9 @@ def whiten(
         str,
         typer.Argument(help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."),
     ],
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the whitened encoder.")],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder for the whitened encoder.")
+    ],
     dimension: Annotated[
         int | None, typer.Option(min=1, help="Keep the first so many dimensions; by default all that vary.")
     ] = None,
@@ -40,11 +43,12 @@ def whiten(
     from opencse.baselines.whitening import Whitening, whitened
     from opencse.card import whitened_card
     from opencse.cli.console import ConsoleReporter, echo
-    from opencse.cli.jobs import make_folder, open_source, require_free
+    from opencse.cli.jobs import make_folder, open_source
     from opencse.cli.models import load_encoder
     from opencse.errors import UserError
+    from opencse.runs.folder import require_empty
 
-    require_free(out)
+    require_empty(out)
     source = open_source(text, columns, split, None)
     encoder = load_encoder(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     if dimension is not None and dimension > encoder.dimension:

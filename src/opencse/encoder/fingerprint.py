@@ -4,17 +4,52 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 
+from opencse import io
 from opencse.encoder.backbone import dropout_rates
+from opencse.encoder.locate import locate
+from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 # What a configuration says beside what makes the vectors; a saved folder may tell these otherwise.
 _SAY_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype", "output_hidden_states")
+
+# The files that a model is made of; what else lies beside them (cards, logs, reports) changes no vector.
+_FILES = (
+    "config.json",
+    "modules.json",
+    "config_sentence_transformers.json",
+    "sentence_*_config.json",
+    "tokenizer*",
+    "vocab*",
+    "merges.txt",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "*.model",
+    "model*.safetensors",
+    "pytorch_model*.bin",
+)
+
+
+def hash_model(model: str | Path) -> dict[str, str]:
+    """SHA-256 of each file that ``model`` is made of, by its name in the model's folder.
+
+    Raises:
+        UserError: if there is no such model, or a file cannot be read.
+    """
+    folder = locate(model)
+    patterns = [*_FILES, *(f"[0-9]*_*/{pattern}" for pattern in _FILES)]  # modules of sentence-transformers
+    files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    try:
+        return {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
+    except OSError as error:
+        raise UserError(f"{model}: cannot be read ({reason(error)})") from None
 
 
 def fingerprint(encoder: SentenceEncoder) -> str:

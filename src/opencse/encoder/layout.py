@@ -57,6 +57,11 @@ def read_config(path: Path) -> dict[str, Any]:
     return value
 
 
+SENTENCE_CONFIG = "config_sentence_transformers.json"
+WRITTEN_BY = "opencse"
+"""Among the versions in ``SENTENCE_CONFIG``: that this library wrote the folder."""
+
+
 def entry(path: Path, config: dict[str, Any], key: str, kind: type[T], default: T) -> T:
     """The value of ``key`` in ``config``, which was read from ``path``; ``default`` where it is not there, or null.
 

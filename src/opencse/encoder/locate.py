@@ -42,10 +42,10 @@ def locate(model: str | Path, *, code: bool = False) -> Path:
     if a_file:
         raise UserError(f"{model}: is a file; give the folder of a model")
     if a_folder:
+        if (folder / "run.json").is_file() and not (folder / "config.json").is_file():
+            raise UserError(f"{model}: this run has not finished; go on with opencse train ... --resume")
         if (folder / "modules.json").is_file() or (folder / "config.json").is_file():
             return folder
-        if (folder / "run.json").is_file():
-            raise UserError(f"{model}: this run has not finished; go on with opencse train ... --resume")
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")
     if str(model).count("/") > 1 or str(model).startswith((".", "/", "~")):
         raise UserError(f"{model}: no such folder")

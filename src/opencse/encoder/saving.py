@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, cast
 import torch
 from torch import Tensor, nn
 
+from opencse import __version__, io
 from opencse.encoder.head import Dense
-from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, read_config, write_json
+from opencse.encoder.layout import (
+    ACTIVATION_PATHS,
+    POOLING_FLAGS,
+    POOLING_MODES,
+    SENTENCE_CONFIG,
+    WRITTEN_BY,
+    read_config,
+    write_json,
+)
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.quiet import quiet_transformers
 from opencse.errors import UserError, reason
@@ -23,7 +32,10 @@ if TYPE_CHECKING:
 def write_folder(
     encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype, masked_lm: bool = False
 ) -> None:
-    """See `SentenceEncoder.save`. Written beside the target first and moved in, ``modules.json`` last."""
+    """See `SentenceEncoder.save`. Written inside the target first and moved in, ``config.json`` last.
+
+    Without ``config.json`` nothing opens a folder, so it is never taken for another model than it will be.
+    """
     from safetensors import SafetensorError
 
     try:
@@ -36,11 +48,30 @@ def write_folder(
 
 
 def _move_in(written: Path, folder: Path) -> None:
-    for entry in sorted(written.iterdir(), key=lambda e: e.name == "modules.json"):
+    (folder / "config.json").unlink(missing_ok=True)
+    for entry in sorted(written.iterdir(), key=lambda e: (e.name == "config.json", e.name)):
         target = folder / entry.name
-        if target.is_dir():
+        if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
+        if entry.name == "config.json":
+            _sync(folder)
         entry.replace(target)
+    io.sync(folder)
+
+
+def _sync(folder: Path) -> None:
+    """Waits until the model's files are on the disk."""
+    for path in (*folder.glob("*.safetensors"), *folder.glob("*.json"), *folder.glob("[0-9]*_*/*"), folder):
+        io.sync(path)
+
+
+def is_ours(folder: Path) -> bool:
+    """Whether ``folder`` holds an encoder that `write_folder` wrote."""
+    try:
+        versions = read_config(folder / SENTENCE_CONFIG).get("__version__")
+    except UserError:
+        return False
+    return isinstance(versions, dict) and WRITTEN_BY in versions
 
 
 def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype, masked_lm: bool) -> None:
@@ -154,12 +185,12 @@ def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
 
 def _write_prompt(encoder: SentenceEncoder, folder: Path) -> None:
     config = {
-        "__version__": {},
+        "__version__": {WRITTEN_BY: __version__},
         "prompts": {"default": encoder.prompt} if encoder.prompt else {},
         "default_prompt_name": "default" if encoder.prompt else None,
         "similarity_fn_name": "cosine",
     }
-    write_json(folder / "config_sentence_transformers.json", config)
+    write_json(folder / SENTENCE_CONFIG, config)
 
 
 def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:

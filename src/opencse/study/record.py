@@ -16,6 +16,20 @@ Which = Literal["kept", "last"]
 """The encoder that is judged: the one a run keeps (see `opencse.training.selection`), or that of its last step."""
 
 
+class Contents(Settings):
+    """What runs are made of, by content; see `opencse.runs.record.Identity`.
+
+    Attributes:
+        start: hash of each file of the start.
+        text: hash of the text; None of a start as it was given.
+        dev_pairs: hash of the dev pairs; None without, and of a start as it was given.
+    """
+
+    start: dict[str, str]
+    text: str | None = None
+    dev_pairs: str | None = None
+
+
 class RunRecord(Settings):
     """One run, or one start untrained (then ``recipe``, ``seed`` and all of training are None).
 
@@ -29,7 +43,8 @@ class RunRecord(Settings):
             is judged.
         seed: of the run.
         asked: everything that decides what the run does, the resolved recipe included.
-        text: fingerprint of the training text's tokens.
+        text: hash of the training text.
+        contents: hashes of what else the run is made of; None in older records.
         outcome: what training ended with: ``kept``, ``verdict``, ``steps`` and dev ``scores`` by step.
         judged: which encoder the results are of.
         environment: versions, commit and machine.
@@ -48,6 +63,7 @@ class RunRecord(Settings):
     seed: int | None = None
     asked: dict[str, Any]
     text: str | None = None
+    contents: Contents | None = None
     outcome: dict[str, Any] | None = None
     judged: Which
     environment: Environment

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import threading
@@ -19,13 +18,18 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.baselines.judged import open_model
+from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
+from opencse.job import load_dev
 from opencse.overrides import flatten
+from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
+from opencse.runs.lock import LOCK, require_free, was_locked
+from opencse.runs.record import changed_files
 from opencse.start import Reading
-from opencse.study.record import RunRecord
+from opencse.study.record import Contents, RunRecord
 from opencse.study.study import RunSpec, Study
 from opencse.training.reporter import Counted, Reporter, Silent
 
@@ -51,10 +55,37 @@ def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = Non
     if workers < 1:
         raise UserError(f"workers is at least 1, not {workers}")
     tell = reporter or Silent()
-    found = {run: _known(study, run) for run in study.runs()}
+    require_study(study.out)
+    with locked(study.out, tell):
+        return _run_missing(study, workers, tell)
+
+
+def require_study(folder: Path) -> None:
+    """Refuses a folder that is neither new nor empty nor of a comparison; touches nothing.
+
+    Raises:
+        UserError: naming the mend.
+    """
+    require_free(folder / LOCK)
+    names = names_in(folder)
+    if names <= {"starts", "runs"} and was_locked(folder / LOCK):
+        return  # killed before anything was finished
+    if any(RunRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
+        return
+    if any(RunFolder(one).state() in (State.BEGUN, State.FINISHED) for one in folder.glob("runs/*/*/*")):
+        return
+    require_empty(folder)
+
+
+def _run_missing(study: Study, workers: int, tell: Reporter) -> list[RunRecord]:
+    asked = {run: study.asked(run) for run in study.runs()}
+    contents = _contents(study)
+    found = {run: _known(study, run, asked[run], contents[run.start]) for run in asked}
     judges = open_suites(study)
     starts = [
-        judge_start(study, start, reading, judges, tell) for start in study.starts for reading in study.readings(start)
+        judge_start(study, start, reading, contents[start], judges, tell)
+        for start in study.starts
+        for reading in study.readings(start)
     ]
     missing = [run for run, record in found.items() if record is None]
     if missing and len(missing) < len(found):
@@ -71,10 +102,10 @@ def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = Non
 def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> RunRecord:
     """Trains and judges one run, from its checkpoint if it was broken off; its record is written at the end."""
     folder = study.folder(run)
-    begun = folder / "run.json"
-    study.job(run).run(folder, resume=begun.is_file(), reporter=reporter)
-    told = json.loads(begun.read_text(encoding="utf-8"))
-    encoder = folder if study.judge == "kept" else folder / "last"
+    trained = RunFolder(folder)
+    study.job(run).run(folder, resume=trained.record_file.is_file(), reporter=reporter)
+    told = trained.record()
+    encoder = folder if study.judge == "kept" else trained.last
     judged = open_model(
         encoder,
         device=study.device,
@@ -89,11 +120,12 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
         reading=str(study.job(run).start().reading),
         seed=run.seed,
         asked=study.asked(run),
-        text=told["identity"]["text"],
-        outcome=told["result"],
+        text=told.identity.text,
+        contents=Contents(start=told.identity.start or {}, text=told.identity.text, dev_pairs=told.identity.dev_pairs),
+        outcome=None if told.result is None else told.result.model_dump(mode="json"),
         judged=study.judge,
         environment=Environment.here(judged.device),
-        train_seconds=told.get("seconds"),
+        train_seconds=told.seconds,
         judge_seconds=seconds,
         results=results,
         data=data,
@@ -102,7 +134,9 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
     return record
 
 
-def judge_start(study: Study, start: str, reading: Reading, judges: Judges, reporter: Reporter) -> RunRecord:
+def judge_start(
+    study: Study, start: str, reading: Reading, contents: Contents, judges: Judges, reporter: Reporter
+) -> RunRecord:
     """Judges an untrained start, read so, once."""
     folder = study.start_folder(start, reading)
     how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
@@ -110,6 +144,7 @@ def judge_start(study: Study, start: str, reading: Reading, judges: Judges, repo
     known = RunRecord.read(folder)
     if known is not None:
         _same(known, asked, folder)
+        _unchanged(known, Contents(start=contents.start), folder)
         return known
     reporter.say(f"judging the start {start} ({reading})")
     judged = open_model(reading.load(study.device, study.trust_remote_code), progress=Counted(reporter, "encoding"))
@@ -119,6 +154,7 @@ def judge_start(study: Study, start: str, reading: Reading, judges: Judges, repo
         start=start,
         reading=str(reading),
         asked=asked,
+        contents=Contents(start=contents.start),
         judged=study.judge,
         environment=Environment.here(judged.device),
         judge_seconds=seconds,
@@ -166,14 +202,39 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None
     temporary.replace(path)
 
 
-def _known(study: Study, run: RunSpec) -> RunRecord | None:
-    """The record of a run that has finished, after a check that it was asked for just so."""
-    asked = study.asked(run)
+def _contents(study: Study) -> dict[str, Contents]:
+    """What the runs from each start are made of now."""
+    text, dev = study.text.fingerprint(), load_dev(study.dev)
+    dev_pairs = None if dev is None else dev.fingerprint()
+    models = {run.start: study.job(run).resolve()[1] for run in study.runs()}
+    return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
+
+
+def _known(study: Study, run: RunSpec, asked: dict[str, Any], contents: Contents) -> RunRecord | None:
+    """The record of a run that has finished, after a check that it was asked for just so, of the same contents."""
     folder = study.folder(run)
     record = RunRecord.read(folder)
     if record is not None:
         _same(record, asked, folder)
+        _unchanged(record, contents, folder)
     return record
+
+
+def _unchanged(record: RunRecord, now: Contents, folder: Path) -> None:
+    """Refuses to put runs of another text, start or dev pairs beside the new ones, though they have the same names."""
+    changed = None
+    before = record.contents
+    if now.text is not None and record.text != now.text:
+        changed = "the text"
+    elif before is not None and before.dev_pairs != now.dev_pairs:
+        changed = "the dev pairs"
+    elif before is not None and (files := changed_files(before.start, now.start)):
+        changed = f"the start {record.start} ({files})"
+    if changed is not None:
+        raise UserError(
+            f"{folder}: {changed} changed after this was made, so it cannot stand beside new runs; choose another "
+            "--out, or remove that folder to make it anew"
+        )
 
 
 def _same(record: RunRecord, asked: dict[str, Any], folder: Path) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from opencse.errors import UserError
+from opencse import io
+from opencse.errors import UserError, reason
+
+CHECKPOINT = "checkpoint"
+_TENSORS, _STATE, _SUMS = "tensors.safetensors", "state.json", "checksums.json"
+_CONTENT = (_TENSORS, _STATE)
+_TRIES = 3
 
 
 @dataclass(frozen=True)
@@ -39,7 +45,7 @@ def prefixed(owner: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Writes beside the old checkpoint and swaps, so that one whole checkpoint is there at any moment.
+    """Writes beside the old checkpoint and swaps: wherever it is killed, the newest whole one is found again.
 
     Raises:
         UserError: if it cannot be written (a full disk); the older checkpoint stays.
@@ -47,42 +53,142 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    new, old = folder.with_name(f"{folder.name}.new"), folder.with_name(f"{folder.name}.old")
+    new, _, _ = checkpoint_folders(folder)
     try:
-        shutil.rmtree(new, ignore_errors=True)
+        settle(folder)
         new.mkdir(parents=True)
-        save_file(checkpoint.tensors, new / "tensors.safetensors")
-        (new / "state.json").write_text(json.dumps(checkpoint.values))
-        for path in new.iterdir():
-            with path.open("rb") as stream:
-                os.fsync(stream.fileno())
-        shutil.rmtree(old, ignore_errors=True)
-        if folder.exists():
-            folder.rename(old)
-        new.rename(folder)
-        shutil.rmtree(old, ignore_errors=True)
+        save_file(checkpoint.tensors, new / _TENSORS)
+        (new / _STATE).write_text(json.dumps(checkpoint.values), encoding="utf-8")
+        for name in _CONTENT:
+            io.sync(new / name)
+        io.write_text(new / _SUMS, json.dumps({name: io.hash_file(new / name) for name in _CONTENT}, indent=2) + "\n")
+        _swap(folder)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(new, ignore_errors=True)
+        if not (new / _SUMS).is_file():  # not whole; it would only take up room
+            shutil.rmtree(new, ignore_errors=True)
         raise UserError(
-            f"{folder}: the checkpoint cannot be written ({error}); make room and go on with --resume"
+            f"{folder}: the checkpoint cannot be written ({reason(error)}); make room and go on with --resume"
         ) from None
 
 
-def load_checkpoint(folder: Path) -> Checkpoint | None:
-    """The checkpoint of ``folder``, or None if no step was ever saved."""
+def load_checkpoint(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:
+    """The newest whole checkpoint of ``folder``, or None if no step was ever saved. Nothing is changed on the disk.
+
+    Args:
+        folder: of the checkpoint; a kill may have left the newest, or the one before it, beside it.
+        say: is told if a damaged one was passed over for an older one.
+
+    Raises:
+        UserError: if there are checkpoints and all are damaged, naming the file of the newest.
+    """
+    for _ in range(_TRIES - 1):  # the run may be going on, and swap its checkpoints meanwhile
+        found, damage = _newest(folder)
+        if found is not None and not damage:
+            return found
+        if found is None and not damage:
+            return None
+        time.sleep(0.05)
+    found, damage = _newest(folder)
+    if damage and found is None:
+        raise UserError(
+            f"{damage[0]}; put back a copy of it, or remove {folder.name}* in {folder.parent}, and --resume begins "
+            "again at step 0"
+        )
+    if damage and say is not None:
+        say(f"warning    {damage[0]}; the checkpoint before it is whole and is taken instead")
+    return found
+
+
+def settle(folder: Path) -> None:
+    """Puts the newest whole checkpoint in its place, if a swap was broken off, and only then removes the others.
+
+    Raises:
+        OSError: if something cannot be renamed or removed.
+    """
+    new, _, old = checkpoint_folders(folder)
+    if not new.exists() and not old.exists():
+        return
+    whole = next((one for one in checkpoint_folders(folder) if one.exists() and _is_whole(one)), None)
+    if whole == new:
+        _swap(folder)
+    elif whole == old:
+        if folder.exists():
+            shutil.rmtree(folder)
+        old.rename(folder)
+    if new.exists():
+        shutil.rmtree(new)
+    if whole is not None and old.exists():
+        shutil.rmtree(old)
+
+
+def checkpoint_folders(folder: Path) -> tuple[Path, Path, Path]:
+    """Where a checkpoint may be, the newest first: just written, in its place, and the one before."""
+    return folder.with_name(f"{folder.name}.new"), folder, folder.with_name(f"{folder.name}.old")
+
+
+def _swap(folder: Path) -> None:
+    new, _, old = checkpoint_folders(folder)
+    if folder.exists():
+        if old.exists():
+            shutil.rmtree(old)
+        folder.rename(old)
+    new.rename(folder)
+    io.sync(folder.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+    """The newest whole checkpoint, and what is wrong with newer ones; one that was never finished is not among them."""
+    damage: list[str] = []
+    new, _, _ = checkpoint_folders(folder)
+    for candidate in checkpoint_folders(folder):
+        if not candidate.exists() or (candidate == new and not (candidate / _SUMS).is_file()):
+            continue
+        try:
+            return _read(candidate), damage
+        except _DamageError as error:
+            damage.append(str(error))
+    return None, damage
+
+
+class _DamageError(Exception):
+    """A checkpoint that is not as it was written."""
+
+
+def _is_whole(folder: Path) -> bool:
+    try:
+        _verify(folder)
+    except _DamageError:
+        return False
+    return True
+
+
+def _verify(folder: Path) -> None:
+    try:
+        sums = json.loads((folder / _SUMS).read_text(encoding="utf-8"))
+        if not isinstance(sums, dict):
+            raise ValueError(f"a {type(sums).__name__} where an object was expected")
+    except (OSError, ValueError) as error:
+        raise _DamageError(f"{folder / _SUMS}: cannot be read ({reason(error)})") from None
+    for name in _CONTENT:
+        try:
+            same = io.hash_file(folder / name) == sums.get(name)
+        except OSError as error:
+            raise _DamageError(f"{folder / name}: cannot be read ({reason(error)})") from None
+        if not same:
+            raise _DamageError(f"{folder / name}: is damaged (its content is not what was written)")
+
+
+def _read(folder: Path) -> Checkpoint:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    for candidate in (folder, folder.with_name(f"{folder.name}.old")):
-        if (candidate / "state.json").is_file():
-            values = json.loads((candidate / "state.json").read_text())
-            return Checkpoint(load_file(candidate / "tensors.safetensors"), values)
-    return None
-
-
-def remove_checkpoint(folder: Path) -> None:
-    """Removes a checkpoint that is no longer needed."""
-    for name in (folder.name, f"{folder.name}.new", f"{folder.name}.old"):
-        shutil.rmtree(folder.with_name(name), ignore_errors=True)
+    _verify(folder)
+    try:
+        values = json.loads((folder / _STATE).read_text(encoding="utf-8"))
+        return Checkpoint(load_file(folder / _TENSORS), values)
+    except (OSError, ValueError, SafetensorError) as error:
+        raise _DamageError(f"{folder}: cannot be read ({reason(error)})") from None
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
@@ -92,11 +198,18 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
 
 
 def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    """The inverse of `optimizer_tensors`."""
+    """The inverse of `optimizer_tensors`.
+
+    Raises:
+        ValueError, IndexError: for tensors that are no state of these parameters.
+    """
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         number, entry = name.split(".", 1)
         state.setdefault(int(number), {})[entry] = tensor
+        if tensor.dim() and tensor.shape != parameters[int(number)].shape:
+            raise ValueError(f"optimizer.{name} is {tuple(tensor.shape)}, its weight another shape")
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 

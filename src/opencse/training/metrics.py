@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
-from opencse.errors import UserError
+from opencse import io
+from opencse.errors import UserError, reason
+
+METRICS = "metrics.jsonl"
 
 
 class MetricsLog:
@@ -18,26 +21,66 @@ class MetricsLog:
 
     def write(self, record: Mapping[str, float | int | str]) -> None:
         """Appends one record."""
-        self._put([record], "a")
+        try:
+            with self.path.open("a", encoding="utf-8") as stream:
+                stream.write(json.dumps(record) + "\n")
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def clear(self) -> None:
+        """Begins the log anew."""
+        self._replace(b"")
 
     def rewind(self, step: int) -> None:
-        """Drops what was written after ``step``, and a last line that was cut off."""
-        kept = [record for record in self.read() if record["step"] <= step]
-        self._put(kept, "w")
+        """Drops what was written after ``step``, and a last line that was cut off.
 
-    def _put(self, records: Iterable[Mapping[str, float | int | str]], mode: Literal["a", "w"]) -> None:
-        try:
-            with self.path.open(mode, encoding="utf-8") as stream:
-                stream.writelines(json.dumps(record) + "\n" for record in records)
-        except OSError as error:
-            raise UserError(f"{self.path}: cannot be written ({error}); make room and go on with --resume") from None
+        Raises:
+            UserError: as `read`.
+        """
+        lines = [line for line, record in self._lines() if record["step"] <= step]
+        self._replace(b"".join(line + b"\n" for line in lines))
 
     def read(self) -> list[dict[str, float]]:
-        """All whole records."""
-        records = []
-        for line in self.path.read_text(encoding="utf-8").splitlines() if self.path.is_file() else []:
-            try:
-                records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
-        return records
+        """All records; a last line that a kill cut off is left out.
+
+        Raises:
+            UserError: for any other line that is no record, naming it.
+        """
+        return [record for _, record in self._lines()]
+
+    def _lines(self) -> list[tuple[bytes, dict[str, float]]]:
+        try:
+            content = self.path.read_bytes() if self.path.is_file() else b""
+        except OSError as error:
+            raise UserError(f"{self.path}: cannot be read ({reason(error)})") from None
+        *whole, rest = content.split(b"\n")
+        found = [(line, self._record(line, number)) for number, line in enumerate(whole, start=1)]
+        with contextlib.suppress(ValueError):  # cut off
+            found.append((rest, _parsed(rest)))
+        return found
+
+    def _record(self, line: bytes, number: int) -> dict[str, float]:
+        try:
+            return _parsed(line)
+        except ValueError as error:
+            raise UserError(
+                f"{self.path}, line {number}: is no record of a step ({reason(error)}); take the line out, or put back "
+                "a copy of the file (the log alone: the encoder and its checkpoint do not depend on it)"
+            ) from None
+
+    def _replace(self, content: bytes) -> None:
+        try:
+            with io.writing(self.path) as unfinished:
+                unfinished.write_bytes(content)
+        except OSError as error:
+            raise self._unwritten(error) from None
+
+    def _unwritten(self, error: OSError) -> UserError:
+        return UserError(f"{self.path}: cannot be written ({reason(error)}); make room and go on with --resume")
+
+
+def _parsed(line: bytes) -> dict[str, float]:
+    record = json.loads(line.decode("utf-8"))
+    if not isinstance(record, dict) or not isinstance(record.get("step"), int):
+        raise ValueError("an object with a step was expected")
+    return record

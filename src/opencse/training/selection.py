@@ -8,6 +8,8 @@ own, the step is held against both readings.
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
@@ -59,6 +61,12 @@ class Dev:
 
     name: str
     pairs: ScoredPairs
+
+    def fingerprint(self) -> str:
+        """A hash of the sentences and their gold scores, 64 hexadecimal digits."""
+        pairs = self.pairs
+        told = json.dumps([pairs.first, pairs.second, pairs.scores.tolist()], ensure_ascii=True)
+        return hashlib.sha256(told.encode()).hexdigest()
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Judges ``encoder``; the pairs are encoded once, in float32."""

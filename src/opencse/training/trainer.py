@@ -16,11 +16,12 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError as InterruptedRunError
-from opencse.errors import UserError
+from opencse.errors import UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
 from opencse.text.batches import Batches
 from opencse.training.checkpoint import (
+    CHECKPOINT,
     Checkpoint,
     load_checkpoint,
     optimizer_tensors,
@@ -30,7 +31,7 @@ from opencse.training.checkpoint import (
     restore_random_states,
     save_checkpoint,
 )
-from opencse.training.metrics import MetricsLog
+from opencse.training.metrics import METRICS, MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import Precision
 from opencse.training.reporter import Reporter
@@ -78,7 +79,7 @@ class Trainer:
     start: DevScore | None = None
 
     def __post_init__(self) -> None:
-        self.metrics = MetricsLog(self.folder / "metrics.jsonl")
+        self.metrics = MetricsLog(self.folder / METRICS)
         self.history = History()
         self.best: dict[str, Tensor] = {}
         self.probes = probes_of(self.inputs.corpus)
@@ -98,7 +99,7 @@ class Trainer:
     @property
     def checkpoint_folder(self) -> Path:
         """Where the run's state is kept until it has finished."""
-        return self.folder / "checkpoint"
+        return self.folder / CHECKPOINT
 
     def run(self, *, resume: bool) -> History:
         """All steps, from the checkpoint if ``resume``; the best encoder's weights end up in ``best``.
@@ -125,7 +126,7 @@ class Trainer:
 
     def _begin(self) -> None:
         torch.manual_seed(self.settings.seed)
-        self.metrics.rewind(-1)
+        self.metrics.clear()
         if self.start is not None:
             self.history.add(0, self.start.spearman)
             self.metrics.write({"step": 0, **self.start.record()})
@@ -198,18 +199,31 @@ class Trainer:
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)}))
 
     def _restore(self) -> int:
-        checkpoint = load_checkpoint(self.checkpoint_folder)
+        checkpoint = load_checkpoint(self.checkpoint_folder, self.reporter.say)
         if checkpoint is None:
             return 0
+        try:
+            step = self._put_back(checkpoint)
+        except (LookupError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+            raise UserError(
+                f"{self.checkpoint_folder}: the checkpoint does not fit this run ({reason(error)}); put back the run's "
+                "own, or remove it, and --resume begins again at step 0"
+            ) from None
+        self.metrics.rewind(step)
+        self.reporter.say(f"resumed at step {step:,} of {self.steps:,}")
+        return step
+
+    def _put_back(self, checkpoint: Checkpoint) -> int:
+        """Everything as ``checkpoint`` has it; gives the step it was saved after."""
         self.encoder.load_state_dict(checkpoint.of("encoder"))
         self.objective.load_state_dict(checkpoint.of("objective"))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.best = checkpoint.of("best")
         self.history = History({int(k): v for k, v in checkpoint.values["history"]["scores"].items()})
-        step = int(checkpoint.values["step"])
-        self.metrics.rewind(step)
         restore_random_states(checkpoint.of("random"))
-        self.reporter.say(f"resumed at step {step:,} of {self.steps:,}")
+        step = int(checkpoint.values["step"])
+        if not 0 < step <= self.steps:
+            raise ValueError(f"step {step} of {self.steps}")
         return step
 
 

@@ -1,0 +1,341 @@
+"""The folder of a run: the names in it, what may be written to, and how it goes from new to finished."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+
+from opencse import io
+from opencse.encoder.saving import is_ours
+from opencse.errors import UserError, reason
+from opencse.runs import lock
+from opencse.runs.record import Identity, RunRecord
+from opencse.training.checkpoint import CHECKPOINT, checkpoint_folders
+from opencse.training.metrics import METRICS
+from opencse.training.reporter import Reporter
+
+RECORD, LAST, START = "run.json", "last", "start"
+REPORT, NUMBERS = "report.html", "report.json"
+_OF_A_STUDY = "record.json"
+_MODEL = (
+    "config.json",  # first: without it nothing loads what is left
+    "modules.json",
+    "model.safetensors",
+    "model-*.safetensors",
+    "model.safetensors.index.json",
+    "generation_config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "vocab.txt",
+    "vocab.json",
+    "merges.txt",
+    "sentence_bert_config.json",
+    "README.md",
+)
+_SENTENCE_CONFIG = "config_sentence_transformers.json"
+_MODULE = re.compile(r"\d+_(WeightedLayerPooling|Pooling|Dense|Normalize)")
+
+
+class State(StrEnum):
+    """What a folder is to a run."""
+
+    NEW = "new"
+    """Not there, empty, or left by a process that was killed before its run began."""
+    BEGUN = "begun"
+    """A run that goes on, was interrupted, or was killed."""
+    FINISHED = "finished"
+    """A run that has ended."""
+    MODEL = "model"
+    """An encoder that was saved by this library, without a run."""
+    FOREIGN = "foreign"
+    """Anything else; it is never written to."""
+
+
+@dataclass(frozen=True)
+class RunFolder:
+    """The folder of a run, by name; making one touches nothing.
+
+    Attributes:
+        path: of the folder.
+    """
+
+    path: Path
+
+    @classmethod
+    def at(cls, out: str | Path) -> RunFolder:
+        """The folder called ``out``.
+
+        Raises:
+            UserError: if the name is empty.
+        """
+        if not str(out).strip():
+            raise UserError("the name of the folder to write to is empty; name one, or . for the working folder")
+        return cls(Path(out))
+
+    @property
+    def record_file(self) -> Path:
+        """``run.json``; see `RunRecord`."""
+        return self.path / RECORD
+
+    @property
+    def metrics_file(self) -> Path:
+        """``metrics.jsonl``, the log of the steps."""
+        return self.path / METRICS
+
+    @property
+    def checkpoint(self) -> Path:
+        """Where the state of an unfinished run is kept."""
+        return self.path / CHECKPOINT
+
+    @property
+    def last(self) -> Path:
+        """The encoder of the last step."""
+        return self.path / LAST
+
+    @property
+    def start(self) -> Path:
+        """The new backbone that a pretraining run began with."""
+        return self.path / START
+
+    @property
+    def staged_start(self) -> Path:
+        """Where a new backbone is until the run begins; removed by the next start if it never does."""
+        return self.path / f"{io.WRITING}{START}"
+
+    @property
+    def _lock(self) -> Path:
+        return self.path / lock.LOCK
+
+    def state(self) -> State:
+        """What the folder is, by what its files hold.
+
+        Raises:
+            UserError: if it is a file or cannot be looked into.
+        """
+        names = names_in(self.path)
+        if RECORD in names:
+            try:
+                record = self.record()
+            except UserError:
+                return State.FOREIGN
+            return State.BEGUN if record.result is None else State.FINISHED
+        if not names or (names == {START} and lock.was_locked(self._lock)):
+            return State.NEW
+        return State.MODEL if is_ours(self.path) else State.FOREIGN
+
+    def record(self) -> RunRecord:
+        """What the run says of itself.
+
+        Raises:
+            UserError: if there is no run, or its record is damaged.
+        """
+        return RunRecord.read(self.record_file)
+
+    def is_unfinished(self) -> bool:
+        """Whether it holds a run without an encoder yet."""
+        return self.record_file.is_file() and not (self.path / "config.json").is_file()
+
+    def require(self, *, resume: bool, overwrite: bool, start: Path | None) -> None:
+        """Refuses a folder that a run may not be written to; touches nothing.
+
+        Only a new or empty folder is written to, with ``resume`` the run in it, and with ``overwrite`` a run or model
+        of this library in place of which the new run comes.
+
+        Args:
+            resume: the run there is to go on.
+            overwrite: what is there is to be replaced.
+            start: folder of the model that training begins with, if it is one.
+
+        Raises:
+            UserError: naming the folder and the mend.
+        """
+        lock.require_free(self._lock)
+        self._require(resume=resume, overwrite=overwrite, start=start)
+
+    def _require(self, *, resume: bool, overwrite: bool, start: Path | None) -> None:
+        if resume and overwrite:
+            raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
+        names = names_in(self.path)
+        state = self.state()
+        if start is not None and names and _endangers(self.path, start, overwrite):
+            raise UserError(f"{self.path}: the start {start} would be written over; choose another --out")
+        if overwrite and START in names and not self._start_is_ours():
+            raise UserError(f"{self.path / START}: is no part of what --overwrite replaces; move it away")
+        if state is State.NEW or (state in (State.BEGUN, State.FINISHED) and (resume or overwrite)):
+            return
+        if RECORD in names:
+            self.record()  # tells what is wrong with it
+            raise UserError(
+                f"{self.path}: holds a run already; go on with --resume, or choose another --out, or replace it with "
+                "--overwrite"
+            )
+        if state is State.MODEL and overwrite:
+            return
+        if state is State.MODEL:
+            raise UserError(f"{self.path}: holds a model already; choose another --out, or replace it with --overwrite")
+        raise UserError(_foreign(self.path, names))
+
+    @contextmanager
+    def held(
+        self, tell: Reporter, *, resume: bool = False, overwrite: bool = False, start: Path | None = None
+    ) -> Iterator[RunRecord | None]:
+        """Keeps other processes out within the block, and removes what a killed one left unfinished.
+
+        The folder is made; if nothing comes to be in it, it is removed at the end.
+
+        Yields:
+            The record of the run to go on with; None for a new one.
+
+        Raises:
+            UserError: as `require`, or if the folder cannot be made.
+        """
+        self.require(resume=resume, overwrite=overwrite, start=start)
+        with locked(self.path, tell):
+            self._require(resume=resume, overwrite=overwrite, start=start)
+            record = self.record() if resume and self.record_file.is_file() else None
+            try:
+                self._remove_leftovers(record)
+                yield record
+            finally:
+                if not self.record_file.is_file():
+                    _remove(self.staged_start)
+
+    def begin(self, make_record: Callable[[], RunRecord]) -> RunRecord:
+        """A new run in place of whatever ``overwrite`` allowed; ``make_record`` is called when its start is in place.
+
+        Whenever it is killed in here, the folder stays one that the same command may be given for.
+        """
+        self._clear()
+        staged = self.staged_start.is_dir()
+        try:
+            if staged:
+                self.staged_start.replace(self.start)
+            record = make_record()
+            self.write(record)
+        except BaseException:
+            if staged and not self.record_file.is_file():
+                _remove(self.start)
+            raise
+        return record
+
+    def write(self, record: RunRecord) -> None:
+        """Keeps ``record`` as it is now."""
+        record.write(self.record_file)
+
+    def require_same(self, record: RunRecord, identity: Identity) -> None:
+        """Refuses to go on with another run than the one that was begun.
+
+        Raises:
+            UserError: naming what is another.
+        """
+        if difference := record.identity.difference(identity):
+            raise UserError(f"{self.path}: cannot resume with {difference}; start the new run in another --out")
+
+    def remove_checkpoints(self) -> None:
+        """Removes the state of a run that has finished."""
+        for folder in checkpoint_folders(self.checkpoint):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _remove_leftovers(self, record: RunRecord | None) -> None:
+        if self.state() is State.NEW and self.start.is_dir():
+            _remove(self.start)
+        for folder in (self.path, self.last):
+            for left in folder.glob(f"{io.WRITING}*"):
+                _remove(left)
+        if record is not None and record.result is not None:
+            self.remove_checkpoints()
+
+    def _start_is_ours(self) -> bool:
+        """Whether the run in the folder began with ``start``."""
+        return self.record_file.is_file() and Path(self.record().identity.model).resolve() == self.start.resolve()
+
+    def _clear(self) -> None:
+        """Removes what a run or a model is made of, and nothing else; what tells that it was ours goes last."""
+        if not self.record_file.is_file() and not is_ours(self.path):
+            return
+        parts = [found for pattern in _MODEL for found in sorted(self.path.glob(pattern))]
+        parts += [path for path in self.path.iterdir() if path.is_dir() and _MODULE.fullmatch(path.name)]
+        parts += checkpoint_folders(self.checkpoint)
+        parts += [self.path / name for name in (METRICS, REPORT, NUMBERS, LAST, _OF_A_STUDY)]
+        if self._start_is_ours():
+            parts.append(self.start)
+        for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):
+            _remove(part)
+        io.sync(self.path)
+
+
+@contextmanager
+def locked(folder: Path, tell: Reporter) -> Iterator[None]:
+    """Keeps other processes out of ``folder`` within the block; it is made, and removed if nothing comes to be in it.
+
+    Raises:
+        UserError: if another process is in it, or it cannot be made.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
+    try:
+        with lock.held(folder / lock.LOCK) as before:
+            if before is not None:
+                tell.say(f"taken over {folder} from a process that has ended ({before})")
+            yield
+    finally:
+        for one in made:
+            with contextlib.suppress(OSError):
+                one.rmdir()
+
+
+def require_empty(folder: Path) -> None:
+    """Refuses a folder that holds anything; for what is made in one go.
+
+    Raises:
+        UserError: naming the mend.
+    """
+    names = names_in(folder)
+    if names & {"modules.json", "config.json", RECORD}:
+        raise UserError(f"{folder}: holds a model already; choose another --out")
+    if names:
+        raise UserError(_foreign(folder, names))
+
+
+def _foreign(folder: Path, names: set[str]) -> str:
+    shown = ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{folder}: holds what opencse did not write ({shown}); choose a new or empty folder for --out"
+
+
+def names_in(folder: Path) -> set[str]:
+    """The names in ``folder``, but for what a killed process of ours may have left; empty if it is not there."""
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        return set()
+    except NotADirectoryError:
+        if folder.is_file() or folder.is_symlink():
+            raise UserError(f"{folder}: is a file; choose another --out") from None
+        raise UserError(f"{folder}: the folder cannot be made (a part of its path is a file)") from None
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be looked into ({reason(error)}); choose another --out") from None
+    return {name for name in names if name != lock.LOCK and not name.startswith(io.WRITING)}
+
+
+def _endangers(out: Path, start: Path, overwrite: bool) -> bool:
+    """Whether the start is, or lies in, the folder written to; with ``overwrite`` also the other way round."""
+    written, read = out.resolve(), start.resolve()
+    return written == read or written in read.parents or (overwrite and read in written.parents)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)

@@ -1,0 +1,179 @@
+"""One process at a time in a folder: a lock of the operating system, and who holds it, in a file."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import socket
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+
+from pydantic import AwareDatetime, Field, ValidationError
+
+from opencse.errors import UserError, reason
+from opencse.settings import Settings
+
+LOCK = "run.lock"
+_SIZE = 4_096
+_NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
+
+
+class Owner(Settings):
+    """Who holds a lock.
+
+    Attributes:
+        host: name of the machine.
+        process: its number there.
+        since: when it took the lock.
+    """
+
+    host: str = Field(default_factory=socket.gethostname)
+    process: int = Field(default_factory=os.getpid)
+    since: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+
+    def __str__(self) -> str:
+        return f"host {self.host}, process {self.process}, since {self.since:%Y-%m-%d %H:%M:%S} UTC"
+
+
+@contextmanager
+def held(file: Path) -> Iterator[Owner | None]:
+    """Holds ``file`` as a lock within the block, and removes it at the end.
+
+    The operating system gives the lock back when its holder ends, however it ends, so a dead process's file is taken
+    over. On a file system without such locks what the file says decides.
+
+    Yields:
+        Who held it and ended without removing the file; None if nobody did.
+
+    Raises:
+        UserError: if another process holds it, or the file cannot be written.
+    """
+    try:
+        descriptor = _take(file)
+    except OSError as error:
+        raise UserError(f"{file.parent}: cannot be written to ({reason(error)}); choose another --out") from None
+    try:
+        before = _owner(descriptor)
+        os.ftruncate(descriptor, 0)
+        os.lseek(descriptor, 0, os.SEEK_SET)
+        os.write(descriptor, f"{Owner().model_dump_json()}\n".encode())
+        yield before
+    finally:
+        if sys.platform == "win32":  # no open file is removed there
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                file.unlink()
+        else:  # removed while it is held: whoever waits for this file finds that it is no longer the one of that name
+            with contextlib.suppress(OSError):
+                file.unlink()
+            os.close(descriptor)
+
+
+def require_free(file: Path) -> None:
+    """Refuses if another process holds the lock ``file``; writes nothing.
+
+    Raises:
+        UserError: naming the holder.
+    """
+    try:
+        descriptor = os.open(file, os.O_RDWR)
+    except OSError:  # no such file, or not ours to open: taking the lock would tell
+        return
+    try:
+        _lock(file, descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def was_locked(file: Path) -> bool:
+    """Whether ``file`` is the lock of a process that holds it or was killed."""
+    try:
+        Owner.model_validate_json(file.read_bytes()[:_SIZE])
+    except (OSError, ValidationError):
+        return False
+    return True
+
+
+def _take(file: Path) -> int:
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _lock(file, descriptor)
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass  # its holder removed it between our opening and locking it
+        except BaseException:
+            os.close(descriptor)
+            raise
+        os.close(descriptor)
+
+
+def _lock(file: Path, descriptor: int) -> None:
+    try:
+        _lock_of_the_system(descriptor)
+    except BlockingIOError:
+        raise UserError(_in_use(file, _owner_soon(descriptor))) from None
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        owner = _owner(descriptor)
+        if owner is not None and _may_live(owner):
+            raise UserError(f"{_in_use(file, owner)} (if that process has ended, remove {file})") from None
+
+
+def _in_use(file: Path, owner: Owner | None) -> str:
+    who = "" if owner is None else f" ({owner})"
+    return f"{file.parent}: in use by another process{who}; wait for its end, or choose another --out"
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def _lock_of_the_system(descriptor: int) -> None:
+        os.lseek(descriptor, _SIZE, os.SEEK_SET)  # beyond what is written, which others may read
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            raise BlockingIOError from None
+
+else:
+    import fcntl
+
+    def _lock_of_the_system(descriptor: int) -> None:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+def _owner(descriptor: int) -> Owner | None:
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    try:
+        return Owner.model_validate_json(os.read(descriptor, _SIZE))
+    except ValidationError:
+        return None
+
+
+def _owner_soon(descriptor: int) -> Owner | None:
+    """The holder's name, which it writes just after it has taken the lock."""
+    for _ in range(20):
+        owner = _owner(descriptor)
+        if owner is not None:
+            return owner
+        time.sleep(0.02)
+    return None
+
+
+def _may_live(owner: Owner) -> bool:
+    if owner.host != socket.gethostname():
+        return True
+    try:
+        os.kill(owner.process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True

@@ -1,0 +1,166 @@
+"""run.json: what a run was asked for, what it began with, and how it ended."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
+
+from opencse import __version__, io
+from opencse.errors import UserError, reason
+from opencse.evaluation.result import Environment
+from opencse.overrides import flatten
+from opencse.training.selection import DevScore, Given
+
+
+def now() -> datetime:
+    """The time, to the second, in UTC."""
+    return datetime.now(UTC).replace(microsecond=0)
+
+
+class _Kept(BaseModel):
+    """A part of the record; keys that a later version added are kept as they are."""
+
+    model_config = ConfigDict(extra="allow", validate_assignment=True)
+
+
+class Identity(_Kept):
+    """What makes two runs the same run. Contents decide, wherever they lie.
+
+    Attributes:
+        recipe: every setting.
+        model: the start as it was named.
+        text: hash of the text and of how it is read.
+        precision: arithmetic of the forward pass.
+        dev: the dev pairs as they were named; None without.
+        code: what code of the start's folder is run; None without, and in older records.
+        start: hash of each file of the start; None in older records.
+        dev_pairs: hash of the dev pairs; None without, and in older records.
+    """
+
+    recipe: dict[str, Any]
+    model: str
+    text: str
+    precision: str
+    dev: str | None
+    code: list[str] | None = None
+    start: dict[str, str] | None = None
+    dev_pairs: str | None = None
+
+    def difference(self, now: Identity) -> str | None:
+        """What is another ``now``, in words; None if it is the same run."""
+        before, after = flatten(self.recipe), flatten(now.recipe)
+        for key in sorted(before.keys() | after.keys()):
+            if before.get(key) != after.get(key):
+                return f"another recipe.{key} ({before.get(key)!r} then, {after.get(key)!r} now)"
+        if self.precision != now.precision:
+            return f"another precision ({self.precision!r} then, {now.precision!r} now)"
+        if self.code != now.code:
+            return f"other code of the model's folder ({self.code!r} then, {now.code!r} now)"
+        if self.text != now.text:
+            return "another text: its content, or the columns and lines read of it, have changed since"
+        return self._other_start(now) or self._other_dev(now)
+
+    def _other_start(self, now: Identity) -> str | None:
+        if self.start is None or now.start is None:
+            return None if self.model == now.model else f"another model ({self.model!r} then, {now.model!r} now)"
+        if files := changed_files(self.start, now.start):
+            where = f"{now.model}" if self.model == now.model else f"{self.model!r} then, {now.model!r} now"
+            return f"another start ({where}): changed are {files}"
+        return None
+
+    def _other_dev(self, now: Identity) -> str | None:
+        if self.dev is None or now.dev is None or self.dev_pairs is None or now.dev_pairs is None:
+            return None if self.dev == now.dev else f"another dev ({self.dev!r} then, {now.dev!r} now)"
+        if self.dev_pairs != now.dev_pairs:
+            where = f"{now.dev}" if self.dev == now.dev else f"{self.dev!r} then, {now.dev!r} now"
+            return f"other dev pairs ({where}): their content has changed"
+        return None
+
+
+def changed_files(before: dict[str, str], after: dict[str, str]) -> str:
+    """The names of files with another hash; empty if there are none."""
+    return ", ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
+
+
+class TextCounts(_Kept):
+    """Counts of the text that was read; see `opencse.text.corpus.CorpusFacts`."""
+
+    rows: int
+    tokens: int
+    duplicates: int
+
+
+class Outcome(_Kept):
+    """What a run ended with; see `opencse.job.TrainResult`."""
+
+    kept: str
+    verdict: str
+    scores: dict[int, float]
+    steps: int
+
+
+class RunRecord(_Kept):
+    """A run's own account of itself.
+
+    Attributes:
+        schema_version: changes when a key changes its meaning.
+        opencse: the version that began the run.
+        started: when it was begun.
+        identity: what makes it this run.
+        source: what a person would call the text.
+        corpus: counts of the text.
+        steps: of the whole run.
+        environment: versions and machine.
+        start: dev score of the start as training takes it up, once it is known.
+        given: the same with the model's own pooling, where that is another.
+        seconds: of training, by the process that finished it.
+        result: how it ended; None until then.
+        finished: when.
+    """
+
+    schema_version: Literal[1] = 1
+    opencse: str = __version__
+    started: AwareDatetime = Field(default_factory=now)
+    identity: Identity
+    source: str
+    corpus: TextCounts
+    steps: int
+    environment: Environment
+    start: DevScore | None = None
+    given: Given | None = None
+    seconds: FiniteFloat | None = None
+    result: Outcome | None = None
+    finished: AwareDatetime | None = None
+
+    @classmethod
+    def read(cls, path: Path) -> RunRecord:
+        """The record in a file.
+
+        Raises:
+            UserError: for a file that is no such record.
+        """
+        try:
+            return cls.model_validate(json.loads(path.read_text(encoding="utf-8")))
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            why = f"{'.'.join(map(str, first['loc']))}: {first['msg'].lower()}".removeprefix(": ")
+        except (OSError, ValueError, RecursionError) as error:
+            why = reason(error)
+        raise UserError(
+            f"{path}: cannot be read as the record of a run ({why}); put back a copy of it, or choose another --out"
+        )
+
+    def write(self, path: Path) -> None:
+        """Writes the record in full or not at all.
+
+        Raises:
+            UserError: if it cannot be written; what was there before stays.
+        """
+        try:
+            io.write_text(path, json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n")
+        except OSError as error:
+            raise UserError(f"{path}: cannot be written ({reason(error)}); make room and go on with --resume") from None

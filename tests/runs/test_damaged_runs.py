@@ -1,0 +1,183 @@
+"""A run whose files are damaged or whose inputs have changed: one line that says which, and what can be done."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from opencse import io
+from opencse.job import TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+from opencse.training.trainer import InterruptedRunError
+
+Run = Callable[..., tuple[int, str, str]]
+SETTINGS = (
+    "training.max_steps=4",
+    "training.batch_size=4",
+    "training.checkpoint_every=1",
+    "training.log_every=1",
+    "training.evaluate_every=2",
+    "encoder.pooling=mean",
+)
+OPTIONS = [part for setting in SETTINGS for part in ("--set", setting)]
+
+
+class StopAt(Silent):
+    def advance(self, done: int, note: str = "") -> None:
+        if done == 2 and not note:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.fixture(scope="module")
+def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a text, dev pairs, a start, and a run that was stopped after its second step."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    (folder / "text.txt").write_text("\n".join(sentences[:12]) + "\n")
+    shutil.copy(sample.DEV, folder / "dev.tsv")
+    shutil.copytree(tiny_folder, folder / "start")
+    job = TrainJob(
+        Source(str(folder / "text.txt")), model=str(folder / "start"), settings=SETTINGS, dev=folder / "dev.tsv",
+        device="cpu",
+    )  # fmt: skip
+    with pytest.raises(InterruptedRunError):
+        job.run(folder / "run", reporter=StopAt())
+    return folder
+
+
+@pytest.fixture
+def here(interrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    shutil.copytree(interrupted, tmp_path / "work")
+    monkeypatch.chdir(tmp_path / "work")
+    return tmp_path / "work"
+
+
+def resumed(opencse: Run, *more: object) -> tuple[int, str, str]:
+    return opencse(
+        "train", "text.txt", "-m", "start", "--dev", "dev.tsv", "-o", "run", *OPTIONS, "--device", "cpu", "--no-report",
+        "--resume", *more,
+    )  # fmt: skip
+
+
+def refused(result: tuple[int, str, str], *parts: str) -> None:
+    code, _, err = result
+    assert code == 2, err
+    told = [line for line in err.splitlines() if line.startswith("opencse:")]
+    assert len(told) == 1, err
+    assert "Traceback" not in err
+    for part in parts:
+        assert part in told[0], told[0]
+
+
+def snapshot(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def test_undamaged_it_goes_on_wherever_start_text_and_dev_lie(opencse: Run, here: Path) -> None:
+    """The contents decide, not the names: the run was begun in another folder."""
+    code, _, err = resumed(opencse)
+    assert code == 0, err
+    assert "resumed at step 2 of 3" in err
+
+
+DAMAGE: dict[str, tuple[str, bytes | None, tuple[str, ...]]] = {
+    "tensors truncated": ("checkpoint/tensors.safetensors", b"\x08\0\0\0\0", ("is damaged", "--resume begins again")),
+    "tensors empty": ("checkpoint/tensors.safetensors", b"", ("is damaged",)),
+    "tensors missing": ("checkpoint/tensors.safetensors", None, ("cannot be read",)),
+    "state truncated": ("checkpoint/state.json", b'{"step": 2, "his', ("is damaged",)),
+    "state empty": ("checkpoint/state.json", b"", ("is damaged",)),
+    "state missing": ("checkpoint/state.json", None, ("cannot be read",)),
+    "checksums a list": ("checkpoint/checksums.json", b"[]", ("an object was expected",)),
+    "checksums missing": ("checkpoint/checksums.json", None, ("cannot be read",)),
+    "record empty": ("run.json", b"", ("cannot be read as the record of a run", "put back a copy")),
+    "record cut": ("run.json", b'{"schema_version": 1, "identity": {', ("cannot be read as the record",)),
+    "record without keys": ("run.json", b"{}", ("identity: field required",)),
+    "record a list": ("run.json", b"[1, 2]", ("cannot be read as the record", "valid dictionary")),
+    "record binary": ("run.json", b"\xff\xfe\0", ("cannot be read as the record",)),
+    "log binary": ("metrics.jsonl", b'{"step": 1}\n\xff\xfe\0\n{"step": 2}\n', (", line 2: is no record of a step",)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "content", "parts"), DAMAGE.values(), ids=DAMAGE.keys())
+def test_resume_and_analyze_name_the_damaged_file(
+    opencse: Run, here: Path, file: str, content: bytes | None, parts: tuple[str, ...]
+) -> None:
+    path = here / "run" / file
+    path.unlink() if content is None else path.write_bytes(content)
+    before = snapshot(here)
+    refused(resumed(opencse), f"run/{file}", *parts)
+    if file != "metrics.jsonl":  # which analyze does not read
+        refused(opencse("analyze", "run", "-o", "page", "--device", "cpu"), f"run/{file}", *parts)
+    shutil.rmtree(here / "page", ignore_errors=True)
+    assert snapshot(here) == before
+
+
+def test_a_checkpoint_of_another_shape(opencse: Run, here: Path) -> None:
+    folder = here / "run" / "checkpoint"
+    whole = load_file(folder / "tensors.safetensors")
+    kinds = {
+        "encoder.backbone.embeddings.word_embeddings.weight": ("encoder", torch.zeros(3, 2)),
+        next(name for name in whole if name.endswith("exp_avg")): ("optimizer", torch.zeros(5, 5)),
+        "random.cpu": ("random", torch.zeros(3)),
+    }
+    for name, (_, tensor) in kinds.items():
+        save_file({**whole, name: tensor}, folder / "tensors.safetensors")
+        sums = {file: io.hash_file(folder / file) for file in ("tensors.safetensors", "state.json")}
+        (folder / "checksums.json").write_text(json.dumps(sums))
+        refused(resumed(opencse), "run/checkpoint: the checkpoint does not fit this run")
+        if name.startswith("encoder."):
+            refused(opencse("analyze", "run", "-o", "page", "--device", "cpu"), "run/checkpoint", "does not fit")
+
+
+def rewritten(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new, 1))
+
+
+def other_weights(here: Path) -> None:
+    path = here / "start" / "model.safetensors"
+    tensors = load_file(path)
+    name = next(iter(tensors))
+    save_file({**tensors, name: tensors[name] + 1}, path, metadata={"format": "pt"})
+
+
+CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "weights": (other_weights, "another start (start): changed are model.safetensors"),
+    "config": (
+        lambda here: rewritten(here / "start" / "config.json", 'dropout_prob": 0.1', 'dropout_prob": 0.2'),
+        "changed are config.json",
+    ),
+    "dev": (lambda here: rewritten(here / "dev.tsv", "a", "e"), "other dev pairs (dev.tsv): their content has changed"),
+    "text": (lambda here: rewritten(here / "text.txt", "e", "a"), "another text: its content"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("change", "told"), CHANGES.values(), ids=CHANGES.keys())
+def test_changed_content_under_the_same_name_is_not_gone_on_with(
+    opencse: Run, here: Path, change: Callable[[Path], None], told: str
+) -> None:
+    record = json.loads((here / "run" / "run.json").read_text())
+    record["identity"] |= {"model": "start", "dev": "dev.tsv"}
+    (here / "run" / "run.json").write_text(json.dumps(record))
+    change(here)
+    before = snapshot(here)
+    for more in ((), ("--dry-run",)):
+        refused(resumed(opencse, *more), "run: cannot resume with", told, "start the new run in another --out")
+    assert snapshot(here) == before
+
+
+def test_what_is_no_part_of_the_start_may_change(opencse: Run, here: Path) -> None:
+    (here / "start" / "README.md").write_text("a better card")
+    (here / "start" / "sts.json").write_text("{}")
+    code, _, err = resumed(opencse)
+    assert code == 0, err

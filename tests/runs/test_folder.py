@@ -1,0 +1,287 @@
+"""What may be written to: new folders, and runs and models of ours where that is asked for; nothing else is touched."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from opencse import SentenceEncoder, UserError, train
+from opencse.job import TrainJob, TrainResult
+from opencse.runs.folder import RunFolder, State
+from opencse.runs.lock import LOCK, Owner, held
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+
+Run = Callable[..., tuple[int, str, str]]
+QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_every=1", "encoder.pooling=mean")
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
+    file = tmp_path_factory.mktemp("text") / "text.txt"
+    file.write_text("\n".join(sentences[:12]) + "\n")
+    return file
+
+
+@pytest.fixture(scope="module")
+def finished(text: Path, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return trained(text, tmp_path_factory.mktemp("run") / "out", tiny_folder).folder
+
+
+def trained(text: Path, out: Path | str, model: Path, *, resume: bool = False, overwrite: bool = False) -> TrainResult:
+    return train(
+        text, out, model=str(model), settings=QUICK, dev=None, device="cpu", resume=resume, overwrite=overwrite
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else None for p in folder.rglob("*")}
+
+
+FOREIGN = {
+    "weights": "model.safetensors",
+    "card": "README.md",
+    "checkpoint": "checkpoint/mine.txt",
+    "older checkpoint": "checkpoint.old/mine.txt",
+    "start": "start/mine.txt",
+    "last": "last/mine.txt",
+    "log": "metrics.jsonl",
+    "notes": "notes.txt",
+    "hidden": ".git/config",
+    "no run": "run.json",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN.values(), ids=FOREIGN.keys())
+@pytest.mark.parametrize("option", [(), ("--resume",), ("--overwrite",), ("--dry-run",)])
+def test_what_is_not_ours_is_left_as_it_is(
+    opencse: Run, text: Path, tmp_path: Path, name: str, option: tuple[str, ...]
+) -> None:
+    out = tmp_path / "out"
+    (out / name).parent.mkdir(parents=True, exist_ok=True)
+    (out / name).write_text("mine")
+    before = contents(tmp_path)
+    for command in ("train", "pretrain", "static", "compare"):
+        more = {"static": (), "compare": ("-r", "simcse", "--data", tmp_path)}.get(command, option)
+        if command in ("static", "compare") and option:
+            continue
+        code, _, err = opencse(command, text, "--out", out, *more)
+        assert code == 2, err
+        assert len(err.strip().splitlines()) == 1, err
+        assert str(out) in err
+        assert contents(tmp_path) == before, command
+
+
+def test_a_model_of_another_library_is_not_replaced(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "theirs")
+    before = contents(tmp_path)
+    with pytest.raises(UserError, match="theirs: holds what opencse did not write"):
+        trained(text, tmp_path / "theirs", tiny_folder, overwrite=True)
+    assert contents(tmp_path) == before
+
+
+def test_a_model_of_ours_is_replaced_when_asked_and_other_files_stay(
+    text: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu").save(out)
+    (out / "notes.txt").write_text("mine")
+    (out / "2_Results").mkdir()
+    before = contents(out)
+    with pytest.raises(UserError, match="holds a model already; choose another --out, or replace it with --overwrite"):
+        trained(text, out, tiny_folder)
+    with pytest.raises(UserError, match="give one of them"):
+        trained(text, out, tiny_folder, resume=True, overwrite=True)
+    assert contents(out) == before
+    trained(text, out, tiny_folder, overwrite=True)
+    assert RunFolder(out).state() is State.FINISHED
+    assert (out / "notes.txt").read_text() == "mine"
+    assert (out / "2_Results").is_dir()
+    assert not (out / LOCK).exists()
+    first = (out / "run.json").read_bytes()
+    (out / "report.html").write_text("of the first run")
+    trained(text, out, tiny_folder, overwrite=True)
+    assert (out / "run.json").read_bytes() != first
+    assert not (out / "report.html").exists()
+
+
+def test_nothing_is_replaced_before_the_new_run_can_begin(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    SentenceEncoder.load(tiny_folder, device="cpu").save(out)
+    before = contents(tmp_path)
+    (tmp_path / "one.txt").write_text("a single line\n")
+    with pytest.raises(UserError, match="one example only"):
+        trained(tmp_path / "one.txt", out, tiny_folder, overwrite=True)
+    (tmp_path / "one.txt").unlink()
+    assert contents(tmp_path) == before
+
+
+@pytest.mark.parametrize("how", ["same", "link", "relative", "inside", "around"])
+@pytest.mark.parametrize("dry", [False, True])
+def test_the_start_is_never_written_over(
+    opencse: Run, finished: Path, text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str, dry: bool
+) -> None:
+    model = tmp_path / "model"
+    shutil.copytree(finished, model)
+    (tmp_path / "link").symlink_to(model)
+    monkeypatch.chdir(tmp_path)
+    names = {
+        "same": (model, model),
+        "link": (model, tmp_path / "link"),
+        "relative": (model, Path("model")),
+        "inside": (model / "last", model),
+        "around": (model, model / "last"),
+    }
+    start, out = names[how]
+    before = contents(tmp_path)
+    for option in ("--overwrite", "--resume"):
+        if how == "around" and option == "--resume":
+            continue
+        code, _, err = opencse("train", text, "-m", start, "-o", out, option, *["--dry-run"][: int(dry)])
+        assert code == 2
+        assert f"{out}: the start {start} would be written over; choose another --out" in err
+        assert contents(tmp_path) == before
+
+
+def test_an_empty_name_is_refused(
+    opencse: Run, text: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    commands: list[tuple[object, ...]] = [
+        ("train", text), ("pretrain", text), ("static", text), ("whiten", tiny_folder, text), ("demo",),
+        ("analyze", tiny_folder), ("compare", text, "-r", "simcse", "--data", tmp_path),
+        ("reproduce", "simcse:bert-base", text, "--data", tmp_path),
+    ]  # fmt: skip
+    for command in commands:
+        code, _, err = opencse(*command, "--out", "")
+        assert (code, len(err.strip().splitlines())) == (2, 1), err
+        assert "--out is empty" in err
+    with pytest.raises(UserError, match="the name of the folder to write to is empty"):
+        trained(text, "", tiny_folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_refused_run_leaves_no_folder(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such file"):
+        trained(tmp_path / "none.txt", tmp_path / "a" / "b", tiny_folder)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_second_process_is_refused_before_any_work(
+    opencse: Run, finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    for folder in (tmp_path / "new", run):
+        folder.mkdir(exist_ok=True)
+        with held(folder / LOCK):
+            before = contents(folder)
+            for option in ((), ("--resume",), ("--overwrite",), ("--dry-run",)):
+                code, _, err = opencse("train", text, "-o", folder, "-m", tiny_folder, *option)
+                assert code == 2
+                assert f"{folder}: in use by another process (host " in err
+                assert f"process {os.getpid()}, since " in err
+            assert contents(folder) == before
+    study = tmp_path / "study"
+    study.mkdir()
+    with held(study / LOCK):
+        code, _, err = opencse("compare", text, "-o", study, "-r", "simcse", "--data", tmp_path / "sts")
+        assert code == 2
+        assert "in use by another process" in err or "no such folder" in err
+        from opencse.study.running import require_study
+
+        with pytest.raises(UserError, match="in use by another process"):
+            require_study(study)
+
+
+def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
+    finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    for name in (".writing-1-run.json", ".writing-abc/model.safetensors", "last/.writing-x/a", "checkpoint/state.json"):
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text("left")
+    (run / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())
+    before = contents(finished)
+    trained(text, run, tiny_folder, resume=True)
+    left = contents(run)
+    assert left.keys() == before.keys()
+    assert {name for name in left if left[name] != before[name]} <= {"run.json"}
+
+
+def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
+    finished: Path, text: Path, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Killed(BaseException):
+        pass
+
+    record = RunFolder(finished).record()
+    states = set()
+    unlink, rmtree = Path.unlink, shutil.rmtree
+    for kill_at in range(1, 60):
+        out = tmp_path / str(kill_at)
+        shutil.copytree(finished, out)
+        steps = 0
+
+        def step(path: Path) -> None:
+            nonlocal steps
+            if path.exists() and path.name != LOCK:  # a lock is given back by the system
+                steps += 1
+                if steps == kill_at:  # noqa: B023
+                    raise Killed
+
+        def unlinked(self: Path, missing_ok: bool = False) -> None:
+            step(self)
+            unlink(self, missing_ok)
+
+        def removed(path: Path, ignore_errors: bool = False) -> None:
+            step(path)
+            rmtree(path, ignore_errors)
+
+        folder = RunFolder(out)
+        killed = False
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "unlink", unlinked)
+            patch.setattr(shutil, "rmtree", removed)
+            try:
+                with folder.held(Silent(), overwrite=True):
+                    folder.begin(lambda: record)
+            except Killed:
+                killed = True
+        states.add(folder.state())
+        if not killed:
+            break
+        folder.require(resume=False, overwrite=True, start=tiny_folder)
+        if kill_at > 1:
+            with pytest.raises((UserError, OSError)):
+                SentenceEncoder.load(out, device="cpu")
+    assert not killed
+    assert kill_at > 8
+    assert State.FOREIGN not in states
+
+
+def test_the_record_reads_back_and_keeps_what_a_later_version_added(finished: Path) -> None:
+    told = json.loads((finished / "run.json").read_text())
+    told["added"] = {"later": 1}
+    (finished / "run.json").write_text(json.dumps(told))
+    folder = RunFolder(finished)
+    folder.write(folder.record())
+    assert json.loads((finished / "run.json").read_text()) == told
+
+
+def test_a_dry_run_asks_the_same_and_writes_nothing(finished: Path, text: Path, tiny_folder: Path) -> None:
+    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=QUICK, dev=None, device="cpu")
+    before = contents(finished)
+    assert job.dry_run(finished, resume=True).steps == 2
+    other = TrainJob(Source(str(text)), model=str(tiny_folder), settings=("training.max_steps=3",), dev=None)
+    with pytest.raises(UserError, match="cannot resume with another"):
+        other.dry_run(finished, resume=True)
+    with pytest.raises(UserError, match="holds a run already"):
+        job.dry_run(finished)
+    assert contents(finished) == before
