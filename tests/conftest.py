@@ -28,6 +28,16 @@ def token_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         yield folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def units() -> Iterator[None]:
+    """Where torch was told to compute as an older processor does (`make test-portable`), it reports no bf16 unit."""
+    with pytest.MonkeyPatch.context() as patch:
+        if torch.backends.cpu.get_cpu_capability() in ("DEFAULT", "AVX2"):
+            without = {name: has for name, has in torch.cpu.get_capabilities().items() if "bf16" not in name}
+            patch.setattr(torch.cpu, "get_capabilities", lambda: without)
+        yield
+
+
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A transformers folder: BERT, 3 layers x 32, random weights, dropout 0.1, masked-LM head, WordPiece tokenizer."""

@@ -60,7 +60,8 @@ def test_fitted_on_the_target_which_is_the_first_call(kind: Kind, sentences: lis
     assert said == []
     first = made.encode(sentences[:150])
     np.testing.assert_array_equal(first, direct(kind, letters(sentences[:150]), letters(sentences[:150])))
-    np.testing.assert_array_equal(made.encode(sentences[5:30]), first[5:30], err_msg="later calls are of one space")
+    later = made.encode(sentences[5:30])
+    np.testing.assert_allclose(later, first[5:30], rtol=1e-6, atol=1e-6, err_msg="later calls are of one space")
     assert len(said) == 1
     assert "the 150 texts judged" in said[0]
     fresh = postprocessed(JUDGED, kind, "target").encode(sentences[150:300])

@@ -154,7 +154,7 @@ def test_longer_texts_are_cut(tiny_folder: Path) -> None:
     assert [len(row) for row in ids] == [8, 8, 3]
     assert ids[0][-1] == encoder.tokenizer.hf.sep_token_id
     vectors = encoder.encode(["a " * 500, "a " * 6, "a"])
-    assert np.array_equal(vectors[0], vectors[1])
+    assert largest_difference(vectors[0], vectors[1]) < 1e-6
     assert largest_difference(vectors[0], vectors[2]) > 1e-3
 
 
@@ -232,7 +232,7 @@ def test_a_text_without_tokens_has_the_zero_vector(tiny_folder: Path, tmp_path: 
     assert [len(ids) for ids in encoder.tokenize(["", "a", ""])] == [0, 1, 0]
     vectors = encoder.encode(["", "a", ""])
     assert not vectors[[0, 2]].any()
-    assert np.array_equal(vectors[1], encoder.encode("a"))
+    assert largest_difference(vectors[1], encoder.encode("a")) < 1e-6
     assert vectors[1].any()
     assert not encoder.encode("").any()
     assert not encoder.encode([""], normalize=True).any()

