@@ -23,6 +23,12 @@ A recipe is the paper's; presets change it, and go together: `simcse:bert-large:
 
 They are applied in that order, then come `--set` and `--seed`. `opencse recipes show NAME:PRESET` prints what results,
 `opencse recipes diff A B` where two differ.
+
+Pooling and head are for a plain backbone, a folder that names no pooling. A start with a pooling of its own
+(sentence-transformers' models, `opencse-mini`, trained encoders, what `opencse static` and `opencse pretrain` write)
+keeps it, with its Dense layers and its Normalize, and goes without a head that belongs to another pooling or would be
+kept; a preset, `--set encoder.pooling=...` or a recipe file of your own says otherwise. The plan that a run prints
+first says which pooling was taken, and why.
 """
 
 
