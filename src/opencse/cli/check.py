@@ -25,11 +25,13 @@ def check(
     json_file: Annotated[Path | None, typer.Option("--json", help="Write every number here.")] = None,
 ) -> None:
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice."""
-    from opencse.cli.jobs import open_source
+    from opencse.cli.jobs import open_source, require_writable
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation.result import write_json
     from opencse.text.check import check_corpus
 
+    if json_file is not None:
+        require_writable(json_file)
     source = open_source(text, columns, split, None)
     texts = source.read()
     found = check_corpus(texts, SentenceEncoder.load(model, device="cpu").tokenizer, max_length=max_length)

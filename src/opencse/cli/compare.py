@@ -64,6 +64,7 @@ def compare(
         judge="last" if last else "kept",
         pooling=pooling,
         device=device,
+        metric=metric,
     )
     records = run_all(study, workers, reporter)
     comparison = write_comparison(

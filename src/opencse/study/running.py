@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.baselines.judged import open_model
-from opencse.errors import UserError
+from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
@@ -52,6 +52,10 @@ def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = Non
     found = {run: _known(study, run) for run in study.runs()}
     judges = open_suites(study)
     starts = [judge_start(study, start, judges, tell) for start in study.starts]
+    for start in starts:
+        if study.metric is not None and study.metric not in start.results:
+            known = ", ".join(start.results)
+            raise UserError(f"no score {study.metric!r}{nearest(study.metric, start.results)}; there are: {known}")
     missing = [run for run, record in found.items() if record is None]
     if missing and len(missing) < len(found):
         tell.say(f"{len(found) - len(missing)} of {len(found)} runs were finished before")

@@ -64,6 +64,7 @@ class Study:
         judge: which encoder of a run is judged.
         pooling: of starts that have none of their own, for judging them as they are; mean if not given.
         device: where to run.
+        metric: the score that will be compared, so that one that no suite gives is refused before the first run.
     """
 
     text: Source
@@ -77,6 +78,7 @@ class Study:
     judge: Which = "kept"
     pooling: str | None = None
     device: str | None = None
+    metric: str | None = None
 
     def __post_init__(self) -> None:
         for what, given in (("recipe", self.recipes), ("start", self.starts), ("seed", self.seeds)):
@@ -90,6 +92,12 @@ class Study:
             raise UserError("no suite given; a comparison judges on at least one")
         for choice in self.suites:
             suite_named(choice.name)
+        scored = [choice.name.replace("-", "_") for choice in self.suites]
+        if self.metric is not None and self.metric.partition(".")[0] not in scored:
+            raise UserError(
+                f"unknown metric {self.metric!r}; the scores of these suites are called "
+                + ", ".join(f"{name}.TASK" for name in scored)
+            )
         if any(setting.split("=")[0].strip() == "training.seed" for setting in self.settings):
             raise UserError("training.seed is set by the comparison; choose its seeds instead")
 

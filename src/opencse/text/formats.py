@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from opencse.errors import UserError, nearest, reason
+from opencse.errors import UserError, nearest, reason, shortened
+from opencse.numerals import whole_number
 from opencse.text.lines import read_lines, read_objects
 
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
@@ -120,9 +121,9 @@ def _table(path: Path, columns: Columns | None, rows: Iterator[tuple[int, list[s
 
 
 def _positions(columns: Columns, width: int, where: str) -> list[int]:
-    places = [int(column) - 1 for column in columns]
+    places = [(whole_number(column) or 0) - 1 for column in columns]
     if min(places) < 0:
-        raise UserError(f"{where}: column positions count from 1, not {','.join(columns)}")
+        raise UserError(f"{where}: column positions count from 1, not {shortened(','.join(columns))}")
     if max(places) >= width:
         raise UserError(f"{where}: {_counted(width)}, but column {max(places) + 1} is asked for")
     return places
