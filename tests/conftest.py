@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -106,6 +107,24 @@ def small_sts(tmp_path_factory: pytest.TempPathFactory) -> Path:
             (folder / task.key / f"{subset}.tsv").write_text("\n".join(chosen) + "\n")
             start += 5
     return folder
+
+
+@pytest.fixture(scope="session")
+def hostile_world(tmp_path_factory: pytest.TempPathFactory, tiny_folder: Path, small_sts: Path) -> Path:
+    """A folder of good files and of bad ones, made once; no command may change it."""
+    from hostile.worlds import build_world
+
+    return build_world(tmp_path_factory.mktemp("hostile") / "world", tiny_folder, small_sts)
+
+
+@pytest.fixture
+def world(hostile_world: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The hostile world as working folder; what a command leaves there in spite of all is gone before the next."""
+    monkeypatch.chdir(hostile_world)
+    there = set(hostile_world.iterdir())
+    yield hostile_world
+    for left in set(hostile_world.iterdir()) - there:
+        shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 @pytest.fixture(scope="session")

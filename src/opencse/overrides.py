@@ -11,7 +11,8 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from opencse.errors import UserError
+from opencse.errors import UserError, shortened
+from opencse.numerals import whole_number
 
 
 @dataclass(frozen=True)
@@ -96,9 +97,10 @@ def _child(node: Any, step: str, change: Change) -> Any:  # noqa: ANN401 - a TOM
 
 
 def _index(node: list[Any], step: str, change: Change) -> int:
-    if not step.isdecimal() or int(step) >= len(node):
-        raise UserError(f"{change.where}: {step!r} is not a position in a list of {len(node)}")
-    return int(step)
+    place = whole_number(step)
+    if place is None or place >= len(node):
+        raise UserError(f"{change.where}: {shortened(step)!r} is not a position in a list of {len(node)}")
+    return place
 
 
 def blame(

@@ -69,11 +69,11 @@ def analyze(
     )
     if query and texts is None:
         raise UserError("--query looks for neighbours among your own sentences; name them with --text")
-    make_folder(out)
     reporter = ConsoleReporter()
     subjects = open_subjects(
         models, pooling=pooling, device=device, reporter=reporter, trust_remote_code=trust_remote_code
     )
+    make_folder(out)
     findings = inspect(subjects, material, progress=reporter.say)
     write_json(out / "report.json", findings.model_dump(mode="json"))
     page = out / "report.html"

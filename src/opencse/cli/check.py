@@ -29,11 +29,13 @@ def check(
 ) -> None:
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice."""
     from opencse.cli.console import echo
-    from opencse.cli.jobs import open_source
+    from opencse.cli.jobs import open_source, require_writable
     from opencse.cli.models import load_encoder
     from opencse.evaluation.result import write_json
     from opencse.text.check import check_corpus
 
+    if json_file is not None:
+        require_writable(json_file)
     source = open_source(text, columns, split, None)
     texts = source.read()
     encoder = load_encoder(model, device="cpu", trust_remote_code=trust_remote_code)

@@ -76,6 +76,7 @@ def compare(
         judge="kept" if kept else "last",
         device=device,
         trust_remote_code=trust_remote_code,
+        metric=metric,
     )
     records = run_all(study, workers, reporter)
     comparison = write_comparison(

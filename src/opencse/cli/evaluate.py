@@ -74,6 +74,7 @@ def evaluate(
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
     from opencse import run
     from opencse.cli.console import ConsoleReporter, show
+    from opencse.cli.jobs import require_writable
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.length_table import length_table
@@ -83,6 +84,8 @@ def evaluate(
     parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers, trust_remote_code)}
     if json_file is not None and (len(parts) > 1 or len(suites) > 1):
         raise UserError("--json takes the result of one model (or layer) on one suite; call evaluate for each")
+    if json_file is not None:
+        require_writable(json_file)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
     chosen = None if tasks is None else [task.strip() for task in tasks.split(",")]
@@ -119,15 +122,17 @@ def evaluate(
 def _parts(model: str, layers: str | None, trust_remote_code: bool) -> list[tuple[str, int | None]]:
     """What of a model is judged: its name and None, or a name and number for each layer."""
     from opencse import SentenceEncoder
-    from opencse.errors import UserError
+    from opencse.errors import UserError, shortened
+    from opencse.numerals import whole_number
 
     if layers is None:
         return [(model, None)]
     if layers.strip() == "all":
         depth = SentenceEncoder.load(model, device="cpu", trust_remote_code=trust_remote_code).depth
         numbers = list(range(depth + 1))
-    elif all(part.strip().isdecimal() for part in layers.split(",")):
-        numbers = [int(part) for part in layers.split(",")]
     else:
-        raise UserError(f"--layers is 'all' or numbers from 0, such as 0,2,4, not {layers!r}")
+        given = [whole_number(part.strip()) for part in layers.split(",")]
+        numbers = [number for number in given if number is not None]
+        if len(numbers) < len(given):
+            raise UserError(f"--layers is 'all' or numbers from 0, such as 0,2,4, not {shortened(layers)!r}")
     return [(f"{model}, layer {number}", number) for number in numbers]

@@ -59,6 +59,21 @@ def run_job(
     echo(str(result.folder))
 
 
+def require_writable(file: Path) -> None:
+    """Before the long work, so that a result that could not be written is told of at once; nothing is left behind."""
+    import tempfile
+
+    from opencse.errors import UserError, reason, shortened
+
+    try:
+        if file.exists() and not file.is_file():
+            raise UserError(f"{file}: cannot be written (is not a regular file); give the path of a file")
+        folder = next(parent for parent in file.absolute().parents if parent.exists())
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
+
+
 def make_folder(out: Path) -> None:
     """Before the long work, so that a folder that cannot be made is told of at once."""
     from opencse.errors import UserError, reason

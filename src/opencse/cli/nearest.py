@@ -43,7 +43,7 @@ def nearest(
     """
     from opencse.analysis.calibration import Calibration
     from opencse.cli.console import ConsoleReporter, show
-    from opencse.cli.jobs import open_source
+    from opencse.cli.jobs import open_source, require_writable
     from opencse.encoder.locate import locate
     from opencse.errors import UserError
     from opencse.evaluation.neighbours import compare_neighbours, neighbours_table
@@ -54,6 +54,8 @@ def nearest(
     asked = list(query or [])
     if queries is not None:
         asked += [row[0] for row in Source(str(queries)).read().rows]
+    if json_file is not None:
+        require_writable(json_file)
     if not asked:
         raise UserError("no query; give one with --query, or a file of them with --queries")
     for model in models:

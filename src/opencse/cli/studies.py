@@ -6,12 +6,15 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opencse.errors import UserError
+from opencse.errors import UserError, shortened
+from opencse.numerals import whole_number
 
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
     from opencse.study.record import RunRecord
     from opencse.study.study import Study, SuiteChoice
+
+_MOST_SEEDS = 10_000
 
 
 def listed(text: str) -> list[str]:
@@ -28,9 +31,12 @@ def seeds_of(text: str) -> list[int]:
     seeds: list[int] = []
     for part in listed(text):
         first, dash, last = part.partition("-")
-        if not first.isdecimal() or (dash and not last.isdecimal()) or (dash and int(last) < int(first)):
-            raise UserError(f"--seeds: {part!r} is neither a number nor a range such as 42-46")
-        seeds += range(int(first), int(last or first) + 1)
+        begin, end = whole_number(first), whole_number(last if dash else first)
+        if begin is None or end is None or end < begin:
+            raise UserError(f"--seeds: {shortened(part)!r} is neither a number nor a range such as 42-46")
+        if end - begin >= _MOST_SEEDS:
+            raise UserError(f"--seeds: {part!r} is more than {_MOST_SEEDS:,} seeds")
+        seeds += range(begin, end + 1)
     return seeds
 
 

@@ -388,7 +388,9 @@ def _usable(device: str | torch.device) -> torch.device:
     try:
         torch.zeros(1, device=device).item()  # `meta` makes tensors that nothing can be read of
     except (RuntimeError, AssertionError, ImportError, ValueError) as error:
-        raise UserError(f"device {shortened(str(device))}: cannot be used here ({reason(error)})") from None
+        raise UserError(
+            f"device {shortened(str(device))}: cannot be used here ({shortened(reason(error), 200)})"
+        ) from None
     return torch.device(device)
 
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from opencse.baselines.judged import open_model
 from opencse.encoder.fingerprint import hash_model
-from opencse.errors import UserError
+from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
@@ -87,6 +87,10 @@ def _run_missing(study: Study, workers: int, tell: Reporter) -> list[RunRecord]:
         for start in study.starts
         for reading in study.readings(start)
     ]
+    for start in starts:
+        if study.metric is not None and study.metric not in start.results:
+            known = ", ".join(start.results)
+            raise UserError(f"no score {study.metric!r}{nearest(study.metric, start.results)}; there are: {known}")
     missing = [run for run, record in found.items() if record is None]
     if missing and len(missing) < len(found):
         tell.say(f"{len(found) - len(missing)} of {len(found)} runs were finished before")

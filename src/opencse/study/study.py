@@ -65,6 +65,7 @@ class Study:
         judge: which encoder of a run is judged; the last step's tells what a recipe does.
         device: where to run.
         trust_remote_code: run the Python code that the starts' folders bring; see `SentenceEncoder.load`.
+        metric: the score that will be compared, so that one that no suite gives is refused before the first run.
     """
 
     text: Source
@@ -78,6 +79,7 @@ class Study:
     judge: Which = "last"
     device: str | None = None
     trust_remote_code: bool = False
+    metric: str | None = None
 
     def __post_init__(self) -> None:
         if self.out.exists() and not self.out.is_dir():
@@ -93,6 +95,12 @@ class Study:
             raise UserError("no suite given; a comparison judges on at least one")
         for choice in self.suites:
             suite_named(choice.name)
+        scored = [choice.name.replace("-", "_") for choice in self.suites]
+        if self.metric is not None and self.metric.partition(".")[0] not in scored:
+            raise UserError(
+                f"unknown metric {self.metric!r}; the scores of these suites are called "
+                + ", ".join(f"{name}.TASK" for name in scored)
+            )
         if any(setting.split("=")[0].strip() == "training.seed" for setting in self.settings):
             raise UserError("training.seed is set by the comparison; choose its seeds instead")
 

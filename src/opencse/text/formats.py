@@ -6,7 +6,8 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from opencse.errors import UserError, nearest, reason
+from opencse.errors import UserError, nearest, reason, shortened
+from opencse.numerals import whole_number
 from opencse.text.lines import MAX_GROWTH, UNPACKED_FREELY, File, read_lines, read_objects
 from opencse.text.pipes import Spooled
 
@@ -131,9 +132,9 @@ def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[s
 
 
 def _positions(columns: Columns, width: int, where: str) -> list[int]:
-    places = [int(column) - 1 for column in columns]
+    places = [(whole_number(column) or 0) - 1 for column in columns]
     if min(places) < 0:
-        raise UserError(f"{where}: column positions count from 1, not {','.join(columns)}")
+        raise UserError(f"{where}: column positions count from 1, not {shortened(','.join(columns))}")
     if max(places) >= width:
         raise UserError(f"{where}: {_counted(width)}, but column {max(places) + 1} is asked for")
     return places

@@ -14,6 +14,7 @@ from functools import cached_property
 from pathlib import Path
 
 from opencse.errors import UserError, reason
+from opencse.numerals import whole_number
 from opencse.text.data_sets import read_data_set
 from opencse.text.formats import READERS, Record
 from opencse.text.lines import COMPRESSED, read_lines, require_file, suffix_of
@@ -204,7 +205,8 @@ def read_line_numbers(path: Path) -> frozenset[int]:
         text = line.strip()
         if not text:
             continue
-        if not text.isdecimal() or int(text) < 1:
+        found = whole_number(text)
+        if not found:
             raise UserError(f"{path}, line {number}: a line number from 1 is expected, not {text[:40]!r}")
-        numbers.add(int(text))
+        numbers.add(found)
     return frozenset(numbers)

@@ -1,0 +1,11 @@
+"""Whole numbers as people type them."""
+
+from __future__ import annotations
+
+
+def whole_number(text: str) -> int | None:
+    """The whole number that ``text`` is, in decimal digits alone; None for anything else and beyond 64 bits."""
+    if not text.isdecimal() or len(text) > 19:  # Python itself reads no more than 4,300 digits
+        return None
+    number = int(text)
+    return number if number < 2**63 else None

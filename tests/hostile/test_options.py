@@ -1,0 +1,206 @@
+"""Options out of their range, places that cannot be written, devices that are not there."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from hostile.harness import Case, Run, cases, refuse
+
+DIGITS = "9" * 5_000
+COMPARE = "compare good.txt --out new --data data --recipes simcse --starts tiny --seeds 1"
+REPRODUCE = "reproduce simcse:bert-base good.txt --out new --data data --model tiny"
+
+ON_DEVICES = {
+    "train": "train good.txt --out new --model tiny --dev none",
+    "evaluate": "evaluate tiny --data data",
+    "encode": "encode tiny good.txt --out new.npy",
+    "whiten": "whiten tiny good.txt --out new",
+    "calibrate": "calibrate tiny good.txt",
+    "nearest": "nearest tiny --query One. --corpus good.txt",
+}
+DEVICES = [
+    Case(f"{line} --device '{device}'", ("device",), late=command == "nearest")
+    for command, line in ON_DEVICES.items()
+    for device in ("meta", "nope", "", "cuda:999", "hpu", "vulkan", DIGITS)
+]
+
+USAGE = [
+    Case("nope", ("No such command 'nope'",)),
+    Case("trian", ("Did you mean 'train'",)),
+    Case("--nope", ("--nope",)),
+    *(Case(command, ("Missing argument",)) for command in ("train", "evaluate", "encode", "check", "static", "whiten")),
+    *(Case(f"{command} good.txt", ("Missing option",)) for command in ("train", "pretrain", "static")),
+    Case("evaluate tiny", ("Missing option", "--data")),
+    Case("nearest tiny", ("Missing option", "--corpus")),
+    Case("train good.txt --out new --sed 4", ("--sed",)),
+    Case("train good.txt --out new --seed", ("--seed",)),
+    Case("train good.txt more.txt --out new", ("more.txt",)),
+    Case("train good.txt --out new --report=5", ("--report",)),
+    Case("doctor now", ("now",)),
+]
+
+VALUES = [
+    *(
+        Case(f"{command} good.txt --out new --seed {seed}", ("seed",))
+        for command in ("train", "pretrain")
+        for seed in ("abc", "1.5", "-1", 2**63, 10**30, DIGITS, "nan")
+    ),
+    *(Case(f"pretrain good.txt --out new --minutes {value}", ("minutes",)) for value in ("nan", "inf", "-1", "0", "x")),
+    *(Case(f"pretrain good.txt --out new --tokens {value}", ("tokens",)) for value in ("1.5", "-1", "0", 10**30, "x")),
+    *(
+        Case(f"{command} good.txt --out new --vocabulary {value}", says, late=True)
+        for command in ("pretrain", "static")
+        for value, says in (
+            ("999999999", ("too large",)),
+            (str(10**30), ("too large",)),
+            ("-1", ("too small",)),
+            ("99", ("too small",)),
+            ("abc", ("--vocabulary",)),
+            (DIGITS, ("--vocabulary",)),
+        )
+    ),
+    *(
+        Case(f"static good.txt --out new --model tiny --{option} {value}", (option,))
+        for option in ("dimension", "layers", "window")
+        for value in ("-1", "1.5", "abc", 10**12, 10**30, DIGITS)
+    ),
+    Case("train good.txt --out new --model tiny --set training.batch_size=1000000000000", ("batch_size",)),
+    Case("train good.txt --out new --model tiny --set data.max_length=1000000000", ("max_length",)),
+    Case("train good.txt --out new --model tiny --dev none --set data.max_length=65", ("max_length", "64")),
+    Case("train good.txt --out new --recipe next-sentence --set training.epochs=0", ("epochs",)),
+    Case("train good.txt --out new --model tiny --columns text", ("no columns",)),
+    Case("train good.csv --out new --model tiny --columns a,b,c,d", ("4 columns named",)),
+    Case("train good.csv --out new --model tiny --columns 0", ("count from 1",)),
+    Case("train good.csv --out new --model tiny --columns 3", ("column 3 is asked for",)),
+    Case("train good.csv --out new --model tiny --columns ancor", ("did you mean 'anchor'",)),
+    Case(f"train good.csv --out new --model tiny --columns {DIGITS}", ("999",)),
+    *(
+        Case(f"{line} --skip-lines {name}", (name,))
+        for line in ("train good.txt --out new --model tiny", "pretrain good.txt --out new")
+        for name in ("skip-words.txt", "skip-zero.txt", "skip-long.txt", "empty.txt", "binary.txt", "missing", "empty")
+    ),
+    *(
+        Case(f"check good.txt --model tiny --max-length {value}", ("--max-length",))
+        for value in ("2", "-1", "x", DIGITS)
+    ),
+    *(
+        Case(f"whiten tiny good.txt --out new --dimension {value}", ("dimension",))
+        for value in ("0", "33", "x", DIGITS)
+    ),
+    *(Case(f"whiten tiny good.txt --out new --sentences {value}", ("sentences",)) for value in ("0", "x", DIGITS)),
+    *(Case(f"nearest tiny --query One. --corpus good.txt -k {value}", ("-k",)) for value in ("0", "-1", "x", DIGITS)),
+    Case("nearest tiny tiny --query One. --corpus good.txt", ("named twice",)),
+    Case("nearest tiny --corpus good.txt", ("no query",)),
+    *(
+        Case(f"calibrate tiny good.txt --pairs good.tsv {option} {value}", says)
+        for option, value, says in (
+            ("--precision", "2", ("--precision",)),
+            ("--precision", "-1", ("--precision",)),
+            ("--precision", "x", ("--precision",)),
+            ("--cut", "x", ("--cut",)),
+            ("--cut", "99", ()),
+            ("--cut", "nan", ("cut",)),
+            ("--cut", "inf", ("cut",)),
+            ("--precision", "nan", ("precision",)),
+        )
+    ),
+    *(Case(f"evaluate tiny --data data --layers {value}", ("layer",)) for value in ("x", "-1", "1,,2", DIGITS)),
+    *(
+        Case(f"{line} --pooling {value}", ("pooling",), late=line.startswith("nearest"))
+        for line in (*ON_DEVICES.values(), "similarity tiny One. Two.")
+        if not line.startswith(("train", "calibrate"))
+        for value in ("nope", "''")
+    ),
+    Case("evaluate tiny --data data --layers 9", ("layers 0", "to 3, not 9"), late=True),
+    Case("evaluate tiny --data data --aggregation most", ("--aggregation",)),
+    Case("evaluate tiny --data data --transform rotate", ("--transform",)),
+    Case("evaluate words:x --data data --layers 1", ("no layers",)),
+    Case("similarity tiny One.", ("at least two texts",)),
+    Case("encode tiny good.txt --out new.npy --precision int8", ("--precision",)),
+    Case("encode tiny good.csv --out new.npy --column nope", ("nope",)),
+    Case("analyze tiny --out new --query One.", ("--text",)),
+    Case("analyze tiny tiny --out new", ("named twice",)),
+    Case("analyze ./missing --out new", ("./missing",)),
+]
+
+STUDIES = [
+    *(
+        Case(COMPARE.replace("--seeds 1", f"--seeds '{seeds}'"), ("seed",))
+        for seeds in ("x", "", "-1", "3-1", "1-", "1,1", "1-999999999999", 2**63, DIGITS, f"1-{DIGITS}")
+    ),
+    Case(f"{COMPARE} --metric nope", ("'nope'", "sts")),
+    Case(f"{COMPARE} --metric transfer.average", ("'transfer.average'",)),
+    Case(f"{COMPARE} --baseline nope", ("'nope'",)),
+    Case(f"{COMPARE} --suites st", ("unknown suite",)),
+    Case(f"{COMPARE} --suites ''", ("no suite",)),
+    Case(f"{COMPARE} --set training.seed=3", ("training.seed",)),
+    Case(f"{COMPARE} --set training.epochs=nan", ("training.epochs",)),
+    Case(f"{COMPARE} --workers 0", ("--workers",)),
+    Case(f"{COMPARE} --resamples -1", ("--resamples",)),
+    Case(f"{COMPARE} --columns a,b,c,d", ("4 columns named",)),
+    Case(COMPARE.replace("simcse", "nope"), ("unknown recipe 'nope'",)),
+    Case(COMPARE.replace("simcse", "''"), ()),
+    Case(COMPARE.replace("simcse", "simcse,simcse"), ("would share the folder",)),
+    Case(COMPARE.replace("--data data", "--data empty"), ("empty",)),
+    Case(COMPARE.replace("--data data", "--data missing"), ("missing",)),
+    Case(f"{REPRODUCE} --seeds x", ("--seeds",)),
+    Case(f"{REPRODUCE} --set training.epochs=nan", ("training.epochs",), late=True),
+    Case(REPRODUCE.replace("simcse:bert-base", "simcse"), ()),
+    Case(REPRODUCE.replace("simcse:bert-base", "simcse:nope"), ("no preset 'nope'",)),
+    Case(REPRODUCE.replace("simcse:bert-base", "nope"), ("unknown recipe",)),
+]
+
+FILES = ("folder.json", "file/new.json", "/dev/null/new.json", "/proc/new.json", "x" * 300 + ".json")
+WRITERS = [
+    *(
+        Case(f"{line} --json {file}", ("cannot be written",))
+        for line in (
+            "check good.txt --model tiny",
+            "nearest tiny --query One. --corpus good.txt",
+            "evaluate tiny --data data",
+        )
+        for file in FILES
+    ),
+    *(
+        Case(f"{line} --out {out}", (out,), late=True)
+        for line in ("static good.txt --model tiny", "whiten tiny good.txt")
+        for out in ("file", "tiny", "file/new", "/proc/new")
+    ),
+    *(Case(f"analyze tiny --out {out}", (out,)) for out in ("file", "file/new", "/proc/new")),
+    Case("encode tiny good.txt --out new.txt", (".npy",)),
+    Case("demo --out tiny", ("tiny",)),
+]
+
+
+@cases(DEVICES)
+def test_devices(case: Case, opencse: Run, world: Path) -> None:
+    refuse(case, opencse, world)
+
+
+@cases(USAGE)
+def test_usage(case: Case, opencse: Run, world: Path) -> None:
+    refuse(case, opencse, world)
+
+
+@cases(VALUES)
+def test_values(case: Case, opencse: Run, world: Path) -> None:
+    refuse(case, opencse, world)
+
+
+@cases(STUDIES)
+def test_studies(case: Case, opencse: Run, world: Path) -> None:
+    refuse(case, opencse, world)
+
+
+@cases(WRITERS)
+def test_places(case: Case, opencse: Run, world: Path) -> None:
+    if "/proc" in case.line and not Path("/proc").is_dir():
+        pytest.skip("no /proc here")
+    refuse(case, opencse, world)
+
+
+def test_the_table_is_not_empty() -> None:
+    table = [*DEVICES, *USAGE, *VALUES, *STUDIES, *WRITERS]
+    assert len({case.line for case in table}) == len(table) > 200

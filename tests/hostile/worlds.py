@@ -1,0 +1,167 @@
+"""A folder of good files and of bad ones, for hostile commands to be run in."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import json
+import lzma
+import shutil
+from pathlib import Path
+
+from opencse.text import sample
+
+BAD_TEXTS: dict[str, bytes] = {
+    "empty.txt": b"",
+    "blank.txt": b"\n \n\t\n",
+    "binary.txt": bytes(range(256)),
+    "nul.txt": b"one\nt\0wo\n",
+    "utf16.txt": "One text.\nAnother.\n".encode("utf-16"),
+    "latin1.txt": "One.\ncaf\xe9\n".encode("latin-1"),
+    "endless.txt": b"x" * 200_000,
+    "broken.txt.gz": b"no gzip at all",
+    "cut.txt.gz": gzip.compress(b"One text.\n" * 1_000)[:-10],
+    "broken.txt.xz": lzma.compress(b"One text.\n" * 1_000)[:40],
+    "broken.txt.bz2": bz2.compress(b"One text.\n" * 1_000)[:30],
+    "broken.jsonl": b'{"text": "One."}\n{"text": \n',
+    "list.jsonl": b'["One."]\n',
+    "number.jsonl": b'{"text": 5}\n',
+    "null.jsonl": b'{"text": "One."}\n{"text": null}\n',
+    "lacking.jsonl": b'{"text": "One."}\n{"txt": "Two."}\n',
+    "surrogate.jsonl": b'{"text": "\\ud800"}\n',
+    "deep.jsonl": b"[" * 50_000,
+    "long-number.jsonl": b'{"text": ' + b"9" * 5_000 + b"}\n",
+    "unknown-columns.csv": b"a,b\n1,2\n",
+    "header.csv": b"text\n",
+    "ragged.csv": b"text,b\nOne.,x\nTwo.\n",
+    "quotes.csv": b'text\n"One.\n',
+    "empty-cell.csv": b"text,b\nOne.,x\n,x\n",
+    "ragged.tsv": b"text\tb\nOne.\n",
+    "broken.parquet": b"PAR1 no more",
+    "page.docx": b"One text.\n",
+}
+"""Texts that no command can read."""
+
+BAD_PAIRS: dict[str, bytes] = {
+    "pairs-empty.tsv": b"",
+    "pairs-blank.tsv": b"\n\n",
+    "pairs-binary.tsv": bytes(range(256)),
+    "pairs-header.tsv": b"score\tsentence1\tsentence2\n1\ta\tb\n",
+    "pairs-two-fields.tsv": b"1\ta\tb\n2\tc\n",
+    "pairs-word.tsv": b"1\ta\tb\nmuch\tc\td\n",
+    "pairs-nan.tsv": b"1\ta\tb\nnan\tc\td\n",
+    "pairs-infinite.tsv": b"1\ta\tb\n" + b"9" * 5_000 + b"\tc\td\n",
+    "pairs-equal.tsv": b"1\ta\tb\n1\tc\td\n",
+    "pairs-one.tsv": b"1\ta\tb\n",
+    "pairs-empty-text.tsv": b"1\ta\tb\n2\t\td\n",
+    "pairs-columns.csv": b"a,b,c\n1,x,y\n",
+    "pairs-list.jsonl": b"[1]\n",
+    "pairs-kinds.jsonl": b'{"score": true, "sentence1": "a", "sentence2": "b"}\n',
+    "pairs.docx": b"1\ta\tb\n",
+}
+
+BAD_RECIPES: dict[str, str] = {
+    "syntax.toml": 'name = "x\n',
+    "untitled.toml": 'name = "x"\n',
+    "unknown.toml": 'name = "x"\ntitle = "t"\nnope = 1\n',
+    "unknown-data.toml": 'name = "x"\ntitle = "t"\n[data]\nmax_lenght = 8\n',
+    "unknown-training.toml": 'name = "x"\ntitle = "t"\n[training]\nlearning = 1\n',
+    "unknown-view.toml": 'name = "x"\ntitle = "t"\n[objective]\nview = { kind = "crop", rat = 1 }\n',
+    "no-kind.toml": 'name = "x"\ntitle = "t"\n[objective]\nview = { rate = 0.1 }\n',
+    "wrong-kind.toml": 'name = "x"\ntitle = "t"\n[[objective.negatives]]\nkind = "in_bach"\n',
+    "word.toml": 'name = "x"\ntitle = "t"\n[training]\nepochs = "many"\n',
+    "table.toml": 'name = "x"\ntitle = "t"\n[training]\nepochs = { a = 1 }\n',
+    "list.toml": 'name = "x"\ntitle = "t"\ntraining = [1]\n',
+    "infinite.toml": 'name = "x"\ntitle = "t"\n[training]\nlearning_rate = inf\n',
+    "nan.toml": 'name = "x"\ntitle = "t"\n[objective]\ntemperature = nan\n',
+    "negative.toml": 'name = "x"\ntitle = "t"\n[training]\nbatch_size = -8\n',
+    "huge.toml": f'name = "x"\ntitle = "t"\n[training]\nseed = {10**30}\n',
+    "digits.toml": f'name = "x"\ntitle = "t"\n[training]\nseed = {"9" * 5_000}\n',
+    "nothing.toml": 'name = "x"\ntitle = "t"\n[objective]\nnegatives = []\n',
+    "deep.toml": "name = " + "[" * 50_000,
+    "empty.toml": "",
+}
+
+LINES = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:24]
+PAIRS = [line for line in sample.DEV.read_text(encoding="utf-8").splitlines() if line][:12]
+
+
+def build_world(folder: Path, tiny: Path, sts: Path) -> Path:
+    """The files; ``tiny`` is a transformers folder, ``sts`` one with the seven tasks."""
+    folder.mkdir()
+    (folder / "good.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    (folder / "good.tsv").write_text("\n".join(PAIRS) + "\n", encoding="utf-8")
+    (folder / "good.csv").write_text("anchor,positive\n" + "a text,its pair\n" * 4, encoding="utf-8")
+    (folder / "good.toml").write_text('name = "good"\ntitle = "t"\n', encoding="utf-8")
+    for name, content in (BAD_TEXTS | BAD_PAIRS).items():
+        (folder / name).write_bytes(content)
+    for name, text in BAD_RECIPES.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "latin1.toml").write_bytes('name = "caf\xe9"\n'.encode("latin-1"))
+    for name in ("folder.txt", "folder.tsv", "folder.toml", "folder.json", "folder.npy", "empty"):
+        (folder / name).mkdir()
+    (folder / "skip-words.txt").write_text("1\ntwo\n", encoding="utf-8")
+    (folder / "skip-zero.txt").write_text("0\n", encoding="utf-8")
+    (folder / "skip-long.txt").write_text("9" * 5_000 + "\n", encoding="utf-8")
+    (folder / "file").write_text("a file that somebody wrote\n", encoding="utf-8")
+    shutil.copytree(tiny, folder / "tiny")
+    shutil.copytree(sts, folder / "data" / "sts")
+    _bad_models(folder)
+    _bad_data(folder)
+    return folder
+
+
+MODELS = (
+    "model-config",
+    "model-config-list",
+    "model-kind",
+    "model-weights",
+    "model-weights-cut",
+    "model-no-weights",
+    "model-tokenizer",
+    "model-no-tokenizer",
+    "model-modules",
+    "model-modules-numbers",
+    "model-foreign-module",
+)
+
+
+def _bad_models(folder: Path) -> None:
+    for name in MODELS:
+        shutil.copytree(folder / "tiny", folder / name)
+    config = json.loads((folder / "tiny" / "config.json").read_text())
+    (folder / "model-config" / "config.json").write_text("{")
+    (folder / "model-config-list" / "config.json").write_text("[1]")
+    (folder / "model-kind" / "config.json").write_text(json.dumps(config | {"model_type": "no-such-kind"}))
+    (folder / "model-weights" / "model.safetensors").write_bytes(b"nothing of the kind")
+    weights = folder / "model-weights-cut" / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1_000])
+    (folder / "model-no-weights" / "model.safetensors").unlink()
+    (folder / "model-tokenizer" / "tokenizer.json").write_text("{")
+    for file in (folder / "model-no-tokenizer").glob("*token*"):
+        file.unlink()
+    for file in (folder / "model-no-tokenizer").glob("vocab*"):
+        file.unlink()
+    (folder / "model-modules" / "modules.json").write_text("{")
+    (folder / "model-modules-numbers" / "modules.json").write_text("[1, 2]")
+    (folder / "model-foreign-module" / "modules.json").write_text(
+        json.dumps([{"idx": 0, "name": "0", "path": "", "type": "elsewhere.Code"}])
+    )
+
+
+DATA = ("data-cut", "data-empty-file", "data-word", "data-ragged", "data-nan", "data-binary")
+
+
+def _bad_data(folder: Path) -> None:
+    for name in DATA:
+        shutil.copytree(folder / "data", folder / name)
+    for name, content in {
+        "data-empty-file": b"",
+        "data-word": b"much\ta\tb\n",
+        "data-ragged": b"1\ta\n",
+        "data-nan": b"1\ta\tb\nnan\tc\td\n",
+        "data-binary": bytes(range(256)),
+    }.items():
+        first = sorted((folder / name).rglob("*.tsv"))[0]
+        first.write_bytes(content)
+    sorted((folder / "data-cut").rglob("*.tsv"))[0].unlink()
