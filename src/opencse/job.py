@@ -20,14 +20,14 @@ from opencse.encoder.head import Dense, new_head
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.evaluation import read_scored_pairs, write_json
+from opencse.evaluation import write_json
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.overrides import flatten
 from opencse.plan import Plan
 from opencse.recipe import Recipe, resolve_recipe
-from opencse.text import sample
+from opencse.selection.chosen import AUTO, load_selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
@@ -36,7 +36,7 @@ from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
 from opencse.training.reporter import Counted, Reporter, Silent
-from opencse.training.selection import Dev, DevScore, History
+from opencse.training.selection import DevScore, History
 from opencse.training.trainer import Trainer
 
 
@@ -48,7 +48,7 @@ class TrainResult:
         folder: holds the kept encoder; ``last/`` in it the encoder of the last step.
         kept: ``best`` (highest dev score), ``start`` (nothing beat it), or ``last`` (no dev pairs).
         verdict: the outcome in one sentence.
-        scores: dev score (Spearman x 100) by step, 0 being the start; empty without dev pairs.
+        scores: what was chosen by (x 100), by step, 0 being the start; empty where nothing was chosen by.
     """
 
     folder: Path
@@ -77,8 +77,9 @@ class TrainJob:
     model: str = BUILTIN
     preset: str | None = None
     settings: tuple[str, ...] = ()
-    dev: str | Path | None = "sample"
+    dev: str | Path | None = AUTO
     device: str | None = None
+    metric: str | None = None
 
     def resolve(self) -> tuple[Recipe, str, str | None]:
         """The recipe with presets and settings applied, the model's name, and the presets, joined by colons."""
@@ -103,7 +104,7 @@ class TrainJob:
             steps: of the run, where they are settled already (a run that goes on); by default the budget decides.
         """
         recipe, model, preset = self.resolve()
-        dev = load_dev(self.dev)
+        dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device)
         objective = Objective(recipe.objective).to(encoder.device)
         _check_and_complete(encoder, objective, recipe, model)
@@ -114,7 +115,8 @@ class TrainJob:
             words=objective.view.needs_words,
             progress=Counted(reporter, "tokenising"),
         )
-        inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed)
+        left_out = None if dev is None else dev.left_out
+        inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed, left_out)
         if len(inputs) < 2:
             raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
         batches = plan_batches(inputs, recipe.training)
@@ -182,15 +184,6 @@ class TrainJob:
         return _finish(trainer, history, plan, folder, record, tell)
 
 
-def load_dev(dev: str | Path | None) -> Dev | None:
-    """The pairs to select on: ``sample`` for the built-in ones, a file, or None."""
-    if dev is None or str(dev) == "none":
-        return None
-    if str(dev) == "sample":
-        return Dev("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
-    return Dev(str(dev), read_scored_pairs(Path(dev)))
-
-
 def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: Recipe, model: str) -> None:
     """Refuses what could not work, and adds the masked-LM head if a term reads it."""
     if recipe.data.max_length > encoder.max_length:
@@ -252,7 +245,7 @@ def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
         "model": plan.model,
         "text": plan.corpus.fingerprint,
         "precision": plan.precision.name,
-        "dev": plan.dev.name if plan.dev else None,
+        "dev": plan.dev and f"{plan.dev.name}, {plan.dev.measure}",
     }
     if path.is_file():
         if not resume:
@@ -281,14 +274,14 @@ def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
 
 
 def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> DevScore | None:
-    """Dev score of the model as it was given; see `load_start`."""
+    """Dev score of the model as it was given; see `load_start`. It is judged anew when a run goes on."""
     if plan.dev is None:
         return None
+    start = plan.dev.begin(load_start(plan.recipe, plan.model, plan.device))
     if "start" not in record:
-        record["start"] = asdict(plan.dev.score(load_start(plan.recipe, plan.model, plan.device)))
+        record["start"] = asdict(start)
         write_json(folder / "run.json", record)
-    start = DevScore(**record["start"])
-    tell.say(f"start      {start.spearman:.2f} on {plan.dev.name} (Spearman x 100)")
+    tell.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
     return start
 
 
@@ -312,13 +305,13 @@ def _finish(
     scores = history.scores
     if not scores and not plan.recipe.objective.negatives:
         kept, verdict = "last", _loss_verdict(trainer)
-    elif not scores:
+    elif plan.dev is None:
         kept, verdict = (
             "last",
             "no dev pairs: the last encoder is kept, and nothing tells whether it is better",
         )
     else:
-        kept, verdict = ("best" if history.best_step else "start"), history.verdict(trainer.steps)
+        kept, verdict = ("best" if history.best_step else "start"), plan.dev.verdict(history, trainer.steps)
     card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
     encoder.eval().save(folder / "last", card=card, masked_lm=_keeps_head(plan))
     if kept == "best":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from opencse.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 from opencse.training.precision import Precision
-from opencse.training.selection import Dev
+from opencse.training.selection import Selector
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Plan:
     recipe: Recipe
     model: str
     preset: str | None
-    dev: Dev | None
+    dev: Selector | None
     corpus: CorpusFacts
     examples: int
     steps: int
@@ -48,9 +48,7 @@ class Plan:
             hard = "; the data has no hard negatives"
         selection = "none: the last encoder is kept, and nothing tells whether it is better"
         if self.dev is not None:
-            selection = (
-                f"best on {self.dev.name} ({len(self.dev.pairs):,} pairs), every {training.evaluate_every} steps"
-            )
+            selection = f"best on {self.dev.name} ({self.dev.size}), every {training.evaluate_every} steps"
         epochs = self.steps * training.accumulate / self.batches_per_epoch
         part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [

@@ -29,7 +29,8 @@ def train(
     model: str = BUILTIN,
     preset: str | None = None,
     settings: Iterable[str] = (),
-    dev: str | Path | None = "sample",
+    dev: str | Path | None = "auto",
+    metric: str | None = None,
     resume: bool = False,
     device: str | None = None,
     reporter: Reporter | None = None,
@@ -43,7 +44,10 @@ def train(
         model: the built-in encoder, a folder, a Hub id, or one of the recipe's presets.
         preset: more presets, joined by colons; the one for ``model`` is applied without being named.
         settings: ``key.path=value`` each; they come last.
-        dev: graded pairs to select on: a file, ``sample`` (the built-in ones), or None.
+        dev: what the best is chosen by: ``text`` (questions from a share of the text that is held out), ``auto`` (that
+            where the text is large enough, else ``sample``), ``sample`` (built-in graded pairs), a file of graded
+            pairs, a folder of queries with relevant documents in BEIR's layout, or None.
+        metric: by which answers to questions are judged: ``ndcg@10`` (by default), ``mrr@10``, ``recall@100``, ...
         resume: go on from the checkpoint in ``out``.
         device: where to run; a GPU if there is one.
         reporter: hears of progress and decisions; silent by default.
@@ -53,7 +57,7 @@ def train(
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
     source = text if isinstance(text, Source) else Source(str(text))
-    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device)
+    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, metric)
     return job.run(out, resume=resume, reporter=reporter)
 
 

@@ -18,9 +18,10 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import write_json
-from opencse.job import TrainJob, TrainResult, build_encoder, load_dev, load_start
+from opencse.job import TrainJob, TrainResult, build_encoder, load_start
 from opencse.overrides import flatten
 from opencse.recipe import Recipe
+from opencse.selection.chosen import graded_pairs
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.reporter import Reporter
@@ -47,9 +48,8 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
         subject("start", load_start(recipe, model, job.device)),
         subject("trained", SentenceEncoder.load(trained, device=job.device)),
     ]
-    dev = load_dev(job.dev)
     texts = [text for row in job.text.read().rows for text in row]
-    material = Material(pairs=None if dev is None else dev.pairs, texts=texts, source=job.text.name)
+    material = Material(pairs=graded_pairs(job.dev), texts=texts, source=job.text.name)
     findings = inspect(subjects, material, progress=reporter.say)
     log = MetricsLog(result.folder / "metrics.jsonl").read()
     write_json(result.folder / NUMBERS, {"run": record, "log": log, "findings": findings.model_dump(mode="json")})

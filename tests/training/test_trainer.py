@@ -22,7 +22,7 @@ from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import choose_precision
 from opencse.training.reporter import Silent
-from opencse.training.selection import History
+from opencse.training.selection import DevScore, History
 from opencse.training.settings import TrainingSettings
 from opencse.training.trainer import Trainer
 
@@ -127,7 +127,7 @@ def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
     from opencse.evaluation import evaluate_pairs, read_scored_pairs
 
     settings = ("training.max_steps=12", "training.evaluate_every=4", "training.batch_size=32")
-    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings)
+    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings, dev="sample")
     assert result.kept == "best"
     best = max(result.scores.values())
     assert best > result.scores[0]
@@ -149,9 +149,9 @@ def test_without_dev_the_last_is_kept_and_the_verdict_says_so(tiny_folder: Path,
 
 def test_history_prefers_the_earlier_of_equals() -> None:
     history = History()
-    assert history.add(0, 50.0)
-    assert history.add(10, 60.0)
-    assert not history.add(20, 60.0)
+    assert history.add(0, DevScore(50.0))
+    assert history.add(10, DevScore(60.0))
+    assert not history.add(20, DevScore(60.0))
     assert history.best_step == 10
     assert "best 60.00 at step 10" in history.verdict(20)
 

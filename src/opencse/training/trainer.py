@@ -33,7 +33,7 @@ from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import Precision
 from opencse.training.reporter import Reporter
-from opencse.training.selection import Dev, DevScore, History
+from opencse.training.selection import DevScore, History, Selector
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
@@ -59,7 +59,7 @@ class Trainer:
         steps: of the whole run.
         settings: how.
         precision: arithmetic of the forward pass.
-        dev: pairs to select on; None keeps the last encoder.
+        dev: whoever chooses; it has judged the start. None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         reporter: what a person sees.
         start: dev score of the model as it was given; None without dev.
@@ -72,7 +72,7 @@ class Trainer:
     steps: int
     settings: TrainingSettings
     precision: Precision
-    dev: Dev | None
+    dev: Selector | None
     folder: Path
     reporter: Reporter
     start: DevScore | None = None
@@ -126,7 +126,7 @@ class Trainer:
         torch.manual_seed(self.settings.seed)
         self.metrics.rewind(-1)
         if self.start is not None:
-            self.history.add(0, self.start.spearman)
+            self.history.add(0, self.start)
             self.metrics.write({"step": 0, **self.start.record()})
 
     def _step(self, step: int) -> Outcome:
@@ -173,14 +173,14 @@ class Trainer:
         self.metrics.write({"step": step, "loss": total, **losses, **report, "learning_rate": rate})
         self.reporter.advance(step, f"loss {total:.4f}")
 
-    def _evaluate(self, step: int, dev: Dev) -> None:
+    def _evaluate(self, step: int, dev: Selector) -> None:
         found = dev.score(self.encoder)
-        score = found.spearman
-        if self.history.add(step, score):
+        if self.history.add(step, found):
             self.best = {k: v.detach().cpu().clone() for k, v in self.encoder.state_dict().items()}
         self.metrics.write({"step": step, **found.record()})
-        best = self.history.scores[self.history.best_step]
-        self.reporter.advance(step, f"dev {score:.2f} (start {self.history.scores[0]:.2f}, best {best:.2f})")
+        scores = self.history.scores
+        told = f"dev {found.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
+        self.reporter.advance(step, f"{told}, refused: forgets" if found.forgets else told)
 
     def _save(self, step: int) -> None:
         tensors = {
@@ -200,7 +200,7 @@ class Trainer:
         self.objective.load_state_dict(checkpoint.of("objective"))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.best = checkpoint.of("best")
-        self.history = History({int(k): v for k, v in checkpoint.values["history"]["scores"].items()})
+        self.history = History({int(k): DevScore(**v) for k, v in checkpoint.values["history"]["found"].items()})
         step = int(checkpoint.values["step"])
         self.metrics.rewind(step)
         restore_random_states(checkpoint.of("random"))
