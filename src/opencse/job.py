@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-import torch
 from torch import nn
 
 from opencse import __version__
 from opencse.card import model_card
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.folder import has_own_pooling
-from opencse.encoder.head import Dense, new_head
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
@@ -28,6 +25,8 @@ from opencse.overrides import flatten
 from opencse.plan import Plan
 from opencse.recipe import Recipe, resolve_recipe
 from opencse.selection.chosen import AUTO, load_selector
+from opencse.selection.score import Choice, DevScore, Given, History, Selector
+from opencse.start import Start, build_encoder, load_given, load_start, settle
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
@@ -36,7 +35,7 @@ from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
 from opencse.training.reporter import Counted, Reporter, Silent
-from opencse.training.selection import DevScore, History
+from opencse.training.soundness import probes_of, require_sound
 from opencse.training.trainer import Trainer
 
 
@@ -46,7 +45,9 @@ class TrainResult:
 
     Attributes:
         folder: holds the kept encoder; ``last/`` in it the encoder of the last step.
-        kept: ``best`` (highest dev score), ``start`` (nothing beat it), or ``last`` (no dev pairs).
+        kept: ``best`` (the trained step of the highest dev score), ``start`` or ``given`` (the start as training takes
+            it up, or with its own pooling, where it is better; see `opencse.training.selection`), or ``last`` (no dev
+            pairs).
         verdict: the outcome in one sentence.
         scores: what was chosen by (x 100), by step, 0 being the start; empty where nothing was chosen by.
     """
@@ -83,10 +84,25 @@ class TrainJob:
 
     def resolve(self) -> tuple[Recipe, str, str | None]:
         """The recipe with presets and settings applied, the model's name, and the presets, joined by colons."""
+        return self._asked()[:3]
+
+    def start(self) -> Start:
+        """The start, with the recipe's pooling and head as they will be; see `opencse.start.settle`.
+
+        Raises:
+            UserError: for a fault in the recipe or a setting, or if there is no such model.
+        """
+        recipe, model, _, said = self._asked()
+        return settle(recipe, model, said)
+
+    def _asked(self) -> tuple[Recipe, str, str | None, frozenset[str]]:
+        """What `resolve` gives, and the keys of the settings that were asked for."""
         if isinstance(self.recipe, Recipe):
             if self.preset is not None or self.settings:
                 raise UserError("preset and settings go with a recipe's name; change the Recipe itself instead")
-            return self.recipe, self.model, None
+            said = {"encoder.pooling"} if self.recipe.encoder.pooling is not None else set()
+            said |= {"encoder.head"} if self.recipe.encoder.head.kind != "none" else set()
+            return self.recipe, self.model, None, frozenset(said)
         resolved = resolve_recipe(self.recipe, preset=self.preset, model=self.model, overrides=self.settings)
         backbone = resolved.backbone
         if self.model == BUILTIN and backbone is not None and backbone.model != BUILTIN:
@@ -94,7 +110,8 @@ class TrainJob:
                 f"{resolved.recipe.name}: {resolved.presets[0]} is a preset for {backbone.model}, and the model is the "
                 f"built-in encoder; choose the model too, with --model {resolved.presets[0]}"
             )
-        return resolved.recipe, resolved.model or self.model, ":".join(resolved.presets) or None
+        presets = ":".join(resolved.presets) or None
+        return resolved.recipe, resolved.model or self.model, presets, resolved.said
 
     def prepare(self, reporter: Reporter, *, steps: int | None = None) -> Prepared:
         """Loads and tokenises everything, ready to train; nothing is written but the token cache.
@@ -103,7 +120,8 @@ class TrainJob:
             reporter: hears of progress.
             steps: of the run, where they are settled already (a run that goes on); by default the budget decides.
         """
-        recipe, model, preset = self.resolve()
+        preset, start = self.resolve()[2], self.start()
+        recipe, model = start.recipe, start.model
         dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device)
         objective = Objective(recipe.objective).to(encoder.device)
@@ -115,6 +133,8 @@ class TrainJob:
             words=objective.view.needs_words,
             progress=Counted(reporter, "tokenising"),
         )
+        pool = "choose another pooling, for instance with --set encoder.pooling=mean"
+        require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
         left_out = None if dev is None else dev.left_out
         inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed, left_out)
         if len(inputs) < 2:
@@ -147,6 +167,7 @@ class TrainJob:
             device=str(encoder.device),
             parameters=sum(p.numel() for p in encoder.parameters()),
             pooling=str(encoder.pooling),
+            pooling_reason=start.reason,
         )
         return Prepared(plan, encoder, objective, inputs, batches)
 
@@ -209,26 +230,6 @@ def _check_and_complete(encoder: SentenceEncoder, objective: Objective, recipe: 
         encoder.lm_head = None  # a part that reads it alone has a copy
 
 
-def build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
-    """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head."""
-    wanted = recipe.encoder
-    encoder = SentenceEncoder.load(
-        model, pooling=wanted.pooling, dropout=wanted.dropout, layers=wanted.layers, device=device
-    )
-    head = _new_head(recipe, encoder)
-    if head is not None and wanted.head.keep:
-        encoder.dense.append(head)
-    else:
-        encoder.projection = head
-    return encoder
-
-
-def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Dense | None:
-    """The head of the recipe as it starts, on top of the dense layers that the encoder came with."""
-    head = new_head(recipe.encoder.head, encoder.dimension, torch.Generator().manual_seed(recipe.training.seed))
-    return None if head is None else head.to(encoder.device)
-
-
 def _settled_steps(folder: Path) -> int | None:
     """Steps of the run that was begun in ``folder``; None if there is none."""
     path = folder / "run.json"
@@ -274,28 +275,28 @@ def _begin_run(folder: Path, plan: Plan, resume: bool) -> dict[str, Any]:
 
 
 def _start_score(plan: Plan, record: dict[str, Any], folder: Path, tell: Reporter) -> DevScore | None:
-    """Dev score of the model as it was given; see `load_start`. It is judged anew when a run goes on."""
+    """Dev score of the start as training takes it up; also, noted and told, with its own pooling where that is another.
+
+    The start is judged anew when a run goes on: others are compared with it. See `load_start` and `load_given`.
+    """
     if plan.dev is None:
         return None
     start = plan.dev.begin(load_start(plan.recipe, plan.model, plan.device))
     if "start" not in record:
-        record["start"] = asdict(start)
+        given = load_given(plan.recipe, plan.model, plan.device)
+        if given is not None:
+            record["given"] = asdict(Given(str(given.pooling), plan.dev.score(given).value))
+        record["start"] = asdict(replace(start, cosines=None))
         write_json(folder / "run.json", record)
+    own = _given(record)
     tell.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
+    if own is not None:
+        tell.say(f"as given   {own.value:.2f} with its own pooling {own.pooling}; what is kept is held against both")
     return start
 
 
-def load_start(recipe: Recipe, model: str, device: str | None = None) -> SentenceEncoder:
-    """The model as it was given (plain transformers folders: with the recipe's pooling).
-
-    What a run was asked for its start has too, untrained: fewer layers, or a kept head that changes the dimension.
-    """
-    pooling = None if has_own_pooling(model) else recipe.encoder.pooling
-    encoder = SentenceEncoder.load(model, pooling=pooling, layers=recipe.encoder.layers, device=device)
-    head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
-    if head is not None and head.linear.out_features != encoder.dimension:
-        encoder.dense.append(head)
-    return encoder
+def _given(record: dict[str, Any]) -> Given | None:
+    return Given(**record["given"]) if record.get("given") else None
 
 
 def _finish(
@@ -311,13 +312,16 @@ def _finish(
             "no dev pairs: the last encoder is kept, and nothing tells whether it is better",
         )
     else:
-        kept, verdict = ("best" if history.best_step else "start"), plan.dev.verdict(history, trainer.steps)
+        choice = _choose(trainer, history, plan.dev, plan, _given(record))
+        kept, verdict = choice.kept, choice.verdict
     card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
     encoder.eval().save(folder / "last", card=card, masked_lm=_keeps_head(plan))
+    kept_encoder = encoder
     if kept == "best":
         encoder.load_state_dict(trainer.best)
-    kept_encoder = load_start(plan.recipe, plan.model, plan.device) if kept == "start" else encoder
-    if kept == "start" and _keeps_head(plan):
+    elif kept != "last":
+        kept_encoder = _untrained(plan, kept)
+    if kept_encoder is not encoder and _keeps_head(plan):
         words = kept_encoder.backbone.get_input_embeddings()
         kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), cast(nn.Embedding, words))
     kept_encoder.save(folder, card=card, masked_lm=_keeps_head(plan))
@@ -327,6 +331,27 @@ def _finish(
     remove_checkpoint(trainer.checkpoint_folder)
     tell.say(verdict)
     return TrainResult(folder, kept, verdict, scores)
+
+
+def _choose(trainer: Trainer, history: History, dev: Selector, plan: Plan, given: Given | None) -> Choice:
+    """See `Selector.choose`; the last encoder's weights are as they were afterwards."""
+
+    def worse() -> bool:
+        encoder, other = trainer.encoder, given is not None and given.value > history.scores[0]
+        start = dev.score(_untrained(plan, "given" if other else "start"))
+        last = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+        encoder.load_state_dict(trainer.best)
+        trained = dev.score(encoder)
+        encoder.load_state_dict(last)
+        return dev.worse(trained, start)
+
+    return dev.choose(history, trainer.steps, given, worse)
+
+
+def _untrained(plan: Plan, which: str) -> SentenceEncoder:
+    """The start as training takes it up, or (``given``) with its own pooling."""
+    given = load_given(plan.recipe, plan.model, plan.device) if which == "given" else None
+    return load_start(plan.recipe, plan.model, plan.device) if given is None else given
 
 
 def _keeps_head(plan: Plan) -> bool:

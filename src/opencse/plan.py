@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opencse.recipe import Recipe
+from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
 from opencse.training.precision import Precision
-from opencse.training.selection import Selector
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,7 @@ class Plan:
     device: str
     parameters: int
     pooling: str
+    pooling_reason: str = ""
 
     def lines(self) -> list[str]:
         """The plan for a person."""
@@ -55,6 +56,7 @@ class Plan:
             f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
+            *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",

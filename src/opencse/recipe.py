@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import tomli_w
-from pydantic import Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, field_validator, model_validator
 
 from opencse.encoder.head import HeadSettings
 from opencse.encoder.pooling import Pooling
@@ -55,8 +55,19 @@ class DataSettings(Settings):
 class EncoderSettings(Settings):
     """The ``[encoder]`` table.
 
+    Pooling and head of a recipe are the method's choice for a plain backbone (a transformers folder, which names no
+    pooling). A start with a pooling of its own (a sentence-transformers folder, a trained encoder) is a finished
+    encoder: it keeps its pooling, its Dense layers and its Normalize, unless a preset, ``--set``, a recipe file of the
+    user's or a `Recipe` object says otherwise. With the pooling kept, a head of the recipe
+
+    - that would be kept is left out: a new, untrained layer would stand between the model and its users;
+    - that is used in training only is left out too where the recipe names another pooling: it belongs to that one
+      (SimCSE's code has its MLP with [CLS] alone). Where both pool alike it is used, and dropped after training.
+
+    Whoever sets ``encoder.pooling`` asks for the recipe's head with it; whoever sets ``encoder.head`` gets that head.
+
     Attributes:
-        pooling: from token vectors to a sentence vector; ``own`` keeps the start model's.
+        pooling: from token vectors to a sentence vector; ``own``, or unset, is the start's, and mean if it has none.
         head: the projection head of training.
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
         layers: how many of the backbone's layers are kept, from the first on (0: its embeddings); unset keeps all.
@@ -66,6 +77,11 @@ class EncoderSettings(Settings):
     head: HeadSettings = HeadSettings()
     dropout: float | None = Field(default=None, ge=0, lt=1)
     layers: int | None = Field(default=None, ge=0)
+
+    @field_validator("pooling", mode="before")
+    @classmethod
+    def _own_is_unset(cls, pooling: object) -> object:
+        return None if pooling == "own" else pooling
 
     @property
     def part(self) -> str:
@@ -172,11 +188,13 @@ class Resolved:
         recipe: the result; it still has its presets.
         presets: those applied, in the order of application.
         model: Hub id of the model asked for, where a preset's name was given for it; None if none was asked for.
+        said: dotted keys of what presets, overrides and a recipe file set; not those of a recipe of the package.
     """
 
     recipe: Recipe
     presets: tuple[str, ...]
     model: str | None
+    said: frozenset[str] = frozenset()
 
     @property
     def backbone(self) -> Preset | None:
@@ -256,7 +274,8 @@ def resolve_recipe(
     """
     name, presets = split_name(recipe)
     try:
-        written = validate(Recipe, tomllib.loads(recipe_text(name)), name)
+        read = tomllib.loads(recipe_text(name))
+        written = validate(Recipe, read, name)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{name}: not valid TOML ({error})") from None
     if preset is not None:
@@ -272,7 +291,11 @@ def resolve_recipe(
         at_fault = blame(Recipe, changes, lambda some: changed(plain, some))
         resolved = validate(Recipe, changed(plain, changes), at_fault)
     own = None if model is None else written.presets.get(model)
-    return Resolved(resolved, tuple(chosen), model if own is None or own.model is None else own.model)
+    asked_for = model if own is None or own.model is None else own.model
+    said = {key for change in changes for key in flatten({change.key: change.value})}
+    if name.endswith(".toml"):
+        said |= flatten({key: value for key, value in read.items() if key != "presets"}).keys()
+    return Resolved(resolved, tuple(chosen), asked_for, frozenset(said))
 
 
 def _choose(recipe: Recipe, name: str, presets: Sequence[str], model: str | None) -> list[str]:

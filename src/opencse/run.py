@@ -35,7 +35,10 @@ def train(
     device: str | None = None,
     reporter: Reporter | None = None,
 ) -> TrainResult:
-    """Trains a sentence encoder from text and keeps the best one, the start included.
+    """Trains a sentence encoder from text and keeps the best one on the dev pairs.
+
+    The start is kept instead where it is better beyond the chance of the pairs; see `opencse.training.selection`. A
+    model with a pooling of its own keeps it; see `opencse.recipe.EncoderSettings`.
 
     Args:
         text: a file, a Hub data set id, or a `Source` (with column names).

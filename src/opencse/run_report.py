@@ -18,10 +18,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import write_json
-from opencse.job import TrainJob, TrainResult, build_encoder, load_start
+from opencse.job import TrainJob, TrainResult
 from opencse.overrides import flatten
 from opencse.recipe import Recipe
 from opencse.selection.chosen import graded_pairs
+from opencse.start import build_encoder, load_start
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.reporter import Reporter
@@ -32,8 +33,8 @@ REPORT, NUMBERS = "report.html", "report.json"
 def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> Path:
     """Looks at the start and at what training made of it, and writes ``report.html`` and ``report.json``.
 
-    What is shown as "trained" is the kept encoder; where the start was kept, the last step's, so that a person sees
-    what did not help.
+    What is shown as "trained" is the kept encoder; where no trained one was kept, the last step's, so that a person
+    sees what did not help.
 
     Returns:
         The page.
@@ -41,9 +42,10 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
     Raises:
         UserError: if it cannot be written.
     """
-    recipe, model, _ = job.resolve()
+    start = job.start()
+    recipe, model = start.recipe, start.model
     record = json.loads((result.folder / "run.json").read_text(encoding="utf-8"))
-    trained = result.folder / "last" if result.kept == "start" else result.folder
+    trained = result.folder if result.kept in ("best", "last") else result.folder / "last"
     subjects = [
         subject("start", load_start(recipe, model, job.device)),
         subject("trained", SentenceEncoder.load(trained, device=job.device)),
@@ -55,7 +57,7 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
     write_json(result.folder / NUMBERS, {"run": record, "log": log, "findings": findings.model_dump(mode="json")})
     page = result.folder / REPORT
     kept = "The start was kept; what is shown as trained is the encoder of the last step."
-    note = kept if result.kept == "start" else ""
+    note = "" if result.kept in ("best", "last") else kept
     opening = lead(findings) + paragraph(f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}")
     write_report(
         page,

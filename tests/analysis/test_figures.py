@@ -27,7 +27,10 @@ from opencse.analysis.figures.geometry import DOT, OFFSETS, _apart, _box, _overl
 FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
     "curve": (lambda: training_curve({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0}), ("training loss", "kept")),
     "gold": (lambda: gold_against_cosine([1.0, 2.0], {"a": [0.1, 0.2], "b": [0.3, 0.4]}), ("a", "b", "cosine")),
-    "recipes": (lambda: scores_by_recipe({"s": ({"x": [1.0, 2.0], "y": [3.0]}, 0.5)}, "sts", "x"), ("x", "y", "s")),
+    "recipes": (
+        lambda: scores_by_recipe({"s": ({"x": [1.0, 2.0], "y": [3.0]}, {"as given": 0.5})}, "sts", "x"),
+        ("x", "y", "s"),
+    ),
     "spectra": (lambda: spectra({"before": [3.0, 1.0], "after": [2.0, 2.0]}), ("before", "after", "rank")),
     "plane": (
         lambda: plane({"a": (-2.0, 0.2), "b": (-3.0, 0.3)}, {"a": 60.0, "b": 70.0}, {"b": [(-2.0, 0.2), (-3.0, 0.3)]}),

@@ -42,6 +42,9 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
     found = json.loads((out / "comparison.json").read_text())
     assert found["metric"] == "sts.average"
     assert found["rows"][1]["over_pairs"]["1"]["bootstrap"]["resamples"] == 50
+    assert found["judged"] == "last"
+    assert "Judged: the encoder of each run's last step" in text
+    assert "| (untrained, mean) |" in text
     assert (out / "comparison.svg").read_text().startswith("<svg")
 
     code, _, stderr = opencse(*command)
@@ -100,3 +103,21 @@ def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) 
     got = json.loads(next((tmp_path / "out").rglob("42/record.json")).read_text())["results"]["sts.average"]
     assert f"{got:.2f}" in average
     assert f"{got - 76.25:+.2f}" in average
+
+
+def test_where_every_run_keeps_its_start_it_is_said(
+    opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from opencse.training.selection import Dev, DevScore
+
+    scores = iter(range(90, 0, -1))
+    monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(float(next(scores))))
+    out = tmp_path / "out"
+    code, stdout, stderr = opencse(
+        "compare", sample.TRAIN, "--out", out, "--recipes", "simcse", "--starts", tiny_folder, "--seeds", "1-2",
+        "--data", data, "--kept", *QUICK,
+    )  # fmt: skip
+    assert code == 0, stderr
+    for told in (" ".join(stdout.split()), (out / "comparison.md").read_text()):
+        assert "start was kept in 2 of 2 runs" in told
+    assert json.loads((out / "comparison.json").read_text())["rows"][0]["starts_kept"] == 2

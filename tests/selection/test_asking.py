@@ -22,7 +22,7 @@ from opencse.selection.finding import Floats, Integers, Measure
 from opencse.selection.given_queries import GivenQueries
 from opencse.selection.guard import Guard, Guarded
 from opencse.selection.own_text import own_text
-from opencse.selection.score import DevScore, History
+from opencse.selection.score import DevScore, Given, History
 from opencse.text import sample
 from opencse.text.readers import Source, Texts
 from opencse.training.selection import Dev
@@ -51,6 +51,14 @@ def as_encoder(*values: float) -> SentenceEncoder:
     return cast("SentenceEncoder", values)
 
 
+def never() -> bool:
+    raise AssertionError("asked although the scores tell")
+
+
+def verdict_of(chooser: Asking, history: History) -> str:
+    return chooser.choose(history, 20, None, never).verdict
+
+
 def test_a_gain_has_the_error_of_its_questions() -> None:
     chooser = Asking(Fixed())
     first = chooser.begin(as_encoder(10, 20, 30, 40))
@@ -69,22 +77,21 @@ def test_noise_does_not_go_to_the_start_and_is_told() -> None:
     history.add(0, chooser.begin(as_encoder(10, 20, 30, 40)))
     history.add(5, chooser.score(as_encoder(40, 0, 30, 34)))
     assert history.best_step == 5
-    verdict = chooser.verdict(history, 5)
+    verdict = verdict_of(chooser, history)
     assert verdict.startswith(
         "the model of step 5 is kept: nDCG@10 of 4 questions from nowhere 25.00 before, 26.00 now"
     )
     assert "(+1.00, 95% interval -" in verdict
     assert "may be noise" in verdict
     history.add(10, chooser.score(as_encoder(20, 31, 40, 50)))
-    assert "may be noise" not in chooser.verdict(history, 10)
-    assert chooser.verdict(history, 10).endswith("nothing is known")
+    assert "may be noise" not in verdict_of(chooser, history)
+    assert verdict_of(chooser, history).endswith("nothing is known")
 
 
 def test_the_start_is_kept_where_it_answers_best() -> None:
     chooser = Asking(Fixed())
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(9, 20, 30, 40))})
-    assert history.best_step == 0
-    assert chooser.verdict(history, 5) == (
+    assert verdict_of(chooser, history) == (
         "the start is kept unchanged: nothing that training made answers better (nDCG@10 of 4 questions from nowhere: "
         "start 25.00, best of training 24.75 at step 5)"
     )
@@ -94,11 +101,23 @@ def test_what_forgets_is_not_kept_however_much_it_gained() -> None:
     history = History()
     history.add(0, DevScore(50.0, guard=60.0))
     assert not history.add(5, DevScore(90.0, guard=20.0, forgets=True))
-    assert "forgot general English (guard 60.00, then 20.00)" in Asking(Fixed()).verdict(history, 5)
+    assert Asking(Fixed()).choose(history, 5, None, never).kept == "start"
+    assert "forgot general English (guard 60.00, then 20.00)" in verdict_of(Asking(Fixed()), history)
     assert history.add(10, DevScore(55.0, guard=59.0))
     assert not history.add(15, DevScore(80.0, guard=30.0, forgets=True))
     assert history.best_step == 10
-    assert "on general pairs 60.00 before, 59.00 now" in Asking(Fixed()).verdict(history, 15)
+    assert "on general pairs 60.00 before, 59.00 now" in verdict_of(Asking(Fixed()), history)
+
+
+def test_the_models_own_pooling_is_held_against_training_too() -> None:
+    chooser = Asking(Fixed())
+    history = History({0: DevScore(40.0), 5: DevScore(60.0, error=1.0)})
+    assert chooser.choose(history, 5, Given("mean", 70.0), never).kept == "given"
+    kept = chooser.choose(history, 5, Given("mean", 50.0), never)
+    assert kept.kept == "best"
+    assert "40.00 before (with its own pooling mean 50.00), 60.00 now" in kept.verdict
+    history.add(5, DevScore(30.0))
+    assert chooser.choose(history, 5, Given("mean", 35.0), never).kept == "start"
 
 
 def guard(pairs: int = 80) -> Guard:

@@ -26,10 +26,19 @@ SCORES = {
 }
 
 
-def record(recipe: str | None, seed: int | None, results: Mapping[str, float], start: str = "a") -> RunRecord:
+def record(
+    recipe: str | None,
+    seed: int | None,
+    results: Mapping[str, float],
+    start: str = "a",
+    reading: str = "untrained, cls",
+    kept: str = "best",
+) -> RunRecord:
     return RunRecord(
         recipe=recipe,
         start=start,
+        reading=reading,
+        outcome=None if recipe is None else {"kept": kept, "scores": {}},
         seed=seed,
         asked={},
         judged="kept",
@@ -73,7 +82,9 @@ def test_rows_are_means_and_paired_differences(records: list[RunRecord]) -> None
         assert row.beside_baseline.holm.comparisons == 2
     assert better.verdict.endswith("better")
     assert same.verdict.endswith("no difference shown")
-    assert found.starts == {"a": {"sts.average": 55.0, "sts.stsb": 50.0}}
+    assert [(own.start, own.reading, own.results) for own in found.starts] == [
+        ("a", "untrained, cls", {"sts.average": 55.0, "sts.stsb": 50.0})
+    ]
 
 
 def test_every_recipe_stands_beside_its_start(records: list[RunRecord]) -> None:
@@ -168,7 +179,7 @@ def test_tables(records: list[RunRecord]) -> None:
     found = compare(records, "simcse")
     assert columns(found) == ["sts.average", "transfer.average"]
     cells = rows(found, columns(found))
-    assert cells[0] == ["a", "(as given)", "", "55.00", "-", "", ""]
+    assert cells[0] == ["a", "(untrained, cls)", "", "55.00", "-", "", ""]
     assert cells[1][5] == "+5.24 ± 0.69 (p < .001)"
     assert cells[1][:4] == ["a", "simcse", "5", "60.24 ± 0.56"]
     assert cells[1][-1] == "baseline"
@@ -181,10 +192,43 @@ def test_tables(records: list[RunRecord]) -> None:
     assert expected_table({"sts.average": 61.0, "sts.sts12": 1.0}, found.rows[0].metrics).row_count == 2
 
 
+def test_a_recipe_stands_beside_the_start_as_its_training_begins(records: list[RunRecord]) -> None:
+    """A [CLS] run is no loss beside a mean-pooled start that it never was."""
+    given = record(None, None, {"sts.average": 70.0, "sts.stsb": 70.0}, reading="as given, mean")
+    found = compare([given, *records], "simcse")
+    assert found.rows[0].beside_start is not None
+    assert found.rows[0].beside_start.difference == pytest.approx(60.24 - 55.0)
+    cells = rows(found, columns(found))
+    assert [row[1] for row in cells[:3]] == ["(as given, mean)", "(untrained, cls)", "simcse"]
+
+
+def test_starts_that_were_kept_are_counted_and_said() -> None:
+    start = record(None, None, {"sts.average": 47.0})
+    runs = [
+        record(recipe, seed, {"sts.average": 47.0 + (recipe == "esimcse" and seed == 1)}, kept=kept)
+        for recipe, kept in (("simcse", "start"), ("esimcse", "given"))
+        for seed in (1, 2)
+    ]
+    found = compare([start, *runs], "simcse")
+    assert [row.starts_kept for row in found.rows] == [2, 2]
+    text = markdown(found, [start, *runs], "x")
+    assert "| start kept in 2 of 2 | baseline |" in text
+    assert "The start was kept in 4 of 4 runs. Nothing is learnt here about the recipes" in text
+    assert "start was kept in 4 of 4" in str(comparison_table(found).caption)
+    some = [start, *runs[:2], *(r.model_copy(update={"outcome": {"kept": "best"}}) for r in runs[2:])]
+    text = markdown(compare(some, "simcse"), some, "x")
+    assert "The start was kept in 2 of 4 runs.\n" in text
+    last = [r.model_copy(update={"judged": "last"}) for r in [start, *runs]]
+    found = compare(last, "simcse")
+    assert [row.starts_kept for row in found.rows] == [0, 0], "the last encoder is none of them"
+    assert "Judged: the encoder of each run's last step." in markdown(found, last, "x")
+
+
 def test_the_picture_has_every_run(records: list[RunRecord]) -> None:
-    svg = scores_by_recipe({"a": (SCORES_LISTED, 55.0), "b": (SCORES_LISTED, None)}, "sts.average", "simcse")
+    own = {"untrained, cls": 55.0, "as given, mean": 62.0}
+    svg = scores_by_recipe({"a": (SCORES_LISTED, own), "b": (SCORES_LISTED, {})}, "sts.average", "simcse")
     assert svg.startswith("<svg")
-    assert svg.count("start as given") == 1
+    assert svg.count("start as given, mean") == svg.count("start untrained, cls") == 1
     for name in ("simcse", "esimcse", "sscl", "sts.average"):
         assert name in svg
 

@@ -44,6 +44,7 @@ def study(small_sts: Path, text: Path, tiny_folder: Path, tmp_path: Path) -> Stu
         seeds=[1, 2],
         suites=[SuiteChoice("sts", small_sts)],
         settings=(*QUICK, "encoder.pooling=mean"),
+        judge="kept",
     )
 
 
@@ -197,3 +198,35 @@ def is_alive(pid: int) -> bool:
     # Nobody may be there to collect an orphan: it has ended all the same.
     state = Path(f"/proc/{pid}/stat")
     return not (state.is_file() and state.read_text().rpartition(")")[2].split()[0] == "Z")
+
+
+def test_a_start_is_judged_as_training_begins_and_as_it_was_given(
+    study: Study, tiny_folder: Path, tmp_path: Path
+) -> None:
+    """A folder with mean pooling of its own, trained at [CLS] by one recipe, by its mean by another."""
+    from opencse import SentenceEncoder
+
+    folder = tmp_path / "own"
+    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(folder)
+    study = replace(study, starts=[str(folder)], seeds=[1], recipes=["simcse", "simcse:first-last"], settings=QUICK)
+    assert [str(reading) for reading in study.readings(str(folder))] == ["as given, mean", "untrained, first_last_0"]
+    forced = replace(study, recipes=["simcse"], settings=(*QUICK, "encoder.pooling=cls", "encoder.layers=2"))
+    assert [str(reading) for reading in forced.readings(str(folder))] == [
+        "untrained, cls, first 2 layers",
+        "as given, mean",
+    ]
+    records = run_study(forced)
+    assert [(r.recipe, r.reading) for r in records] == [
+        (None, "untrained, cls, first 2 layers"),
+        (None, "as given, mean"),
+        ("simcse", "untrained, cls, first 2 layers"),
+    ]
+    assert records[0].results != records[1].results
+    assert [str(reading) for reading in replace(study, starts=[str(tiny_folder)]).readings(str(tiny_folder))] == [
+        "untrained, cls",
+        "untrained, first_last_0",
+    ], "a plain folder was given without a pooling"
+
+
+def test_what_is_judged_unless_asked_is_the_last_encoder(study: Study) -> None:
+    assert Study(study.text, study.out, ["simcse"], study.starts, [1], study.suites).judge == "last"

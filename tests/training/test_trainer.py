@@ -22,7 +22,6 @@ from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import choose_precision
 from opencse.training.reporter import Silent
-from opencse.training.selection import DevScore, History
 from opencse.training.settings import TrainingSettings
 from opencse.training.trainer import Trainer
 
@@ -90,7 +89,8 @@ def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, t
 
 @pytest.mark.parametrize(("layers", "told"), [(None, ""), (2, ", its first 2 layers"), (0, ", its embeddings alone")])
 def test_the_plan_tells_which_layers_are_kept(layers: int | None, told: str, tiny_folder: Path) -> None:
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*QUICK, *keeping(layers)), dev=None)
+    settings = (*QUICK, *keeping(layers), "encoder.pooling=mean")
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
     plan = job.prepare(Silent()).plan
     line = next(line for line in plan.lines() if line.startswith("model"))
     assert line.startswith(f"model      {tiny_folder}{told}: {plan.parameters / 1e6:.1f}M parameters")
@@ -145,15 +145,6 @@ def test_without_dev_the_last_is_kept_and_the_verdict_says_so(tiny_folder: Path,
     texts = ["a cat", "the weather"]
     kept, last = (SentenceEncoder.load(f).encode(texts) for f in (tmp_path / "out", tmp_path / "out" / "last"))
     assert np.array_equal(kept, last)
-
-
-def test_history_prefers_the_earlier_of_equals() -> None:
-    history = History()
-    assert history.add(0, DevScore(50.0))
-    assert history.add(10, DevScore(60.0))
-    assert not history.add(20, DevScore(60.0))
-    assert history.best_step == 10
-    assert "best 60.00 at step 10" in history.verdict(20)
 
 
 def test_checkpoint_keeps_the_older_one_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

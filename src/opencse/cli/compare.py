@@ -24,8 +24,9 @@ def compare(
     baseline: Annotated[str | None, typer.Option(help="The recipe that others stand beside; the first one.")] = None,
     metric: Annotated[str | None, typer.Option(help="What is compared; sts.average where it is there.")] = None,
     dev: Annotated[str, typer.Option(help="Graded pairs to select on: a file, 'sample' or 'none'.")] = "sample",
-    last: Annotated[bool, typer.Option("--last", help="Judge the last step's encoder, not the kept one.")] = False,
-    pooling: Annotated[str | None, typer.Option(help="To judge starts by that have none of their own.")] = None,
+    kept: Annotated[
+        bool, typer.Option("--kept/--last", help="Judge the encoder a run keeps on the dev pairs, or its last step's.")
+    ] = False,
     columns: Annotated[str | None, typer.Option(help="Columns of TEXT to read; see opencse train.")] = None,
     set_: Annotated[list[str] | None, typer.Option("--set", "-s", help="A setting of every run: key=value.")] = None,
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap samples of the sentence pairs; 0: none.")] = 1_000,
@@ -33,6 +34,10 @@ def compare(
     device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
 ) -> None:
     """Compare recipes over seeds and starts, with intervals and significance.
+
+    What is judged is the encoder of each run's last step, because the question is what a recipe does; --kept judges
+    what `opencse train` would keep, which may be the start. The start stands beside them as it is read where training
+    begins, and as it was given where that differs.
 
     Every run is kept as it finishes, and the same command goes on where it was broken off. OUT ends with
     comparison.md, comparison.svg and comparison.json.
@@ -61,8 +66,7 @@ def compare(
         suites=suites_of(data, suites, fast, device),
         dev=dev,
         settings=tuple(set_ or ()),
-        judge="last" if last else "kept",
-        pooling=pooling,
+        judge="kept" if kept else "last",
         device=device,
     )
     records = run_all(study, workers, reporter)

@@ -48,6 +48,7 @@ def reproduce(
         suites=suites_of(data, suites, fast, device),
         dev=dev,
         settings=tuple(set_ or ()),
+        judge="kept",
         device=device,
     )
     for line in row.lines(dev, len(set_ or ())):

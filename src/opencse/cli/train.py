@@ -55,7 +55,8 @@ def train(
 ) -> None:
     """Train a sentence encoder from text; no labels needed.
 
-    The encoder that is best by --dev is kept, the start among them.
+    The encoder that is best by --dev is kept, unless the start is better by it. A model with a pooling of its own keeps
+    it; --set encoder.pooling=cls (mean, ...) says otherwise.
     """
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source, run_job

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -33,6 +34,8 @@ _SENTENCE_CONFIGS = (
     "sentence_albert_config.json",
     "sentence_xlm-roberta_config.json",
 )
+# What the number of layers is called in the configurations of transformers' encoders.
+_DEPTH_KEYS = ("num_hidden_layers", "n_layers")
 _NO_LIMIT = 2**31 - 1
 
 
@@ -77,10 +80,11 @@ def read_folder(
     dense = [_read_dense(path) for path in modules.dense] if modules else []
     _require_chain(folder, int(backbone.config.hidden_size), dense)
     if chosen is None:
-        chosen = _read_pooling(modules, backbone, prompt) if modules else Pooling.MEAN
+        chosen = _read_pooling(modules, backbone.config.to_dict(), prompt) if modules else Pooling.MEAN
     depth = int(backbone.config.num_hidden_layers)
     if not 0 <= chosen.layers(depth)[0] <= depth:
-        raise UserError(f"{model}: pooling {chosen} needs more layers than the model has ({depth}); choose mean or cls")
+        others = "mean or cls" if depth else "mean"
+        raise UserError(f"{model}: pooling {chosen} needs more layers than the model has ({depth}); choose {others}")
     if modules and modules.normalize:
         _require_sentence_names(modules.normalize)
     encoder = cls(
@@ -101,6 +105,19 @@ def read_folder(
 def has_own_pooling(model: str | Path) -> bool:
     """Whether the folder says how to pool (sentence-transformers' do, plain transformers' do not)."""
     return (locate(model) / "modules.json").is_file()
+
+
+def own_pooling(model: str | Path) -> Pooling | None:
+    """The pooling that the folder names; None for plain transformers folders, which name none.
+
+    Raises:
+        UserError: if there is no such model, or its pooling is not supported here.
+    """
+    folder = locate(model)
+    modules = _modules(folder)
+    if modules is None:
+        return None
+    return _read_pooling(modules, read_config(modules.transformer / "config.json"), _default_prompt(folder))
 
 
 def transformer_folder(folder: Path) -> Path:
@@ -173,7 +190,8 @@ def _length(
     return asked
 
 
-def _read_pooling(modules: _Modules, backbone: PreTrainedModel, prompt: str) -> Pooling:
+def _read_pooling(modules: _Modules, backbone: Mapping[str, Any], prompt: str) -> Pooling:
+    """The pooling that the modules make together; ``backbone`` is transformers' configuration."""
     where = modules.pooling
     config = read_config(where / "config.json")
     mode = config.get("pooling_mode") or [name for flag, name in POOLING_FLAGS.items() if config.get(flag)]
@@ -185,9 +203,10 @@ def _read_pooling(modules: _Modules, backbone: PreTrainedModel, prompt: str) -> 
         raise UserError(f"{where}: pooling that leaves out the prompt is not supported here; choose one with --pooling")
     pooling = POOLING_MODES[modes[0]]
     # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
-    if modules.weighted_layers is None or not backbone.config.output_hidden_states:
+    if modules.weighted_layers is None or not backbone.get("output_hidden_states"):
         return pooling
-    return _weighted(modules.weighted_layers, pooling, int(backbone.config.num_hidden_layers))
+    depth = next((int(backbone[key]) for key in _DEPTH_KEYS if key in backbone), 0)
+    return _weighted(modules.weighted_layers, pooling, depth)
 
 
 def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:

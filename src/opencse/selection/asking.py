@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Literal, Protocol
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.selection.finding import Difference, Floats, Integers, paired_difference
 from opencse.selection.guard import Guard
 from opencse.selection.holdout import Flags
-from opencse.selection.score import DevScore, History
+from opencse.selection.score import Choice, DevScore, Given, History
 
 
 class Questions(Protocol):
@@ -119,29 +120,44 @@ class Asking:
             parts=self.questions.parts(values),
         )
 
-    def verdict(self, history: History, steps: int) -> str:
-        """The outcome in one plain sentence: by which measure, how much with its interval, what it cannot know."""
-        del steps
+    def worse(self, trained: DevScore, start: DevScore) -> bool:
+        """Whether ``trained`` answers worse on average, or has forgotten too much."""
+        return trained.value < start.value or trained.forgets
+
+    def choose(self, history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
+        """The best trained step if it answers better than every reading of the start, however little; else the start.
+
+        The verdict says by which measure, how much with its interval, and what it cannot know.
+        """
+        del steps, worse
         start, step = history.found[0], history.best_step
+        before = max(start.value, start.value if given is None else given.value)
         asked = f"{self.questions.measure} of {len(self.questions.units):,} questions from {self.questions.source}"
-        if step == 0:
-            trained = {s: score for s, score in history.found.items() if s}
-            best = max(trained, key=lambda s: trained[s].value)
-            found = f"{asked}: start {start.value:.2f}, best of training {trained[best].value:.2f} at step {best:,}"
-            if trained[best].value > start.value and start.guard is not None:
-                return (
-                    f"the start is kept unchanged: training gained ({found}) but forgot general English (guard "
-                    f"{start.guard:.2f}, then {trained[best].guard:.2f}); try a lower training.learning_rate"
-                )
-            return f"the start is kept unchanged: nothing that training made answers better ({found})"
+        own = "" if given is None else f" (with its own pooling {given.pooling} {given.value:.2f})"
+        if not step or history.found[step].value <= before:
+            untrained: Literal["start", "given"] = "given" if given is not None and before > start.value else "start"
+            return Choice(untrained, self._refusal(history, before, f"{asked}: start {start.value:.2f}{own}"))
         kept = history.found[step]
         low, high = Difference(kept.value - start.value, kept.error or 0.0).interval
         noise = "" if low > 0 else ", so it may be noise"
         guard = ""
         if kept.guard is not None and start.guard is not None:
             guard = f"; on general pairs {start.guard:.2f} before, {kept.guard:.2f} now"
-        return (
-            f"the model of step {step:,} is kept: {asked} {start.value:.2f} before, {kept.value:.2f} now "
+        return Choice(
+            "best",
+            f"the model of step {step:,} is kept: {asked} {start.value:.2f} before{own}, {kept.value:.2f} now "
             f"({kept.value - start.value:+.2f}, 95% interval {low:+.2f} to {high:+.2f}{noise}{guard}); "
-            f"{self.questions.unknown}"
+            f"{self.questions.unknown}",
         )
+
+    def _refusal(self, history: History, before: float, found: str) -> str:
+        start = history.found[0]
+        trained = {step: score for step, score in history.found.items() if step}
+        best = max(trained, key=lambda step: trained[step].value)
+        found = f"{found}, best of training {trained[best].value:.2f} at step {best:,}"
+        if trained[best].value > before and start.guard is not None:
+            return (
+                f"the start is kept unchanged: training gained ({found}) but forgot general English (guard "
+                f"{start.guard:.2f}, then {trained[best].guard:.2f}); try a lower training.learning_rate"
+            )
+        return f"the start is kept unchanged: nothing that training made answers better ({found})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ class DevScore:
         guard: Spearman x 100 on the general pairs that watch for forgetting; None without a guard.
         forgets: whether the guard refuses this encoder.
         parts: what the value is made of, by name.
+        cosines: of graded pairs (n,), to tell noise from a loss; not recorded.
     """
 
     value: float
@@ -32,6 +34,7 @@ class DevScore:
     guard: float | None = None
     forgets: bool = False
     parts: dict[str, float] = field(default_factory=dict)
+    cosines: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
 
     def record(self) -> dict[str, float]:
         """For the log: ``dev``, and where known its parts, ``dev_error``, ``guard`` and the rest."""
@@ -48,7 +51,7 @@ class DevScore:
 
 @dataclass
 class History:
-    """The scores of a run, by step; step 0 is the model as it was given."""
+    """The scores of a run, by step; step 0 is the start as training takes it up."""
 
     found: dict[int, DevScore] = field(default_factory=dict)
 
@@ -59,26 +62,41 @@ class History:
 
     @property
     def best_step(self) -> int:
-        """The earliest step with the highest value among those that the guard lets pass."""
-        passed = [step for step, score in self.found.items() if not score.forgets]
-        return max(passed, key=lambda step: (self.found[step].value, -step))
+        """The earliest trained step with the highest value among those that the guard lets pass; 0 before any."""
+        trained = [step for step, score in self.found.items() if step and not score.forgets]
+        return max(trained, key=lambda step: (self.found[step].value, -step), default=0)
 
     def add(self, step: int, score: DevScore) -> bool:
-        """Notes a score; whether it is the best so far."""
-        self.found[step] = score
-        return self.best_step == step
+        """Notes a score; whether it is the best of the trained steps so far."""
+        self.found[step] = replace(score, cosines=None)
+        return step > 0 and self.best_step == step
 
-    def verdict(self, steps: int) -> str:
-        """The outcome in one plain sentence."""
-        scores = self.scores
-        start, best, last = scores[0], scores[self.best_step], scores[max(scores)]
-        numbers = f"start {start:.2f}, best {best:.2f} at step {self.best_step:,}, last {last:.2f}"
-        if self.best_step == 0:
-            return f"training did not help on the dev pairs, so the start is kept unchanged ({numbers})"
-        caution = ""
-        if self.best_step == max(scores) and steps > 1:
-            caution = "; the best is the last evaluation: longer training may help"
-        return f"the best model is kept ({numbers}{caution})"
+
+@dataclass(frozen=True)
+class Given:
+    """The model as it was given, where training reads it by another pooling.
+
+    Attributes:
+        pooling: its own.
+        value: its dev score with that, x 100.
+    """
+
+    pooling: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What is kept, and why.
+
+    Attributes:
+        kept: ``best``, the best trained step; ``start``, the start as training takes it up; ``given``, the model as it
+            was given, read by its own pooling.
+        verdict: the outcome in one plain sentence.
+    """
+
+    kept: Literal["best", "start", "given"]
+    verdict: str
 
 
 class Selector(Protocol):
@@ -106,5 +124,15 @@ class Selector(Protocol):
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Judges an encoder."""
 
-    def verdict(self, history: History, steps: int) -> str:
-        """The outcome of a run in one plain sentence."""
+    def worse(self, trained: DevScore, start: DevScore) -> bool:
+        """Whether ``trained`` is below ``start``, as far as whoever chooses cares."""
+
+    def choose(self, history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
+        """What is kept of a run.
+
+        Args:
+            history: with a score of the start and at least one of a trained step.
+            steps: of the run.
+            given: the other reading of the start, if there is one.
+            worse: whether the best trained step is worse than the better reading of the start; costs an evaluation.
+        """

@@ -22,7 +22,7 @@ from opencse.analysis.significance import (
 )
 from opencse.errors import UserError, nearest
 from opencse.settings import Settings
-from opencse.study.record import RunRecord
+from opencse.study.record import RunRecord, Which
 
 Arrays = Mapping[str, NDArray[np.float64]]
 Read = Callable[[str, str, int], Arrays]
@@ -41,23 +41,42 @@ class OverPairs(Settings):
     williams: dict[str, DependentCorrelations]
 
 
+class Untrained(Settings):
+    """A start before training.
+
+    Attributes:
+        start: what training begins with.
+        reading: how its vectors are read; see `RunRecord`.
+        results: its scores by name.
+    """
+
+    start: str
+    reading: str | None = None
+    results: dict[str, FiniteFloat]
+
+
 class Row(Settings):
     """One recipe from one start, over its seeds.
 
     Attributes:
         start: what training began with.
+        reading: how that is read where training begins.
         recipe: name with presets.
         scores: the metric by seed.
         metrics: every score's summary over the seeds, by name.
-        beside_start: the metric's difference from the start's own score; None where that was not judged on it.
+        starts_kept: runs whose judged encoder is the untrained start, because no trained one was better.
+        beside_start: the metric's difference from that of the start, read as training begins; None where that was not
+            judged on it.
         beside_baseline: the metric's difference from the baseline's at the same seeds; None for the baseline.
         over_pairs: by seed, where it was asked for.
         verdict: the difference in one sentence; empty for the baseline.
     """
 
     start: str
+    reading: str | None = None
     recipe: str
     scores: dict[int, FiniteFloat]
+    starts_kept: int = 0
     metrics: dict[str, Summary]
     beside_start: PairedSeeds | None = None
     beside_baseline: PairedSeeds | None = None
@@ -71,13 +90,15 @@ class Comparison(Settings):
     Attributes:
         metric: what is compared, for instance ``sts.average``.
         baseline: the recipe that the others stand beside.
-        starts: each start's own scores by name, nothing trained.
+        judged: which encoder of every run.
+        starts: the starts, nothing trained, in every reading that was judged.
         rows: in the study's order.
     """
 
     metric: str
     baseline: str
-    starts: dict[str, dict[str, FiniteFloat]]
+    judged: Which
+    starts: list[Untrained]
     rows: list[Row]
 
 
@@ -122,12 +143,13 @@ def compare(
             if recipe != baseline and scores.get((start, baseline))
         }
     )
-    starts = {record.start: dict(record.results) for record in records if record.recipe is None}
+    readings = {cell: own[0].reading for cell, own in cells.items()}
+    starts = {(r.start, r.reading): dict(r.results) for r in records if r.recipe is None}
     beside_start = after_holm(
         {
-            f"{start}\n{recipe}": paired_seeds(values, dict.fromkeys(values, starts[start][chosen]))
+            f"{start}\n{recipe}": paired_seeds(values, dict.fromkeys(values, starts[start, reading][chosen]))
             for (start, recipe), values in scores.items()
-            if chosen in starts.get(start, {})
+            if chosen in starts.get((start, reading := readings[start, recipe]), {})
         }
     )
     read = arrays if resamples else None
@@ -143,8 +165,10 @@ def compare(
         rows.append(
             Row(
                 start=start,
+                reading=readings[start, recipe],
                 recipe=recipe,
                 scores=scores[start, recipe],
+                starts_kept=sum(_kept_start(record) for record in own),
                 metrics={name: summary([r.results[name] for r in own]) for name in _shared(own)},
                 beside_start=beside_start.get(f"{start}\n{recipe}"),
                 beside_baseline=found,
@@ -152,7 +176,8 @@ def compare(
                 verdict="" if found is None else verdict(found),
             )
         )
-    return Comparison(metric=chosen, baseline=baseline, starts=starts, rows=rows)
+    untrained = [Untrained(start=start, reading=how, results=own) for (start, how), own in starts.items()]
+    return Comparison(metric=chosen, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
 
 
 def over_pairs(
@@ -181,6 +206,11 @@ def _williams(gold: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.f
 
     correlations = np.corrcoef([rankdata(gold), rankdata(a), rankdata(b)])
     return williams(correlations[0, 1], correlations[0, 2], correlations[1, 2], len(gold))
+
+
+def _kept_start(record: RunRecord) -> bool:
+    """Whether what was judged of a run is its untrained start."""
+    return record.judged == "kept" and record.outcome is not None and record.outcome["kept"] in ("start", "given")
 
 
 def _shared(records: Sequence[RunRecord]) -> list[str]:

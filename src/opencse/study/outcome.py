@@ -49,7 +49,11 @@ def write_comparison(
     panels = {
         start: (
             {row.recipe: list(row.scores.values()) for row in comparison.rows if row.start == start},
-            comparison.starts.get(start, {}).get(comparison.metric),
+            {
+                str(own.reading): own.results[comparison.metric]
+                for own in comparison.starts
+                if own.start == start and comparison.metric in own.results
+            },
         )
         for start in dict.fromkeys(row.start for row in comparison.rows)
     }

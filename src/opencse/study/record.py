@@ -13,11 +13,11 @@ from opencse.settings import Settings
 
 RECORD = "record.json"
 Which = Literal["kept", "last"]
-"""The encoder that is judged: the best on the dev pairs (the start included), or that of the last step."""
+"""The encoder that is judged: the one a run keeps (see `opencse.training.selection`), or that of its last step."""
 
 
 class RunRecord(Settings):
-    """One run, or one start as it was given (then ``recipe``, ``seed`` and all of training are None).
+    """One run, or one start untrained (then ``recipe``, ``seed`` and all of training are None).
 
     Attributes:
         schema_version: changes when a key changes its meaning.
@@ -25,6 +25,8 @@ class RunRecord(Settings):
         created: when it was finished, UTC.
         recipe: name with presets.
         start: what training began with.
+        reading: how the start's vectors are read before training, for instance ``untrained, cls``; of a start, how it
+            is judged.
         seed: of the run.
         asked: everything that decides what the run does, the resolved recipe included.
         text: fingerprint of the training text's tokens.
@@ -42,6 +44,7 @@ class RunRecord(Settings):
     created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
     recipe: str | None = None
     start: str
+    reading: str | None = None
     seed: int | None = None
     asked: dict[str, Any]
     text: str | None = None

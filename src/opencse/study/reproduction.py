@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from opencse.analysis.significance import Summary, summary
 from opencse.errors import UserError
@@ -91,5 +92,11 @@ def reproduced(records: Sequence[RunRecord]) -> dict[str, Summary]:
     runs = [record for record in records if record.recipe is not None]
     shared = [name for name in runs[0].results if all(name in run.results for run in runs)]
     found = {name: summary([run.results[name] for run in runs]) for name in shared}
-    best = [max(run.outcome["scores"].values()) for run in runs if run.outcome and run.outcome["scores"]]
+    best = [_kept_score(run.outcome) for run in runs if run.outcome and run.outcome["scores"]]
     return {**found, "dev.stsb": summary(best)} if len(best) == len(runs) else found
+
+
+def _kept_score(outcome: Mapping[str, Any]) -> float:
+    """The dev score of what a run kept."""
+    trained = [score for step, score in outcome["scores"].items() if int(step) or outcome["kept"] != "best"]
+    return float(max(trained))

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
 from opencse.overrides import flatten
+from opencse.start import Reading
 from opencse.study.record import RunRecord
 from opencse.study.study import RunSpec, Study
 from opencse.training.reporter import Counted, Reporter, Silent
@@ -39,7 +41,7 @@ def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = Non
         reporter: hears of every run; with several workers, only when one ends.
 
     Returns:
-        The records of the starts as given, then of all runs in the study's order.
+        The records of the untrained starts, then of all runs in the study's order.
 
     Raises:
         UserError: for a fault in the data or a recipe (told before the first run), or if the folder holds runs that
@@ -51,7 +53,9 @@ def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = Non
     tell = reporter or Silent()
     found = {run: _known(study, run) for run in study.runs()}
     judges = open_suites(study)
-    starts = [judge_start(study, start, judges, tell) for start in study.starts]
+    starts = [
+        judge_start(study, start, reading, judges, tell) for start in study.starts for reading in study.readings(start)
+    ]
     missing = [run for run, record in found.items() if record is None]
     if missing and len(missing) < len(found):
         tell.say(f"{len(found) - len(missing)} of {len(found)} runs were finished before")
@@ -76,6 +80,7 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
     record = RunRecord(
         recipe=run.recipe,
         start=run.start,
+        reading=str(study.job(run).start().reading),
         seed=run.seed,
         asked=study.asked(run),
         text=told["identity"]["text"],
@@ -91,19 +96,22 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
     return record
 
 
-def judge_start(study: Study, start: str, judges: Judges, reporter: Reporter) -> RunRecord:
-    """Judges a start as it was given, once."""
-    folder = study.start_folder(start)
-    asked = {"model": start, "pooling": study.pooling, **study.judging()}
+def judge_start(study: Study, start: str, reading: Reading, judges: Judges, reporter: Reporter) -> RunRecord:
+    """Judges an untrained start, read so, once."""
+    folder = study.start_folder(start, reading)
+    how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
+    asked = {**how, "suites": study.judging()["suites"]}
     known = RunRecord.read(folder)
     if known is not None:
         _same(known, asked, folder)
         return known
-    reporter.say(f"judging the start {start}")
-    judged = open_model(start, pooling=study.pooling, device=study.device, progress=Counted(reporter, "encoding"))
+    reporter.say(f"judging the start {start} ({reading})")
+    judged = open_model(reading.load(study.device), progress=Counted(reporter, "encoding"))
+    judged = replace(judged, name=reading.model)
     results, data, seconds = _judge(judged, judges, folder, reporter)
     record = RunRecord(
         start=start,
+        reading=str(reading),
         asked=asked,
         judged=study.judge,
         environment=Environment.here(judged.device),

@@ -11,6 +11,7 @@ from typing import Any
 from opencse.errors import UserError
 from opencse.evaluation.suites import Options, suite_named
 from opencse.job import TrainJob
+from opencse.start import Reading
 from opencse.study.record import Which
 from opencse.text.readers import Source
 
@@ -61,8 +62,7 @@ class Study:
         suites: what is judged.
         dev: pairs to select on; see `opencse.run.train`.
         settings: ``key.path=value`` of every run alike.
-        judge: which encoder of a run is judged.
-        pooling: of starts that have none of their own, for judging them as they are; mean if not given.
+        judge: which encoder of a run is judged; the last step's tells what a recipe does.
         device: where to run.
     """
 
@@ -74,8 +74,7 @@ class Study:
     suites: Sequence[SuiteChoice]
     dev: str | Path | None = "sample"
     settings: Sequence[str] = field(default_factory=tuple)
-    judge: Which = "kept"
-    pooling: str | None = None
+    judge: Which = "last"
     device: str | None = None
 
     def __post_init__(self) -> None:
@@ -109,9 +108,16 @@ class Study:
         """Where ``run`` is kept."""
         return self.out / "runs" / folder_name(run.start) / folder_name(run.recipe) / str(run.seed)
 
-    def start_folder(self, start: str) -> Path:
-        """Where what is found about a start as it was given is kept."""
-        return self.out / "starts" / folder_name(start)
+    def readings(self, start: str) -> list[Reading]:
+        """How ``start`` is read where the runs from it begin, each way once, and as it was given where that differs."""
+        seed = self.seeds[0]
+        starts = [self.job(RunSpec(recipe, start, seed)).start() for recipe in self.recipes]
+        ours = [one.reading for one in starts]
+        return list(dict.fromkeys([*ours, *(reading for one in starts for reading in one.readings)]))
+
+    def start_folder(self, start: str, reading: Reading) -> Path:
+        """Where what is found about an untrained start, read so, is kept."""
+        return self.out / "starts" / folder_name(start) / folder_name(str(reading))
 
     def asked(self, run: RunSpec) -> dict[str, Any]:
         """Everything that decides the results of ``run``, as plain values.
@@ -119,11 +125,12 @@ class Study:
         Raises:
             UserError: for a fault in the recipe or a setting.
         """
-        recipe, model, preset = self.job(run).resolve()
+        job = self.job(run)
+        start = job.start()
         return {
-            "recipe": recipe.model_dump(mode="json", exclude={"presets"}),
-            "presets": preset,
-            "model": model,
+            "recipe": start.recipe.model_dump(mode="json", exclude={"presets"}),
+            "presets": job.resolve()[2],
+            "model": start.model,
             "source": self.text.location,
             "dev": None if self.dev is None else str(self.dev),
             **self.judging(),

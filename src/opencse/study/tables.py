@@ -34,7 +34,7 @@ def comparison_table(comparison: Comparison) -> Table:
     from rich.text import Text
 
     metrics = columns(comparison)
-    table = Table(title=f"{comparison.metric}, beside {comparison.baseline}")
+    table = Table(title=f"{comparison.metric}, beside {comparison.baseline}", caption=judged(comparison))
     table.add_column("Start")
     table.add_column("Recipe")
     table.add_column("Seeds", justify="right")
@@ -59,6 +59,8 @@ def markdown(comparison: Comparison, records: Sequence[RunRecord], command: str)
         "",
         *_table(head, rows(comparison, metrics)),
         "",
+        judged(comparison),
+        "",
         f"Mean ± standard deviation over seeds. Differences are of {comparison.metric}, paired by seed, with Student's "
         f"95% interval; p is after Holm over all comparisons with {comparison.baseline}, or all with a start.",
         "",
@@ -76,6 +78,17 @@ def markdown(comparison: Comparison, records: Sequence[RunRecord], command: str)
     return "\n".join(lines)
 
 
+def judged(comparison: Comparison) -> str:
+    """Which encoders the scores are of; where they are those kept, how many of them are the untrained start."""
+    if comparison.judged == "last":
+        return "Judged: the encoder of each run's last step. Beside the start: as it was read before training."
+    runs, starts = (sum(n) for n in zip(*((len(r.scores), r.starts_kept) for r in comparison.rows), strict=True))
+    none = " Nothing is learnt here about the recipes; judge their last encoders." if starts == runs else ""
+    return (
+        f"Judged: the encoder that each run kept on the dev pairs. The start was kept in {starts} of {runs} runs.{none}"
+    )
+
+
 def columns(comparison: Comparison) -> list[str]:
     """The headline scores, the metric first."""
     others = [name for name in _all_metrics(comparison) if headline(name) and name != comparison.metric]
@@ -83,19 +96,27 @@ def columns(comparison: Comparison) -> list[str]:
 
 
 def rows(comparison: Comparison, metrics: Sequence[str]) -> list[list[str]]:
-    """The cells: of each start as given, then of its recipes."""
+    """The cells: of each start before training, in every reading, then of its recipes."""
     cells: list[list[str]] = []
     for start in dict.fromkeys(row.start for row in comparison.rows):
-        own = comparison.starts.get(start)
-        if own is not None:
-            scores = [f"{own[name]:.2f}" if name in own else NOTHING for name in metrics]
-            cells.append([start, "(as given)", "", *scores, "", ""])
+        for own in comparison.starts:
+            if own.start == start:
+                scores = [f"{own.results[name]:.2f}" if name in own.results else NOTHING for name in metrics]
+                cells.append([start, f"({own.reading})", "", *scores, "", ""])
         for row in comparison.rows:
             if row.start == start:
                 summaries = [shown(row.metrics.get(name)) for name in metrics]
-                beside = [NOTHING if row.beside_start is None else brief(row.beside_start), row.verdict or "baseline"]
+                beside = [_beside_start(row), row.verdict or "baseline"]
                 cells.append([start, row.recipe, str(len(row.scores)), *summaries, *beside])
     return cells
+
+
+def _beside_start(row: Row) -> str:
+    kept = f"start kept in {row.starts_kept} of {len(row.scores)}" if row.starts_kept else ""
+    found = NOTHING if row.beside_start is None else brief(row.beside_start)
+    if row.starts_kept == len(row.scores):
+        return kept
+    return f"{found}; {kept}" if kept else found
 
 
 def expected_table(expected: Mapping[str, float], found: Mapping[str, Summary]) -> Table:

@@ -18,6 +18,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
+from opencse.selection.score import DevScore, History, Selector
 from opencse.text.batches import Batches
 from opencse.training.checkpoint import (
     Checkpoint,
@@ -33,10 +34,12 @@ from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import Precision
 from opencse.training.reporter import Reporter
-from opencse.training.selection import DevScore, History, Selector
 from opencse.training.settings import TrainingSettings
+from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
+
+_MEND = "lower training.learning_rate, or train in float32 (training.precision=float32)"
 
 
 class InterruptedRunError(Exception):
@@ -62,7 +65,7 @@ class Trainer:
         dev: whoever chooses; it has judged the start. None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         reporter: what a person sees.
-        start: dev score of the model as it was given; None without dev.
+        start: dev score of the start as training takes it up; None without dev.
     """
 
     encoder: SentenceEncoder
@@ -81,6 +84,7 @@ class Trainer:
         self.metrics = MetricsLog(self.folder / "metrics.jsonl")
         self.history = History()
         self.best: dict[str, Tensor] = {}
+        self.probes = probes_of(self.inputs.corpus)
         self.accelerator = Accelerator(cpu=self.encoder.device.type == "cpu")
         if self.accelerator.num_processes > 1:
             raise UserError("training in several processes is not supported yet; start a single process")
@@ -154,7 +158,11 @@ class Trainer:
         last = step == self.steps
         if self._logged(step):
             self._log(step, outcome)
-        if self.dev is not None and (step % self.settings.evaluate_every == 0 or last):
+        evaluated = self.dev is not None and step % self.settings.evaluate_every == 0
+        if evaluated or last or step == 1:
+            what = f"step {step:,}: training ruined the encoder"
+            require_sound(self.encoder, self.probes, what, _MEND, alike=self.dev is not None)
+        if self.dev is not None and (evaluated or last):
             self._evaluate(step, self.dev)
         if step % self.settings.checkpoint_every == 0 and not last:
             self._save(step)

@@ -1,0 +1,173 @@
+"""The start of a run: what a given model keeps of itself, and what the recipe puts on it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.folder import has_own_pooling, own_pooling
+from opencse.encoder.head import Dense, HeadSettings, new_head
+from opencse.encoder.pooling import Pooling
+from opencse.errors import UserError
+from opencse.recipe import EncoderSettings, Recipe
+
+CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN)
+"""Poolings that read one token: without layers that is a special token, the same for every text."""
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a model's vectors are read, nothing trained.
+
+    Attributes:
+        model: the built-in encoder, a folder, or a Hub id.
+        pooling: from token vectors to a sentence vector.
+        layers: how many of the backbone's are kept; None for all.
+        given: whether the model comes so: with its own pooling, and whole.
+    """
+
+    model: str
+    pooling: Pooling
+    layers: int | None = None
+    given: bool = False
+
+    def __str__(self) -> str:
+        part = EncoderSettings(layers=self.layers).part
+        return f"{'as given' if self.given else 'untrained'}, {self.pooling}{part and f', {part}'}"
+
+    def load(self, device: str | None = None) -> SentenceEncoder:
+        """The model so read."""
+        return SentenceEncoder.load(self.model, pooling=self.pooling, layers=self.layers, device=device)
+
+
+@dataclass(frozen=True)
+class Start:
+    """A model, and how training takes it up.
+
+    Attributes:
+        model: the built-in encoder, a folder, or a Hub id.
+        recipe: with ``encoder.pooling`` and ``encoder.head`` as they will be.
+        reason: why this pooling and this head, for a person; empty where they are simply the recipe's.
+    """
+
+    model: str
+    recipe: Recipe
+    reason: str = ""
+
+    @property
+    def reading(self) -> Reading:
+        """How the model is read where training begins, a head left out."""
+        encoder = self.recipe.encoder
+        pooling = encoder.pooling or Pooling.MEAN
+        given = encoder.layers is None and pooling == supported_own_pooling(self.model)
+        return Reading(self.model, pooling, encoder.layers, given)
+
+    @property
+    def readings(self) -> tuple[Reading, ...]:
+        """`reading`, and the model as it was given where that is another one and is supported here."""
+        own = supported_own_pooling(self.model)
+        given = () if own is None or self.reading.given else (Reading(self.model, own, given=True),)
+        return (self.reading, *given)
+
+
+def settle(recipe: Recipe, model: str, said: Collection[str]) -> Start:
+    """Decides pooling and head for a start; see `EncoderSettings` for the rule.
+
+    Args:
+        recipe: with presets and settings applied.
+        model: the start.
+        said: dotted keys of the settings that were asked for, not merely the packaged recipe's own.
+
+    Raises:
+        UserError: if there is no such model, or its own pooling is to be kept and is not supported here.
+    """
+    wanted = recipe.encoder
+    if not has_own_pooling(model):
+        return _taking(recipe, model, wanted.pooling or Pooling.MEAN, wanted.head)
+    if wanted.pooling is not None and "encoder.pooling" in said:
+        return _taking(recipe, model, wanted.pooling, wanted.head, "as asked for")
+    own = own_pooling(model)
+    if own is None:
+        raise RuntimeError(f"{model}: has modules and no pooling")
+    head_said = any(key.split(".")[:2] == ["encoder", "head"] for key in said)
+    goes_with_it = not wanted.head.keep and wanted.pooling == own
+    head = wanted.head if head_said or goes_with_it else HeadSettings()
+    left_out = [f"{wanted.pooling}"] if wanted.pooling not in (None, own) else []
+    left_out += [f"{wanted.head.kind} head"] if head != wanted.head else []
+    reason = "the model's own"
+    if left_out:
+        other = wanted.pooling not in (None, own)
+        force = f"encoder.pooling={wanted.pooling}" if other else f"encoder.head.kind={wanted.head.kind}"
+        verb = "are" if len(left_out) > 1 else "is"
+        reason += f"; the recipe's {' and '.join(left_out)} {verb} for plain backbones (--set {force} to force it)"
+    return _taking(recipe, model, own, head, reason)
+
+
+def _taking(recipe: Recipe, model: str, pooling: Pooling, head: HeadSettings, reason: str = "") -> Start:
+    encoder = recipe.encoder.model_copy(update={"pooling": pooling, "head": head})
+    return Start(model, recipe.model_copy(update={"encoder": encoder}), reason)
+
+
+def build_encoder(recipe: Recipe, model: str, device: str | None) -> SentenceEncoder:
+    """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head.
+
+    Raises:
+        UserError: for a pooling that would give every text the same vector.
+    """
+    wanted = recipe.encoder
+    encoder = SentenceEncoder.load(
+        model, pooling=wanted.pooling, dropout=wanted.dropout, layers=wanted.layers, device=device
+    )
+    if encoder.depth == 0 and encoder.pooling in CONSTANT and encoder.tokenizer.hf.num_special_tokens_to_add():
+        raise UserError(
+            f"{model}: without layers, pooling {encoder.pooling} reads a special token, the same for every text; "
+            "set it with --set encoder.pooling=mean"
+        )
+    head = _new_head(recipe, encoder)
+    if head is not None and wanted.head.keep:
+        encoder.dense.append(head)
+    else:
+        encoder.projection = head
+    return encoder
+
+
+def load_start(recipe: Recipe, model: str, device: str | None = None) -> SentenceEncoder:
+    """The model as training takes it up, untrained: the recipe's pooling and layers, its own where it keeps them.
+
+    A head that is kept and changes the dimension is there too, a head of training is not.
+    """
+    encoder = SentenceEncoder.load(model, pooling=recipe.encoder.pooling, layers=recipe.encoder.layers, device=device)
+    head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
+    if head is not None and head.linear.out_features != encoder.dimension:
+        encoder.dense.append(head)
+    return encoder
+
+
+def load_given(recipe: Recipe, model: str, device: str | None = None) -> SentenceEncoder | None:
+    """The model read by its own pooling, where training takes it up with another; None where it does not.
+
+    What the recipe asks for besides (fewer layers, a kept head of another dimension) it has too. A pooling of its own
+    that is not supported here counts as none.
+    """
+    own = supported_own_pooling(model)
+    if own in (None, recipe.encoder.pooling):
+        return None
+    encoder = recipe.encoder.model_copy(update={"pooling": own})
+    return load_start(recipe.model_copy(update={"encoder": encoder}), model, device)
+
+
+def supported_own_pooling(model: str) -> Pooling | None:
+    """The model's own pooling; None where it has none, or one that is not supported here."""
+    try:
+        return own_pooling(model)
+    except UserError:
+        return None
+
+
+def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Dense | None:
+    """The head of the recipe as it starts, on top of the dense layers that the encoder came with."""
+    head = new_head(recipe.encoder.head, encoder.dimension, torch.Generator().manual_seed(recipe.training.seed))
+    return None if head is None else head.to(encoder.device)

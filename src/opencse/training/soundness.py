@@ -1,0 +1,60 @@
+"""Whether an encoder's vectors can be of any use: a ruined one is refused, before, during and at the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.text.corpus import Corpus
+from opencse.text.tokenizer import Ids
+
+PROBES = 8
+AMONG = 1_000
+SAME = 1e-6
+"""Vectors that differ by less than this share of their largest value are the same but for rounding."""
+
+
+def probes_of(corpus: Corpus) -> list[Ids]:
+    """A few different texts of the training text, as ids."""
+    keys = np.asarray(corpus.keys[:AMONG, 0])
+    rows = np.sort(np.unique(keys, return_index=True)[1])
+    ids = (corpus.text_ids(int(row), 0) for row in rows)
+    return [text for text in ids if len(text)][:PROBES]
+
+
+def require_sound(
+    encoder: SentenceEncoder, probes: Sequence[Ids], when: str, mend: str, *, alike: bool = False
+) -> None:
+    """Refuses an encoder whose vectors of different texts are no numbers, all zero, or all the same.
+
+    Args:
+        encoder: any.
+        probes: different texts as ids; none of them empty.
+        when: what the message begins with, for instance ``step 1``.
+        mend: what to do about it.
+        alike: let equal vectors of different texts pass, where dev pairs will tell of them.
+
+    Raises:
+        UserError: naming the pooling and the mend.
+    """
+    if not probes:
+        return
+    with encoder.without_dropout(), torch.inference_mode():
+        vectors = encoder.embed(encoder.tokenizer.pad(probes).to(encoder.device)).float()
+    if not bool(torch.isfinite(vectors).all()):
+        what = "the vectors hold NaN or infinite values"
+    elif not bool(vectors.any()):
+        what = "the vector of every text is all zeros"
+    elif not alike and len(vectors) > 1 and _same(vectors):
+        what = "every text has the same vector"
+    else:
+        return
+    raise UserError(f"{when}: {what} (pooling {encoder.pooling}); {mend}")
+
+
+def _same(vectors: torch.Tensor) -> bool:
+    return float((vectors - vectors[0]).abs().max()) <= SAME * float(vectors.abs().max())

@@ -1,0 +1,252 @@
+"""What a start keeps of itself: its own pooling, dense layers and normalisation, unless someone says otherwise."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.head import Dense
+from opencse.encoder.pooling import Pooling
+from opencse.errors import UserError
+from opencse.job import TrainJob
+from opencse.recipe import load_recipe
+from opencse.start import build_encoder, load_given, load_start
+from opencse.text import sample
+from opencse.text.corpus import tokenise
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+from opencse.training.soundness import probes_of, require_sound
+
+Run = Callable[..., tuple[int, str, str]]
+TEXT = Source(str(sample.TRAIN))
+QUICK = ("training.max_steps=2", "training.batch_size=8", "training.evaluate_every=1", "training.precision=float32")
+
+
+@pytest.fixture(scope="module")
+def foreign(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder as sentence-transformers has them: mean pooling, a Dense layer, Normalize."""
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    encoder.dense.append(Dense.linear_head(32, torch.Generator().manual_seed(1), 32))
+    encoder.normalize = True
+    folder = tmp_path_factory.mktemp("foreign")
+    encoder.save(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def layerless(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Word vectors alone, as `opencse static` makes them."""
+    folder = tmp_path_factory.mktemp("layerless")
+    SentenceEncoder.load(tiny_folder, pooling="mean", layers=0, device="cpu").save(folder)
+    return folder
+
+
+def taken(model: Path, recipe: str = "simcse", *settings: str) -> tuple[str, str, bool]:
+    """Pooling, kind of head, and whether it is kept."""
+    encoder = TrainJob(TEXT, recipe, str(model), settings=settings).start().recipe.encoder
+    return str(encoder.pooling), encoder.head.kind, encoder.head.keep
+
+
+class TestSettle:
+    def test_a_plain_backbone_takes_the_recipes(self, tiny_folder: Path) -> None:
+        assert taken(tiny_folder) == ("cls", "mlp", False)
+        assert taken(tiny_folder, "simcse-supervised") == ("cls", "mlp", True)
+        assert taken(tiny_folder, "simcse", "encoder.pooling=own") == ("mean", "mlp", False)
+        assert TrainJob(TEXT, "simcse", str(tiny_folder)).start().reason == ""
+
+    @pytest.mark.parametrize("recipe", ["simcse", "simcse-supervised", "next-sentence", "sscl", "esimcse", "dcl-post"])
+    def test_a_model_with_its_own_pooling_keeps_it_and_gets_no_head(self, recipe: str, foreign: Path) -> None:
+        assert taken(foreign, recipe) == ("mean", "none", False)
+        assert taken(foreign, recipe, "encoder.pooling=own") == ("mean", "none", False)
+
+    def test_who_sets_the_pooling_gets_the_method(self, foreign: Path) -> None:
+        assert taken(foreign, "simcse", "encoder.pooling=cls") == ("cls", "mlp", False)
+        assert taken(foreign, "simcse-supervised", "encoder.pooling=cls") == ("cls", "mlp", True)
+        assert taken(foreign, "simcse", 'encoder={ pooling = "cls" }') == ("cls", "none", False)
+        assert taken(foreign, "simcse:first-last") == ("first_last_0", "none", False)
+
+    def test_who_sets_the_head_gets_the_head(self, foreign: Path) -> None:
+        assert taken(foreign, "simcse:mlp-kept") == ("mean", "mlp", True)
+        assert taken(foreign, "sscl-bert:dimension-128") == ("mean", "linear", True)
+        assert taken(foreign, "simcse", "encoder.head.kind=mlp") == ("mean", "mlp", False)
+
+    def test_a_recipe_file_or_object_is_the_users_own_word(self, foreign: Path, tmp_path: Path) -> None:
+        mine = tmp_path / "mine.toml"
+        mine.write_text('name = "mine"\ntitle = "t"\n[encoder]\npooling = "cls"\nhead = { kind = "mlp" }\n')
+        assert taken(foreign, str(mine)) == ("cls", "mlp", False)
+        mine.write_text('name = "mine"\ntitle = "t"\n')
+        assert taken(foreign, str(mine)) == ("mean", "none", False)
+        mine.write_text('name = "mine"\ntitle = "t"\n[encoder]\npooling = "own"\n')
+        assert taken(foreign, str(mine)) == ("mean", "none", False)
+        start = TrainJob(TEXT, load_recipe("simcse"), str(foreign)).start()
+        assert (start.recipe.encoder.pooling, start.recipe.encoder.head.kind) == (Pooling.CLS, "mlp")
+
+    def test_a_head_of_training_is_used_where_both_pool_alike(self, tiny_folder: Path, tmp_path: Path) -> None:
+        SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu").save(tmp_path)
+        assert taken(tmp_path) == ("cls", "mlp", False)
+        assert taken(tmp_path, "simcse-supervised") == ("cls", "none", False)
+        assert (
+            "--set encoder.head.kind=mlp to force it"
+            in TrainJob(TEXT, "simcse-supervised", str(tmp_path)).start().reason
+        )
+
+    @pytest.mark.parametrize("recipe", ["simcse", "simcse++"])
+    @pytest.mark.parametrize("preset", ["sbert-base", "sbert-large"])
+    def test_the_presets_for_sbert_say_cls(self, recipe: str, preset: str) -> None:
+        """Their own pooling is the mean."""
+        job = TrainJob(TEXT, recipe, preset)
+        assert job._asked()[0].encoder.pooling is Pooling.CLS
+        assert "encoder.pooling" in job._asked()[3]
+
+    def test_the_plan_says_which_and_why(self, foreign: Path, tiny_folder: Path) -> None:
+        def plan(model: Path, *settings: str) -> str:
+            return "\n".join(
+                TrainJob(TEXT, "simcse", str(model), None, (*QUICK, *settings)).prepare(Silent()).plan.lines()
+            )
+
+        told = "pooling    mean: the model's own; the recipe's cls and mlp head are for plain backbones"
+        assert f"{told} (--set encoder.pooling=cls to force it)" in plan(foreign)
+        assert "pooling    cls: as asked for" in plan(foreign, "encoder.pooling=cls")
+        assert "\npooling " not in plan(tiny_folder)
+
+    def test_an_own_pooling_that_is_not_supported_is_refused_unless_replaced(
+        self, foreign: Path, tmp_path: Path
+    ) -> None:
+        import shutil
+
+        odd = tmp_path / "odd"
+        shutil.copytree(foreign, odd)
+        (odd / "1_Pooling" / "config.json").write_text(
+            json.dumps({"word_embedding_dimension": 32, "pooling_mode": "weightedmean"})
+        )
+        with pytest.raises(UserError, match="pooling weightedmean is not supported here"):
+            taken(odd)
+        assert taken(odd, "simcse", "encoder.pooling=mean")[0] == "mean"
+        start = TrainJob(TEXT, "simcse", str(odd), None, ("encoder.pooling=mean",)).start()
+        assert load_given(start.recipe, start.model) is None
+
+
+def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, tmp_path: Path) -> None:
+    result = TrainJob(TEXT, "simcse", str(foreign), None, QUICK).run(tmp_path / "run")
+    for folder in (result.folder, result.folder / "last"):
+        for name in ("modules.json", "1_Pooling/config.json", "2_Dense/config.json"):
+            assert (folder / name).read_text() == (foreign / name).read_text(), name
+
+
+def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
+    """Trained at [CLS], the start is scored at [CLS]; its own mean is scored beside it and guards what is kept."""
+    said: list[str] = []
+
+    class Ears(Silent):
+        def say(self, line: str) -> None:
+            said.append(line)
+
+    job = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls", "training.learning_rate=1e-9"))
+    start = job.start()
+    given = load_given(start.recipe, start.model, "cpu")
+    assert given is not None
+    assert given.pooling is Pooling.MEAN
+    assert load_start(start.recipe, start.model, "cpu").pooling is Pooling.CLS
+    result = job.run(tmp_path / "run", reporter=Ears())
+    record = json.loads((result.folder / "run.json").read_text())
+    assert record["given"]["pooling"] == "mean"
+    assert record["given"]["spearman"] != record["start"]["spearman"] == result.scores[0]
+    assert f"with its own pooling mean {record['given']['spearman']:.2f}" in result.verdict
+    assert any(line.startswith("as given") and "own pooling mean" in line for line in said)
+    assert load_given(TrainJob(TEXT, "simcse", str(foreign)).start().recipe, str(foreign)) is None
+
+
+def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from opencse.training.selection import Dev, DevScore
+
+    monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0))
+    result = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls")).run(tmp_path / "run")
+    assert result.kept == "given"
+    texts = ["A dog runs.", "Rain fell."]
+    kept, given, last = (
+        SentenceEncoder.load(f, device="cpu") for f in (result.folder, foreign, result.folder / "last")
+    )
+    assert np.array_equal(kept.encode(texts), given.encode(texts))
+    assert (kept.pooling, last.pooling) == (Pooling.MEAN, Pooling.CLS)
+
+
+class TestNothingRuined:
+    def test_cls_over_word_vectors_is_refused_before_the_run(
+        self, opencse: Run, layerless: Path, tmp_path: Path
+    ) -> None:
+        for more in ([], ["--dry-run"]):
+            code, _, err = opencse(
+                "train",
+                sample.TRAIN,
+                "--model",
+                layerless,
+                "--out",
+                tmp_path / "x",
+                "--set",
+                "encoder.pooling=cls",
+                *more,
+            )
+            assert code == 2
+            assert err.count("\n") == 1
+            assert "without layers, pooling cls reads a special token" in err
+            assert "--set encoder.pooling=mean" in err
+        assert not (tmp_path / "x").exists()
+
+    def test_without_a_word_about_pooling_word_vectors_are_trained_by_their_mean(self, layerless: Path) -> None:
+        start = TrainJob(TEXT, "next-sentence", str(layerless)).start()
+        assert build_encoder(start.recipe, start.model, "cpu").pooling is Pooling.MEAN
+
+    def test_layers_that_do_nothing_are_refused_too(self, tiny_folder: Path, tmp_path: Path) -> None:
+        """Every [CLS] is the same over layers that add nothing, and only the vectors tell."""
+        encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+        for name, weight in encoder.backbone.named_parameters():
+            if name.startswith("encoder.") and "output.dense" in name:
+                torch.nn.init.zeros_(weight)
+        encoder.save(tmp_path / "idle")
+        job = TrainJob(TEXT, "simcse", str(tmp_path / "idle"), None, (*QUICK, "encoder.pooling=cls"))
+        with pytest.raises(
+            UserError, match=r"untrained: every text has the same vector \(pooling cls\); choose another"
+        ):
+            job.run(tmp_path / "run")
+        assert not (tmp_path / "run").exists()
+
+    @pytest.mark.parametrize(
+        ("spoil", "what"), [(float("nan"), "NaN or infinite"), (float("inf"), "NaN or infinite"), (0.0, "all zeros")]
+    )
+    def test_useless_vectors_are_named(self, tiny_folder: Path, spoil: float, what: str) -> None:
+        encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+        probes = probes_of(tokenise(TEXT, encoder.tokenizer, 32))
+        assert len(probes) == 8
+        assert len({tuple(ids) for ids in probes}) == 8
+        require_sound(encoder, probes, "now", "mend")
+        dense = Dense.linear_head(32, torch.Generator().manual_seed(0), 32)
+        torch.nn.init.constant_(dense.linear.weight, spoil)
+        encoder.dense.append(dense)
+        with pytest.raises(UserError, match=f"^now: .*{what}.* \\(pooling mean\\); mend$"):
+            require_sound(encoder, probes, "now", "mend")
+
+    @pytest.mark.parametrize("dev", ["sample", None])
+    def test_a_run_that_ruins_the_encoder_saves_nothing(
+        self, dev: str | None, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        from opencse.training.trainer import Trainer
+
+        step = Trainer._step
+
+        def spoiled(self: Trainer, number: int) -> object:
+            outcome = step(self, number)
+            with torch.no_grad():
+                next(self.encoder.parameters()).fill_(float("nan"))
+            return outcome
+
+        monkeypatch.setattr(Trainer, "_step", spoiled)
+        job = TrainJob(TEXT, "simcse", str(tiny_folder), None, QUICK, dev)
+        with pytest.raises(UserError, match=r"^step 1: training ruined the encoder: .*lower training\.learning_rate"):
+            job.run(tmp_path / "run")
+        assert not list((tmp_path / "run").rglob("*.safetensors"))
