@@ -78,7 +78,7 @@ class TrainJob:
     model: str = BUILTIN
     preset: str | None = None
     settings: tuple[str, ...] = ()
-    dev: str | Path | None = AUTO
+    dev: str | Path | Selector | None = AUTO
     device: str | None = None
     metric: str | None = None
 

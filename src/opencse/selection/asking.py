@@ -140,12 +140,13 @@ class Asking:
         kept = history.found[step]
         low, high = Difference(kept.value - start.value, kept.error or 0.0).interval
         noise = "" if low > 0 else ", so it may be noise"
+        shared = "" if kept.share == 1.0 else f", averaged with the start ({kept.share:.0%} trained),"
         guard = ""
         if kept.guard is not None and start.guard is not None:
             guard = f"; on general pairs {start.guard:.2f} before, {kept.guard:.2f} now"
         return Choice(
             "best",
-            f"the model of step {step:,} is kept: {asked} {start.value:.2f} before{own}, {kept.value:.2f} now "
+            f"the model of step {step:,}{shared} is kept: {asked} {start.value:.2f} before{own}, {kept.value:.2f} now "
             f"({kept.value - start.value:+.2f}, 95% interval {low:+.2f} to {high:+.2f}{noise}{guard}); "
             f"{self.questions.unknown}",
         )

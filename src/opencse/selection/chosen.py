@@ -6,7 +6,7 @@ from pathlib import Path
 
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
-from opencse.selection.asking import Asking
+from opencse.selection.asking import Asking, Questions
 from opencse.selection.finding import Measure
 from opencse.selection.given_queries import GivenQueries
 from opencse.selection.guard import Guard
@@ -19,13 +19,13 @@ from opencse.training.selection import Dev
 AUTO, TEXT, SAMPLE, NONE = "auto", "text", "sample", "none"
 
 
-def load_selector(dev: str | Path | None, text: Source, metric: str | None = None) -> Selector | None:
+def load_selector(dev: str | Path | Selector | None, text: Source, metric: str | None = None) -> Selector | None:
     """Whoever chooses among the encoders of a run; None keeps the last.
 
     Args:
         dev: ``text`` (questions from a held-out share of the text), ``auto`` (that where the text is large enough, else
             ``sample``), ``sample`` (the built-in graded pairs), a file of graded pairs, a folder in BEIR's layout
-            (queries with relevant documents), ``none`` or None.
+            (queries with relevant documents), ``none`` or None; or whoever chooses, made before.
         text: what is trained on.
         metric: by which answers are judged, ``ndcg@10`` by default; not for graded pairs.
 
@@ -35,17 +35,19 @@ def load_selector(dev: str | Path | None, text: Source, metric: str | None = Non
     by = None if metric is None else Measure.parse(metric)
     if dev is None or str(dev) == NONE:
         return None
+    if not isinstance(dev, str | Path):
+        return dev
     if str(dev) in (AUTO, TEXT):
         found = own_text(text.read(), by)
         if found is not None:
-            return Asking(found, _guard())
+            return asking(found)
         if str(dev) == TEXT:
             raise UserError(
                 f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; choose by something "
                 "else: --dev with graded pairs, or with a folder of queries and documents"
             )
     elif Path(dev).is_dir():
-        return Asking(GivenQueries.read(Path(dev), by), _guard())
+        return asking(GivenQueries.read(Path(dev), by))
     if by is not None:
         raise UserError(f"--metric {metric} goes with questions (--dev text, or a folder of queries), not graded pairs")
     if str(dev) in (AUTO, SAMPLE):
@@ -53,13 +55,16 @@ def load_selector(dev: str | Path | None, text: Source, metric: str | None = Non
     return Dev(str(dev), read_scored_pairs(Path(dev)))
 
 
-def graded_pairs(dev: str | Path | None) -> ScoredPairs | None:
+def graded_pairs(dev: str | Path | Selector | None) -> ScoredPairs | None:
     """Graded pairs to show what training changed: those chosen by, else the built-in ones; None where nothing chose."""
     if dev is None or str(dev) == NONE:
         return None
+    if not isinstance(dev, str | Path):
+        return read_scored_pairs(sample.DEV)
     built_in = str(dev) in (AUTO, TEXT, SAMPLE) or Path(dev).is_dir()
     return read_scored_pairs(sample.DEV if built_in else Path(dev))
 
 
-def _guard() -> Guard:
-    return Guard("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
+def asking(questions: Questions) -> Asking:
+    """Whoever chooses by ``questions``; the built-in graded pairs watch for forgetting."""
+    return Asking(questions, Guard("the built-in sample's dev pairs", read_scored_pairs(sample.DEV)))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
-import numpy as np
-
+from opencse.analysis.significance import paired_bootstrap
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import ScoredPairs, distinct, embed, spearman
 from opencse.selection.finding import Floats
 
 TOLERANCE = 1.0
 """Points of Spearman x 100 that may be lost for a gain elsewhere."""
-_RESAMPLES = 400
-_SEED = 0
+_RESAMPLES = 2_000
 
 
 @dataclass(frozen=True)
@@ -23,18 +20,17 @@ class Guarded:
 
     Attributes:
         value: Spearman x 100 on its pairs.
-        drop: the start's value minus this one.
-        error: the bootstrap's standard error of the drop, over pairs.
+        lost: the least that was lost, as far as so few pairs can tell: the lower end of the 95 % interval of the
+            start's value minus this one (paired bootstrap over pairs); 0 where no more than the tolerance was lost.
     """
 
     value: float
-    drop: float
-    error: float
+    lost: float
 
     @property
     def forgets(self) -> bool:
-        """Whether more was lost than is tolerated, beyond the noise of the pairs (one-sided, 5 %)."""
-        return self.drop - 1.645 * self.error > TOLERANCE
+        """Whether more was lost than is tolerated, beyond the noise of the pairs."""
+        return self.lost > TOLERANCE
 
 
 @dataclass(frozen=True)
@@ -55,14 +51,10 @@ class Guard:
         return embedded.cosines(self.pairs.first, self.pairs.second)
 
     def compare(self, before: Floats, after: Floats) -> Guarded:
-        """An encoder's similarities beside the start's; the drop's standard error is by resampling pairs."""
+        """An encoder's similarities beside the start's."""
         gold = self.pairs.scores
-        random = np.random.default_rng(_SEED)
-        drops = []
-        for _ in range(_RESAMPLES):
-            drawn = random.integers(len(gold), size=len(gold))
-            if len(np.unique(gold[drawn])) > 1:
-                drops.append(spearman(before[drawn], gold[drawn]) - spearman(after[drawn], gold[drawn]))
         value = 100 * spearman(after, gold)
-        error = 100 * float(np.std(drops, ddof=1)) if len(drops) > 1 else math.inf
-        return Guarded(value, 100 * spearman(before, gold) - value, error)
+        if 100 * spearman(before, gold) - value <= TOLERANCE:
+            return Guarded(value, 0.0)
+        found = paired_bootstrap(gold, before, after, resamples=_RESAMPLES)
+        return Guarded(value, 0.0 if found.interval is None else found.interval[0])

@@ -11,7 +11,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import distinct, embed
 from opencse.selection.finding import Floats, Integers, Measure
 from opencse.selection.holdout import Flags, HeldOut, hold_out
-from opencse.selection.probes import Probes, halves, neighbours, overlapping_crops, pairs, without_giveaways
+from opencse.selection.probes import Probes, halves, neighbours, overlapping_crops, pairs
 from opencse.text.readers import Texts
 
 FEWEST = 100
@@ -101,7 +101,7 @@ def questions(texts: Texts, held: HeldOut) -> tuple[Probes, ...]:
     """The kinds of questions that a text allows; kinds of fewer than ``FEWEST`` are left out, and none may be left.
 
     Pairs: the held-out pairs. Running text: neighbouring sentences and halves of documents. Loose sentences: two
-    overlapping parts, without the words that both have.
+    overlapping parts.
     """
     makers: tuple[Maker, ...]
     if texts.width > 1:
@@ -109,6 +109,6 @@ def questions(texts: Texts, held: HeldOut) -> tuple[Probes, ...]:
     elif texts.documents is not None:
         makers = (neighbours, halves)
     else:
-        makers = (lambda texts, held: without_giveaways(overlapping_crops(texts, held)),)
+        makers = (overlapping_crops,)
     made = (make(texts, held) for make in makers)
     return tuple(probes for probes in made if len(probes) >= FEWEST)

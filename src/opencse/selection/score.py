@@ -24,6 +24,7 @@ class DevScore:
         guard: Spearman x 100 on the general pairs that watch for forgetting; None without a guard.
         forgets: whether the guard refuses this encoder.
         parts: what the value is made of, by name.
+        share: of the trained weights, where they are averaged with the start's; 1 where they are not.
         cosines: of graded pairs (n,), to tell noise from a loss; not recorded.
     """
 
@@ -34,7 +35,12 @@ class DevScore:
     guard: float | None = None
     forgets: bool = False
     parts: dict[str, float] = field(default_factory=dict)
+    share: float = 1.0
     cosines: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+
+    def beats(self, other: DevScore) -> bool:
+        """Whether this encoder is to be kept rather than the other: the guard comes first, then the value."""
+        return (not self.forgets, self.value) > (not other.forgets, other.value)
 
     def record(self) -> dict[str, float]:
         """For the log: ``dev``, and where known its parts, ``dev_error``, ``guard`` and the rest."""
@@ -44,6 +50,7 @@ class DevScore:
             "dev_uniformity": self.uniformity,
             "dev_error": self.error,
             "guard": self.guard,
+            "dev_share": None if self.share == 1.0 else self.share,
             **{f"dev_{name}": value for name, value in self.parts.items()},
         }
         return {name: value for name, value in found.items() if value is not None}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -84,6 +84,7 @@ class Trainer:
         self.metrics = MetricsLog(self.folder / "metrics.jsonl")
         self.history = History()
         self.best: dict[str, Tensor] = {}
+        self.began = self._weights() if self.settings.average_with_start else {}
         self.probes = probes_of(self.inputs.corpus)
         self.accelerator = Accelerator(cpu=self.encoder.device.type == "cpu")
         if self.accelerator.num_processes > 1:
@@ -182,13 +183,26 @@ class Trainer:
         self.reporter.advance(step, f"loss {total:.4f}")
 
     def _evaluate(self, step: int, dev: Selector) -> None:
-        found = dev.score(self.encoder)
+        found, weights = dev.score(self.encoder), self._weights()
+        chosen = weights
+        for share in self.settings.average_with_start:
+            mean = average(self.began, weights, share)
+            self.encoder.load_state_dict(mean)
+            other = replace(dev.score(self.encoder), share=share)
+            if other.beats(found):
+                found, chosen = other, mean
+        if self.settings.average_with_start:
+            self.encoder.load_state_dict(weights)
         if self.history.add(step, found):
-            self.best = {k: v.detach().cpu().clone() for k, v in self.encoder.state_dict().items()}
+            self.best = chosen
         self.metrics.write({"step": step, **found.record()})
         scores = self.history.scores
         told = f"dev {found.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
         self.reporter.advance(step, f"{told}, refused: forgets" if found.forgets else told)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """A copy of the encoder's weights."""
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.encoder.state_dict().items()}
 
     def _save(self, step: int) -> None:
         tensors = {
@@ -214,6 +228,14 @@ class Trainer:
         restore_random_states(checkpoint.of("random"))
         self.reporter.say(f"resumed at step {step:,} of {self.steps:,}")
         return step
+
+
+def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """``(1 - share) * start + share * trained``, weight by weight; what is not a real number is as trained."""
+    return {
+        name: torch.lerp(start[name], tensor, share) if tensor.is_floating_point() else tensor
+        for name, tensor in trained.items()
+    }
 
 
 @contextmanager
