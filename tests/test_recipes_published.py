@@ -36,7 +36,7 @@ PUBLISHED = {
 }
 WITHOUT_CODE = {"gaussian-sampling", "output-noise", "input-noise", "weight-perturbation"}
 SEEDS = (19984, 5838, 16822, 19294, 17173)
-OWN = {"opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++"}
+OWN = {"adapt", "opencse-mini", "pretrain", "next-sentence", "queue-dcl", "esimcse++"}
 LAYERED = {"sscl", "sscl-progressive", "sscl-bert"}
 MISPRINTED = {("sscl-progressive", "bert-base"): 77.749, ("sscl-progressive", "bert-large"): 79.594}
 ROWS = [(name, preset) for name in recipe_names() for preset in load_recipe(name).presets]

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["SentenceEncoder", "UserError", "__version__", "evaluate", "judge", "pretrain", "train"]
+__all__ = ["SentenceEncoder", "UserError", "__version__", "adapt", "evaluate", "judge", "pretrain", "train"]
 
 if TYPE_CHECKING:
+    from opencse.adaptation import adapt
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.errors import UserError
     from opencse.run import evaluate, judge, pretrain, train
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "SentenceEncoder": "opencse.encoder.encoder",
     "UserError": "opencse.errors",
+    "adapt": "opencse.adaptation",
     "evaluate": "opencse.run",
     "judge": "opencse.run",
     "pretrain": "opencse.run",

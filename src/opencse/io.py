@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -48,6 +49,11 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def hash_json(value: object) -> str:
+    """SHA-256 of plain values, as 64 hexadecimal digits."""
+    return hashlib.sha256(json.dumps(value, ensure_ascii=True, allow_nan=False).encode()).hexdigest()
 
 
 def hash_file(path: Path) -> str:

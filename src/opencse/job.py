@@ -16,8 +16,6 @@ from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, read_scored_pairs
-from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -26,8 +24,9 @@ from opencse.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
 from opencse.runs.folder import RunFolder
 from opencse.runs.record import Identity, Outcome, RunRecord, TextCounts, now
+from opencse.selection.chosen import AUTO, DevChoice, load_selector
+from opencse.selection.score import Choice, DevScore, Given, History, Selector
 from opencse.start import Start, build_encoder, load_given, load_start, settle
-from opencse.text import sample
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
@@ -35,11 +34,8 @@ from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.precision import choose_precision
 from opencse.training.reporter import Counted, Reporter, Silent
-from opencse.training.selection import Choice, Dev, DevScore, Given, History, choose
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.trainer import Trainer
-
-DevPairs = str | Path | ScoredPairs | GivenPairs | None
 
 
 @dataclass(frozen=True)
@@ -52,7 +48,7 @@ class TrainResult:
             it up, or with its own pooling, where it is better; see `opencse.training.selection`), or ``last`` (no dev
             pairs).
         verdict: the outcome in one sentence.
-        scores: dev score (Spearman x 100) by step, 0 being the start; empty without dev pairs.
+        scores: what was chosen by (x 100), by step, 0 being the start; empty where nothing was chosen by.
     """
 
     folder: Path
@@ -81,10 +77,11 @@ class TrainJob:
     model: str = BUILTIN
     preset: str | None = None
     settings: tuple[str, ...] = ()
-    dev: DevPairs = "sample"
+    dev: DevChoice = AUTO
     device: str | None = None
     trust_remote_code: bool = False
     begin: NewStart | None = None
+    metric: str | None = None
 
     def resolve(self) -> tuple[Recipe, str, str | None]:
         """The recipe with presets and settings applied, the model's name, and the presets, joined by colons."""
@@ -126,7 +123,7 @@ class TrainJob:
         """
         preset, start = self.resolve()[2], self.start()
         recipe, model = start.recipe, start.model
-        dev = load_dev(self.dev)
+        dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         objective = Objective(recipe.objective).to(encoder.device)
         _check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
@@ -140,7 +137,8 @@ class TrainJob:
         )
         pool = "choose another pooling, for instance with --set encoder.pooling=mean"
         require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
-        inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed)
+        left_out = None if dev is None else dev.left_out
+        inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed, left_out)
         if len(inputs) < 2:
             raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
         batches = plan_batches(inputs, recipe.training)
@@ -257,24 +255,6 @@ class TrainJob:
         return folder if self.begin is None and folder.is_dir() else None
 
 
-def load_dev(dev: DevPairs) -> Dev | None:
-    """The pairs to select on: ``sample`` for the built-in ones, a file, (score, sentence, sentence) each, or None.
-
-    Raises:
-        TypeError: for anything else, naming the argument.
-        UserError: for bad input.
-    """
-    if dev is None or str(dev) == "none":
-        return None
-    if isinstance(dev, str | Path):
-        if str(dev) == "sample":
-            return Dev("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
-        return Dev(str(dev), read_scored_pairs(Path(dev)))
-    if not isinstance(dev, ScoredPairs):
-        dev = given_pairs(dev, "dev")
-    return Dev(f"{len(dev):,} given pairs, {dev.fingerprint()[:8]}", dev)
-
-
 def _check_and_complete(
     encoder: SentenceEncoder, objective: Objective, recipe: Recipe, model: str, trust_remote_code: bool
 ) -> None:
@@ -314,7 +294,7 @@ def _identity(plan: Plan) -> Identity:
         model=plan.model,
         text=plan.corpus.fingerprint,
         precision=plan.precision.name,
-        dev=plan.dev.name if plan.dev else None,
+        dev=f"{plan.dev.name}, {plan.dev.measure}" if plan.dev else None,
         code=list(plan.code) or None,
         start=hash_model(plan.model),
         dev_pairs=plan.dev.fingerprint() if plan.dev else None,
@@ -334,21 +314,22 @@ def _new_record(plan: Plan) -> RunRecord:
 def _start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Reporter) -> DevScore | None:
     """Dev score of the start as training takes it up; also, noted and told, with its own pooling where that is another.
 
-    See `load_start` and `load_given`.
+    The start is judged anew when a run goes on: others are compared with it. See `load_start` and `load_given`.
     """
     if plan.dev is None:
         return None
+    trusted = bool(plan.code)
+    start = plan.dev.begin(load_start(plan.recipe, plan.model, plan.device, trusted))
     if record.start is None:
-        given = load_given(plan.recipe, plan.model, plan.device, bool(plan.code))
+        given = load_given(plan.recipe, plan.model, plan.device, trusted)
         if given is not None:
-            record.given = Given(str(given.pooling), plan.dev.score(given).spearman)
-        score = plan.dev.score(load_start(plan.recipe, plan.model, plan.device, bool(plan.code)))
-        record.start = replace(score, cosines=None)
+            record.given = Given(str(given.pooling), plan.dev.score(given).value)
+        record.start = replace(start, cosines=None)
         folder.write(record)
-    start, own = record.start, record.given
-    tell.say(f"start      {start.spearman:.2f} on {plan.dev.name} (Spearman x 100)")
+    own = record.given
+    tell.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
     if own is not None:
-        tell.say(f"as given   {own.spearman:.2f} with its own pooling {own.pooling}; what is kept is held against both")
+        tell.say(f"as given   {own.value:.2f} with its own pooling {own.pooling}; what is kept is held against both")
     return start
 
 
@@ -359,13 +340,13 @@ def _finish(
     scores = history.scores
     if not scores and not plan.recipe.objective.negatives:
         kept, verdict = "last", _loss_verdict(trainer)
-    elif not scores:
+    elif plan.dev is None:
         kept, verdict = (
             "last",
             "no dev pairs: the last encoder is kept, and nothing tells whether it is better",
         )
     else:
-        choice = _choose(trainer, history, plan, record.given)
+        choice = _choose(trainer, history, plan.dev, plan, record.given)
         kept, verdict = choice.kept, choice.verdict
     card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
     encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(plan))
@@ -386,20 +367,19 @@ def _finish(
     return TrainResult(folder.path, kept, verdict, scores)
 
 
-def _choose(trainer: Trainer, history: History, plan: Plan, given: Given | None) -> Choice:
-    """See `opencse.training.selection.choose`; the last encoder's weights are as they were afterwards."""
+def _choose(trainer: Trainer, history: History, dev: Selector, plan: Plan, given: Given | None) -> Choice:
+    """See `Selector.choose`; the last encoder's weights are as they were afterwards."""
 
     def worse() -> bool:
-        assert plan.dev is not None
-        encoder, other = trainer.encoder, given is not None and given.spearman > history.scores[0]
-        start = plan.dev.score(_untrained(plan, "given" if other else "start"))
+        encoder, other = trainer.encoder, given is not None and given.value > history.scores[0]
+        start = dev.score(_untrained(plan, "given" if other else "start"))
         last = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
         encoder.load_state_dict(trainer.best)
-        trained = plan.dev.score(encoder)
+        trained = dev.score(encoder)
         encoder.load_state_dict(last)
-        return plan.dev.worse(trained, start)
+        return dev.worse(trained, start)
 
-    return choose(history, trainer.steps, given, worse)
+    return dev.choose(history, trainer.steps, given, worse)
 
 
 def _untrained(plan: Plan, which: str) -> SentenceEncoder:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 from opencse.foreign import told
 from opencse.recipe import Recipe
+from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
 from opencse.training.precision import Precision
-from opencse.training.selection import Dev
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Plan:
     recipe: Recipe
     model: str
     preset: str | None
-    dev: Dev | None
+    dev: Selector | None
     corpus: CorpusFacts
     examples: int
     steps: int
@@ -51,9 +51,7 @@ class Plan:
             hard = "; the data has no hard negatives"
         selection = "none: the last encoder is kept, and nothing tells whether it is better"
         if self.dev is not None:
-            selection = (
-                f"best on {self.dev.name} ({len(self.dev.pairs):,} pairs), every {training.evaluate_every} steps"
-            )
+            selection = f"best on {self.dev.name} ({self.dev.size}), every {training.evaluate_every} steps"
         epochs = self.steps * training.accumulate / self.batches_per_epoch
         part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [

@@ -15,10 +15,11 @@ from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
 from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
-from opencse.job import DevPairs, TrainJob, TrainResult
+from opencse.job import TrainJob, TrainResult
 from opencse.recipe import Recipe
 from opencse.runs.begin import GivenEncoder, NewBackbone
 from opencse.runs.folder import RunFolder
+from opencse.selection.chosen import DevChoice
 from opencse.text.given import TextSource, open_texts
 from opencse.text.readers import Source
 from opencse.training.reporter import Counted, Reporter, Silent, Stages
@@ -34,7 +35,8 @@ def train(
     model: str | Path | SentenceEncoder = BUILTIN,
     preset: str | None = None,
     settings: Iterable[str] = (),
-    dev: DevPairs = "sample",
+    dev: DevChoice = "auto",
+    metric: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     device: str | None = None,
@@ -54,8 +56,11 @@ def train(
             written to ``out/start`` and stays as it is.
         preset: more presets, joined by colons; the one for ``model`` is applied without being named.
         settings: ``key.path=value`` each; they come last.
-        dev: graded pairs to select on: a file, a list of (score, sentence, sentence), ``sample`` (the built-in ones),
-            or None.
+        dev: what the best is chosen by: ``text`` (questions from a share of the text that is held out), ``auto`` (that
+            where the text is large enough, else ``sample``), ``sample`` (built-in graded pairs), a file or a list of
+            graded pairs (score, sentence, sentence), a folder of queries with relevant documents in BEIR's layout, or
+            None.
+        metric: by which answers to questions are judged: ``ndcg@10`` (by default), ``mrr@10``, ``recall@100``, ...
         resume: go on from the checkpoint in ``out``; refused if the content of the start, the text or the dev pairs,
             or any setting, is another than it was.
         overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
@@ -74,7 +79,7 @@ def train(
     _require_path(start, "model")
     source = open_texts(text)
     chosen = _settings(settings)
-    job = TrainJob(source, recipe, str(start), preset, chosen, dev, device, trust_remote_code, own)
+    job = TrainJob(source, recipe, str(start), preset, chosen, dev, device, trust_remote_code, own, metric)
     return job.run(out, resume=resume, overwrite=overwrite, reporter=reporter)
 
 
@@ -99,7 +104,7 @@ def pretrain(
     shape: Shape | None = None,
     recipe: str | Recipe = "pretrain",
     settings: Iterable[str] = (),
-    dev: DevPairs = None,
+    dev: DevChoice = None,
     resume: bool = False,
     overwrite: bool = False,
     device: str | None = None,
@@ -157,7 +162,7 @@ def pretraining_job(
     shape: Shape,
     recipe: str | Recipe,
     settings: Iterable[str],
-    dev: DevPairs,
+    dev: DevChoice,
     device: str | None,
     *,
     trust_remote_code: bool = False,

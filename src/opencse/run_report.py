@@ -17,11 +17,12 @@ from opencse.errors import UserError, reason
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import write_json
 from opencse.foreign import told
-from opencse.job import TrainJob, TrainResult, load_dev
+from opencse.job import TrainJob, TrainResult
 from opencse.overrides import flatten
 from opencse.recipe import Recipe
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
 from opencse.runs.record import RunRecord
+from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
 from opencse.start import build_encoder, load_start
 from opencse.training.checkpoint import load_checkpoint
@@ -50,9 +51,8 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
         subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
         subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
     ]
-    dev = load_dev(job.dev)
     texts = [text for row in job.text.read().rows for text in row]
-    material = Material(pairs=None if dev is None else dev.pairs, texts=texts, source=job.text.name)
+    material = Material(pairs=graded_pairs(job.dev), texts=texts, source=job.text.name)
     findings = inspect(subjects, material, progress=reporter.say)
     log = MetricsLog(folder.metrics_file).read()
     write_json(

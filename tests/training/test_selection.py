@@ -28,7 +28,7 @@ def history(*scores: float) -> History:
     """Scores at steps 0, 10, 20, ..."""
     found = History()
     for number, score in enumerate(scores):
-        found.add(10 * number, score)
+        found.add(10 * number, DevScore(score))
     return found
 
 
@@ -43,11 +43,11 @@ def noisy(noise: float, seed: int = 1) -> DevScore:
 def test_the_best_step_is_the_earliest_of_equals_and_never_the_start() -> None:
     found = History()
     assert found.best_step == 0
-    assert not found.add(0, 70.0), "the start is no trained step"
-    assert found.add(10, 60.0)
-    assert not found.add(20, 60.0)
+    assert not found.add(0, DevScore(70.0)), "the start is no trained step"
+    assert found.add(10, DevScore(60.0))
+    assert not found.add(20, DevScore(60.0))
     assert found.best_step == 10
-    assert found.add(30, 61.0)
+    assert found.add(30, DevScore(61.0))
     assert found.best_step == 30
 
 
@@ -80,13 +80,13 @@ def test_the_models_own_pooling_is_a_guard_too() -> None:
     assert "start 57.90, with its own pooling mean 76.20, best 68.60 at step 10" in choice.verdict
     assert choose(history(57.9, 76.1), 10, own, always(False)).kept == "best"
     assert choose(history(57.9, 76.3), 10, own, never).kept == "best"
-    assert choose(history(57.9, 50.0), 10, replace(own, spearman=40.0), always(True)).kept == "start"
+    assert choose(history(57.9, 50.0), 10, replace(own, value=40.0), always(True)).kept == "start"
     assert choose(history(57.9, 50.0), 10, own, always(True)).verdict.startswith("training did not help, and the model")
 
 
 def test_worse_means_beyond_the_chance_of_the_pairs() -> None:
     good, little_worse, bad = noisy(1.0), noisy(1.0, seed=2), noisy(3.0)
-    assert good.spearman > little_worse.spearman > bad.spearman
+    assert good.value > little_worse.value > bad.value
     assert not DEV.worse(little_worse, good)
     assert DEV.worse(bad, good)
     assert not DEV.worse(good, bad)

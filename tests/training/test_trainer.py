@@ -127,7 +127,7 @@ def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
     from opencse.evaluation import evaluate_pairs, read_scored_pairs
 
     settings = ("training.max_steps=12", "training.evaluate_every=4", "training.batch_size=32")
-    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings)
+    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings, dev="sample")
     assert result.kept == "best"
     best = max(result.scores.values())
     assert best > result.scores[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from opencse.cli.adapt import adapt
 from opencse.cli.analyze import analyze
 from opencse.cli.calibrate import calibrate
 from opencse.cli.check import check
@@ -30,6 +31,7 @@ app = typer.Typer(
 )
 app.command()(check)
 app.command()(train)
+app.command()(adapt)
 app.command()(pretrain)
 app.command()(static)
 app.command()(evaluate)

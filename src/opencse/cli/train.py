@@ -39,8 +39,15 @@ def train(
     split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
     dev: Annotated[
         str,
-        typer.Option(help="Graded pairs to select the best encoder on: a file, 'sample' (built in) or 'none'."),
-    ] = "sample",
+        typer.Option(
+            help="What the best encoder is chosen by: 'text' (questions from a held-out share of TEXT), 'auto' (that; "
+            "'sample' where TEXT is small), 'sample' (150 graded pairs), a file of graded pairs, a folder of queries "
+            "with relevant documents (BEIR's layout), or 'none'."
+        ),
+    ] = "auto",
+    metric: Annotated[
+        str | None, typer.Option(help="How answers to questions are judged: ndcg@10 (default), mrr@10, recall@100, ...")
+    ] = None,
     set_: Annotated[
         list[str] | None,
         typer.Option("--set", "-s", help="Any setting: key.path=value, for instance training.epochs=2."),
@@ -57,9 +64,8 @@ def train(
 ) -> None:
     """Train a sentence encoder from text; no labels needed.
 
-    The best encoder on the dev pairs is kept, unless the start is better than it beyond the chance of the pairs.
-
-    A model with a pooling of its own keeps it; --set encoder.pooling=cls (mean, ...) says otherwise.
+    The encoder that is best by --dev is kept, unless the start is better by it. A model with a pooling of its own keeps
+    it; --set encoder.pooling=cls (mean, ...) says otherwise.
     """
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source, run_job
@@ -68,5 +74,5 @@ def train(
     reporter = ConsoleReporter()
     source = open_source(text, columns, split, skip_lines)
     settings = list(set_ or []) + ([f"training.seed={seed}"] if seed is not None else [])
-    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, trust_remote_code)
+    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, trust_remote_code, metric=metric)
     run_job(job, out, resume=resume, overwrite=overwrite, dry_run=dry_run, reporter=reporter, report=report)

@@ -27,7 +27,15 @@ class InputBuilder:
     exactly and neither touches data order or dropout.
     """
 
-    def __init__(self, corpus: Corpus, tokenizer: Tokenizer, objective: Objective, seed: int) -> None:
+    def __init__(
+        self,
+        corpus: Corpus,
+        tokenizer: Tokenizer,
+        objective: Objective,
+        seed: int,
+        left_out: NDArray[np.bool_] | None = None,
+    ) -> None:
+        """``left_out``: (M,) rows of the corpus that no example may touch; None where all may be."""
         self.corpus = corpus
         self.tokenizer = tokenizer
         self.view = objective.view
@@ -36,6 +44,8 @@ class InputBuilder:
         if self.needs.masked_rate is not None:
             _mask_id(tokenizer)
         self.places = objective.view.examples(corpus, np.random.default_rng([seed, _EXAMPLES_STREAM]))
+        if left_out is not None:
+            self.places = self.places[~left_out[self.places[:, :, 0]].any(axis=1)]
         if not self.needs.reads_sentences:
             self.places = self.places[:, :1]  # a term on masked copies reads the anchors alone
         elif not self.needs.hard:

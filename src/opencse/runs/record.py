@@ -13,7 +13,7 @@ from opencse import __version__, io
 from opencse.errors import UserError, reason
 from opencse.evaluation.result import Environment
 from opencse.overrides import flatten
-from opencse.training.selection import DevScore, Given
+from opencse.selection.score import DevScore, Given
 
 
 def now() -> datetime:
@@ -24,7 +24,7 @@ def now() -> datetime:
 class _Kept(BaseModel):
     """A part of the record; keys that a later version added are kept as they are."""
 
-    model_config = ConfigDict(extra="allow", validate_assignment=True)
+    model_config = ConfigDict(extra="allow", validate_assignment=True, arbitrary_types_allowed=True)
 
 
 class Identity(_Kept):

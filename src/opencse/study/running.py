@@ -23,11 +23,11 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
-from opencse.job import load_dev
 from opencse.overrides import flatten
 from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
 from opencse.runs.lock import LOCK, require_free, was_locked
 from opencse.runs.record import changed_files
+from opencse.selection.chosen import load_selector
 from opencse.start import Reading
 from opencse.study.record import Contents, RunRecord
 from opencse.study.study import RunSpec, Study
@@ -208,7 +208,7 @@ def _write_arrays(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None
 
 def _contents(study: Study) -> dict[str, Contents]:
     """What the runs from each start are made of now."""
-    text, dev = study.text.fingerprint(), load_dev(study.dev)
+    text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
     dev_pairs = None if dev is None else dev.fingerprint()
     models = {run.start: study.job(run).resolve()[1] for run in study.runs()}
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}

@@ -17,14 +17,16 @@ class GivenTexts:
 
     Attributes:
         rows: M rows of C texts each, white space around them dropped; C is 1 (sentences), 2 (pairs) or 3 (triples).
+        label: what a person would call them; by default how many they are.
     """
 
     rows: tuple[tuple[str, ...], ...]
+    label: str = ""
 
     @property
     def name(self) -> str:
         """What a person would call it."""
-        return f"{len(self.rows):,} given {('sentences', 'pairs', 'triples')[len(self.rows[0]) - 1]}"
+        return self.label or f"{len(self.rows):,} given {('sentences', 'pairs', 'triples')[len(self.rows[0]) - 1]}"
 
     @property
     def location(self) -> str:

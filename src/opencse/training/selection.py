@@ -8,46 +8,21 @@ own, the step is held against both readings.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Literal
-
-import numpy as np
-from numpy.typing import NDArray
+from dataclasses import dataclass
 
 from opencse.analysis.alignment import alignment, positive_sides, uniformity
 from opencse.analysis.significance import paired_bootstrap
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import ScoredPairs, distinct, embed, spearman
+from opencse.selection.score import Choice, DevScore, Given, History
+
+__all__ = ["Choice", "Dev", "DevScore", "Given", "History", "choose"]
 
 SPREAD = 1_000
 """Sentences whose pairs the uniformity is taken over, so that following it costs next to nothing."""
 NOISE = 0.05
 """Below this p a step is worse than the start by more than the chance of the pairs."""
-
-
-@dataclass(frozen=True)
-class DevScore:
-    """What an encoder is worth on the dev pairs.
-
-    Attributes:
-        spearman: correlation of cosine and gold score, x 100; what is selected on.
-        alignment: of the pairs of high gold score (see `opencse.analysis.alignment`); None if there are none.
-        uniformity: of the first ``SPREAD`` distinct sentences; None where a sentence has no vector.
-        cosines: of the pairs (n,), for `Dev.worse`; not recorded.
-    """
-
-    spearman: float
-    alignment: float | None = None
-    uniformity: float | None = None
-    cosines: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
-
-    def record(self) -> dict[str, float]:
-        """For the log: ``dev``, and where known ``dev_alignment`` and ``dev_uniformity``."""
-        found = {"dev": self.spearman, "dev_alignment": self.alignment, "dev_uniformity": self.uniformity}
-        return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True)
@@ -64,9 +39,26 @@ class Dev:
 
     def fingerprint(self) -> str:
         """A hash of the sentences and their gold scores, 64 hexadecimal digits."""
-        pairs = self.pairs
-        told = json.dumps([pairs.first, pairs.second, pairs.scores.tolist()], ensure_ascii=True)
-        return hashlib.sha256(told.encode()).hexdigest()
+        return self.pairs.fingerprint()
+
+    @property
+    def measure(self) -> str:
+        """What the value is."""
+        return "Spearman x 100"
+
+    @property
+    def size(self) -> str:
+        """How many pairs there are."""
+        return f"{len(self.pairs):,} pairs"
+
+    @property
+    def left_out(self) -> None:
+        """Nothing: the pairs are no part of the text."""
+        return
+
+    def begin(self, start: SentenceEncoder) -> DevScore:
+        """Judges the start as training takes it up."""
+        return self.score(start)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
         """Judges ``encoder``; the pairs are encoded once, in float32."""
@@ -89,57 +81,16 @@ class Dev:
 
         Without the cosines of both nothing tells noise from a loss: any lower score is worse then.
         """
-        if trained.spearman >= start.spearman:
+        if trained.value >= start.value:
             return False
         if trained.cosines is None or start.cosines is None:
             return True
         found = paired_bootstrap(self.pairs.scores, trained.cosines, start.cosines)
         return found.p is None or found.p < NOISE
 
-
-@dataclass
-class History:
-    """The dev scores of a run, by step; step 0 is the start as training takes it up."""
-
-    scores: dict[int, float] = field(default_factory=dict)
-
-    @property
-    def best_step(self) -> int:
-        """The earliest trained step with the highest score, a later one must be strictly better; 0 before any."""
-        trained = [step for step in self.scores if step]
-        return max(trained, key=lambda step: (self.scores[step], -step), default=0)
-
-    def add(self, step: int, score: float) -> bool:
-        """Notes a score; whether it is the best of the trained steps so far."""
-        self.scores[step] = score
-        return step > 0 and self.best_step == step
-
-
-@dataclass(frozen=True)
-class Given:
-    """The model as it was given, where training reads it by another pooling.
-
-    Attributes:
-        pooling: its own.
-        spearman: its dev score with that, x 100.
-    """
-
-    pooling: str
-    spearman: float
-
-
-@dataclass(frozen=True)
-class Choice:
-    """What is kept, and why.
-
-    Attributes:
-        kept: ``best``, the best trained step; ``start``, the start as training takes it up; ``given``, the model as it
-            was given, read by its own pooling.
-        verdict: the outcome in one plain sentence.
-    """
-
-    kept: Literal["best", "start", "given"]
-    verdict: str
+    def choose(self, history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
+        """See `choose`."""
+        return choose(history, steps, given, worse)
 
 
 def choose(history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
@@ -154,10 +105,10 @@ def choose(history: History, steps: int, given: Given | None, worse: Callable[[]
     """
     scores = history.scores
     start, best, last = scores[0], scores[history.best_step], scores[max(scores)]
-    own = f", with its own pooling {given.pooling} {given.spearman:.2f}" if given else ""
+    own = f", with its own pooling {given.pooling} {given.value:.2f}" if given else ""
     numbers = f"start {start:.2f}{own}, best {best:.2f} at step {history.best_step:,}, last {last:.2f}"
-    other = given is not None and given.spearman > start
-    guard = max(start, given.spearman) if given else start
+    other = given is not None and given.value > start
+    guard = max(start, given.value) if given else start
     if best > guard:
         caution = ""
         if history.best_step == max(scores) and steps > 1:

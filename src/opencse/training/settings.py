@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -34,6 +34,9 @@ class TrainingSettings(Settings):
         max_grad_norm: gradients are clipped to this norm.
         worst_case: a second pass of each step at worst-case weights, and maybe inputs, whose gradient counts.
         precision: ``auto`` takes bf16 autocast where the processor computes in it, float32 elsewhere.
+        average_with_start: at every evaluation, averages of the weights with the start's are judged too, and the best
+            of all is what counts; each number is the share w of the trained weights, (1 - w) start + w trained. It
+            keeps what the start knew (Wortsman et al. 2022, arXiv:2109.01903). Each costs an evaluation.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
         checkpoint_every: steps between checkpoints; a kill loses at most these.
         log_every: steps between lines of metrics.jsonl.
@@ -55,6 +58,7 @@ class TrainingSettings(Settings):
     max_grad_norm: float = Field(default=1.0, gt=0)
     worst_case: WorstCaseSettings | None = None
     precision: Literal["auto", "float32", "bf16"] = "auto"
+    average_with_start: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     evaluate_every: int = Field(default=125, gt=0)
     checkpoint_every: int = Field(default=125, gt=0)
     log_every: int = Field(default=10, gt=0)

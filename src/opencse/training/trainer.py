@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import FrameType
 
@@ -19,6 +19,7 @@ from opencse.errors import InterruptedRunError as InterruptedRunError
 from opencse.errors import UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
+from opencse.selection.score import DevScore, History, Selector
 from opencse.text.batches import Batches
 from opencse.training.checkpoint import (
     CHECKPOINT,
@@ -35,7 +36,6 @@ from opencse.training.metrics import METRICS, MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import Precision
 from opencse.training.reporter import Reporter
-from opencse.training.selection import Dev, DevScore, History
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
@@ -60,7 +60,7 @@ class Trainer:
         steps: of the whole run.
         settings: how.
         precision: arithmetic of the forward pass.
-        dev: pairs to select on; None keeps the last encoder.
+        dev: whoever chooses; it has judged the start. None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         reporter: what a person sees.
         start: dev score of the start as training takes it up; None without dev.
@@ -73,7 +73,7 @@ class Trainer:
     steps: int
     settings: TrainingSettings
     precision: Precision
-    dev: Dev | None
+    dev: Selector | None
     folder: Path
     reporter: Reporter
     start: DevScore | None = None
@@ -82,6 +82,7 @@ class Trainer:
         self.metrics = MetricsLog(self.folder / METRICS)
         self.history = History()
         self.best: dict[str, Tensor] = {}
+        self.began = self._weights() if self.settings.average_with_start else {}
         self.probes = probes_of(self.inputs.corpus)
         self.accelerator = Accelerator(cpu=self.encoder.device.type == "cpu")
         if self.accelerator.num_processes > 1:
@@ -128,7 +129,7 @@ class Trainer:
         torch.manual_seed(self.settings.seed)
         self.metrics.clear()
         if self.start is not None:
-            self.history.add(0, self.start.spearman)
+            self.history.add(0, self.start)
             self.metrics.write({"step": 0, **self.start.record()})
 
     def _step(self, step: int) -> Outcome:
@@ -179,14 +180,27 @@ class Trainer:
         self.metrics.write({"step": step, "loss": total, **losses, **report, "learning_rate": rate})
         self.reporter.advance(step, f"loss {total:.4f}")
 
-    def _evaluate(self, step: int, dev: Dev) -> None:
-        found = dev.score(self.encoder)
-        score = found.spearman
-        if self.history.add(step, score):
-            self.best = {k: v.detach().cpu().clone() for k, v in self.encoder.state_dict().items()}
+    def _evaluate(self, step: int, dev: Selector) -> None:
+        found, weights = dev.score(self.encoder), self._weights()
+        chosen = weights
+        for share in self.settings.average_with_start:
+            mean = average(self.began, weights, share)
+            self.encoder.load_state_dict(mean)
+            other = replace(dev.score(self.encoder), share=share)
+            if other.beats(found):
+                found, chosen = other, mean
+        if self.settings.average_with_start:
+            self.encoder.load_state_dict(weights)
+        if self.history.add(step, found):
+            self.best = chosen
         self.metrics.write({"step": step, **found.record()})
-        best = self.history.scores[self.history.best_step]
-        self.reporter.advance(step, f"dev {score:.2f} (start {self.history.scores[0]:.2f}, best {best:.2f})")
+        scores = self.history.scores
+        told = f"dev {found.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
+        self.reporter.advance(step, f"{told}, refused: forgets" if found.forgets else told)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """A copy of the encoder's weights."""
+        return {name: tensor.detach().cpu().clone() for name, tensor in self.encoder.state_dict().items()}
 
     def _save(self, step: int) -> None:
         tensors = {
@@ -219,12 +233,20 @@ class Trainer:
         self.objective.load_state_dict(checkpoint.of("objective"))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.best = checkpoint.of("best")
-        self.history = History({int(k): v for k, v in checkpoint.values["history"]["scores"].items()})
+        self.history = History({int(k): DevScore(**v) for k, v in checkpoint.values["history"]["found"].items()})
         restore_random_states(checkpoint.of("random"))
         step = int(checkpoint.values["step"])
         if not 0 < step <= self.steps:
             raise ValueError(f"step {step} of {self.steps}")
         return step
+
+
+def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
+    """``(1 - share) * start + share * trained``, weight by weight; what is not a real number is as trained."""
+    return {
+        name: torch.lerp(start[name], tensor, share) if tensor.is_floating_point() else tensor
+        for name, tensor in trained.items()
+    }
 
 
 @contextmanager

@@ -1,0 +1,81 @@
+"""From what ``--dev`` says to whoever chooses."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opencse.errors import UserError
+from opencse.evaluation import ScoredPairs, read_scored_pairs
+from opencse.evaluation.pairs import GivenPairs, given_pairs
+from opencse.selection.asking import Asking, Questions
+from opencse.selection.finding import Measure
+from opencse.selection.given_queries import GivenQueries
+from opencse.selection.guard import Guard
+from opencse.selection.own_text import FEWEST, own_text
+from opencse.selection.score import Selector
+from opencse.text import sample
+from opencse.text.given import TextSource
+from opencse.training.selection import Dev
+
+DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
+"""What a run chooses by; see `load_selector`."""
+AUTO, TEXT, SAMPLE, NONE = "auto", "text", "sample", "none"
+
+
+def load_selector(dev: DevChoice, text: TextSource, metric: str | None = None) -> Selector | None:
+    """Whoever chooses among the encoders of a run; None keeps the last.
+
+    Args:
+        dev: ``text`` (questions from a held-out share of the text), ``auto`` (that where the text is large enough, else
+            ``sample``), ``sample`` (the built-in graded pairs), a file of graded pairs, a folder in BEIR's layout
+            (queries with relevant documents), (score, sentence, sentence) each, ``none`` or None; or whoever chooses,
+            made before.
+        text: what is trained on.
+        metric: by which answers are judged, ``ndcg@10`` by default; not for graded pairs.
+
+    Raises:
+        UserError: for a text too small, a metric without questions, or bad input.
+    """
+    by = None if metric is None else Measure.parse(metric)
+    if dev is None or str(dev) == NONE:
+        return None
+    if isinstance(dev, Selector):
+        return dev
+    if not isinstance(dev, str | Path):
+        pairs = dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev")
+        return Dev(f"{len(pairs):,} given pairs, {pairs.fingerprint()[:8]}", pairs)
+    if str(dev) in (AUTO, TEXT):
+        found = own_text(text.read(), by)
+        if found is not None:
+            return asking(found)
+        if str(dev) == TEXT:
+            raise UserError(
+                f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; choose by something "
+                "else: --dev with graded pairs, or with a folder of queries and documents"
+            )
+    elif Path(dev).is_dir():
+        return asking(GivenQueries.read(Path(dev), by))
+    if by is not None:
+        raise UserError(f"--metric {metric} goes with questions (--dev text, or a folder of queries), not graded pairs")
+    if str(dev) in (AUTO, SAMPLE):
+        return Dev("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
+    return Dev(str(dev), read_scored_pairs(Path(dev)))
+
+
+def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
+    """Graded pairs to show what training changed: those chosen by, else the built-in ones; None where nothing chose."""
+    if dev is None or str(dev) == NONE:
+        return None
+    if isinstance(dev, ScoredPairs):
+        return dev
+    if isinstance(dev, Selector):
+        return read_scored_pairs(sample.DEV)
+    if not isinstance(dev, str | Path):
+        return given_pairs(dev, "dev")
+    built_in = str(dev) in (AUTO, TEXT, SAMPLE) or Path(dev).is_dir()
+    return read_scored_pairs(sample.DEV if built_in else Path(dev))
+
+
+def asking(questions: Questions) -> Asking:
+    """Whoever chooses by ``questions``; the built-in graded pairs watch for forgetting."""
+    return Asking(questions, Guard("the built-in sample's dev pairs", read_scored_pairs(sample.DEV)))

@@ -1,0 +1,109 @@
+"""Queries with relevant documents, in BEIR's layout, as questions to choose by."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation import distinct, embed
+from opencse.evaluation.measures import ndcg, recall, reciprocal_rank
+from opencse.evaluation.ranking import nearest_rows
+from opencse.evaluation.retrieval_data import RetrievalTask, load_retrieval
+from opencse.io import hash_json
+from opencse.selection.finding import Floats, Integers, Measure
+
+
+@dataclass(frozen=True)
+class GivenQueries:
+    """Somebody's queries, whose relevant documents are known.
+
+    Attributes:
+        task: queries, documents and judgements.
+        by: what a ranking is worth.
+    """
+
+    task: RetrievalTask
+    by: Measure = field(default_factory=Measure)
+
+    @classmethod
+    def read(cls, folder: Path, by: Measure | None = None) -> GivenQueries:
+        """The one data set of a folder; judgements called ``dev``, else ``train``, else ``test``.
+
+        Raises:
+            UserError: see `load_retrieval`; and for a folder of several data sets.
+        """
+        split = next((name for name in ("dev", "train", "test") if _has(folder, name)), "dev")
+        tasks = load_retrieval(folder, split=split).tasks
+        if len(tasks) != 1:
+            raise UserError(f"{folder}: holds {len(tasks)} data sets; name the folder of one to choose by")
+        return cls(next(iter(tasks.values())), by or Measure())
+
+    @property
+    def name(self) -> str:
+        """What a person calls them."""
+        return f"the queries of {self.task.name}"
+
+    @property
+    def source(self) -> str:
+        """Where they are from."""
+        return self.task.name
+
+    @property
+    def measure(self) -> str:
+        """What a ranking is worth."""
+        return str(self.by)
+
+    @property
+    def size(self) -> str:
+        """What is asked."""
+        return f"{len(self.task.queries):,} queries among {len(self.task.documents):,} documents"
+
+    @property
+    def units(self) -> Integers:
+        """Every query by itself."""
+        return np.arange(len(self.task.queries), dtype=np.int64)
+
+    @property
+    def left_out(self) -> None:
+        """Nothing: the queries are no part of the text."""
+        return
+
+    @property
+    def unknown(self) -> str:
+        """What a choice by these queries cannot tell."""
+        return "the gain was chosen by these very queries, so others may gain a little less"
+
+    def fingerprint(self) -> str:
+        """A hash of queries, documents and judgements, and the measure."""
+        return hash_json([str(self.by), self.task.sha256()])
+
+    def values(self, encoder: SentenceEncoder) -> Floats:
+        """What each query's ranking of the documents is worth."""
+        task, k = self.task, self.by.k
+        embedded = embed(encoder.encode, distinct([task.queries, task.documents]))
+        positions, _ = nearest_rows(embedded.of(task.queries), embedded.of(task.documents), k + 1)
+        worth = []
+        for query, ranked, levels in zip(task.query_ids, positions.tolist(), task.judged, strict=True):
+            others = [place for place in ranked if task.document_ids[place] != query]
+            found, judged = [levels.get(place, 0) for place in others], list(levels.values())
+            of = {
+                "ndcg": partial(ndcg, found, judged, k),
+                "recall": partial(recall, found, judged, k),
+                "mrr": partial(reciprocal_rank, found, k),
+            }
+            worth.append(100 * of[self.by.name]())
+        return np.array(worth)
+
+    def parts(self, values: Floats) -> dict[str, float]:
+        """None: there is one kind of query."""
+        del values
+        return {}
+
+
+def _has(folder: Path, split: str) -> bool:
+    return any((folder / "qrels").glob(f"{split}.tsv*"))

@@ -1,0 +1,120 @@
+"""A share of a text that training never sees, chosen by its content alone."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.text.readers import Texts
+
+Integers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+SHARE, LARGEST_SHARE, ENOUGH_UNITS = 0.1, 0.2, 300
+"""A tenth of the text; of a small one more, up to a fifth, since few questions say little."""
+MOST_ROWS = 4_000
+PASSAGE = 100
+"""Rows: a longer document is cut into passages of so many, so that a book can be held out in part."""
+_LARGEST = 0.02
+"""Share of all rows: pairs that hang together by common texts are held out whole, or not at all where they are more."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Which rows of a text are held out.
+
+    Attributes:
+        units: (M,) the document, passage or group of pairs of each row, numbered from 0; held out whole.
+        held: (M,) rows kept from training to ask about.
+        repeated: (M,) other rows with a text that occurs in held-out rows too, letter case and punctuation apart; left
+            out of training so that nothing asked about was learned by heart.
+    """
+
+    units: Integers
+    held: Flags
+    repeated: Flags
+
+    @property
+    def left_out(self) -> Flags:
+        """(M,) rows that training must not touch."""
+        return self.held | self.repeated
+
+
+def hold_out(texts: Texts, share: float | None = None, most: int = MOST_ROWS) -> HeldOut:
+    """Holds out whole units: documents (passages of long ones), groups of pairs with common texts, or loose sentences.
+
+    A unit is held out if the hash of its texts falls into the lowest ``share`` of all hashes; so the choice depends on
+    nothing but the content, equal units share one fate, and a text that grows keeps what it held out. Beyond ``most``
+    rows, the units of the lowest hashes are taken.
+
+    Args:
+        texts: what was read.
+        share: of the units, between 0 and 1; by default ``SHARE``, or what makes ``ENOUGH_UNITS`` units, up to
+            ``LARGEST_SHARE``.
+        most: rows to hold out at the most.
+    """
+    keys = [tuple(normalised(text) for text in row) for row in texts.rows]
+    units = _groups(keys) if texts.width > 1 else _passages(keys, texts.documents)
+    rows = np.bincount(units)
+    hashes = _hashes(keys, units, len(rows))
+    if share is None:
+        share = min(LARGEST_SHARE, max(SHARE, ENOUGH_UNITS / len(rows)))
+    eligible = rows <= max(1, _LARGEST * len(keys)) if texts.width > 1 else np.ones(len(rows), dtype=bool)
+    order = np.lexsort((np.arange(len(rows)), hashes))
+    order = order[(eligible & (hashes < share * 2.0**64))[order]]
+    chosen = order[np.cumsum(rows[order]) <= most]
+    held = np.isin(units, chosen)
+    asked = {key for row, is_held in zip(keys, held, strict=True) if is_held for key in row}
+    repeated = np.fromiter((any(key in asked for key in row) for row in keys), dtype=bool, count=len(keys)) & ~held
+    return HeldOut(units, held, repeated)
+
+
+def normalised(text: str) -> str:
+    """The words of a text in lower case, without punctuation; a text without words stays as it is."""
+    return " ".join(re.findall(r"\w+", text.casefold())) or text
+
+
+def fraction(key: str) -> float:
+    """A number in [0, 2^64) that depends on ``key`` alone."""
+    return float(int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little"))
+
+
+def _passages(keys: Sequence[tuple[str, ...]], documents: Sequence[int] | None) -> Integers:
+    """Numbers of documents and, of long ones, passages; loose sentences that are equal are one unit."""
+    if documents is None:
+        first: dict[tuple[str, ...], int] = {}
+        return np.fromiter((first.setdefault(key, len(first)) for key in keys), dtype=np.int64, count=len(keys))
+    owner = np.asarray(documents, dtype=np.int64)
+    begins = np.r_[True, owner[1:] != owner[:-1]]
+    starts = np.flatnonzero(begins)
+    inside = np.arange(len(owner)) - starts[np.cumsum(begins) - 1]
+    return np.cumsum(begins | (inside % PASSAGE == 0)) - 1
+
+
+def _groups(keys: Sequence[tuple[str, ...]]) -> Integers:
+    """Numbers of the groups of rows that hang together by a common text."""
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import connected_components
+
+    number: dict[str, int] = {}
+    places = [[number.setdefault(key, len(number)) for key in row] for row in keys]
+    rows = np.repeat(np.arange(len(keys)), [len(row) for row in places])
+    columns = np.concatenate(places) + len(keys)
+    size = len(keys) + len(number)
+    graph = coo_array((np.ones(len(rows), dtype=np.int8), (rows, columns)), shape=(size, size))
+    _, labels = connected_components(graph, directed=False)
+    return np.unique(labels[: len(keys)], return_inverse=True)[1].astype(np.int64)
+
+
+def _hashes(keys: Sequence[tuple[str, ...]], units: Integers, count: int) -> NDArray[np.float64]:
+    """(count,) a hash of every unit's texts, in [0, 2^64)."""
+    digests = [hashlib.blake2b(digest_size=8) for _ in range(count)]
+    for row, unit in zip(keys, units.tolist(), strict=True):
+        for key in row:
+            digests[unit].update(key.encode() + b"\n")
+    return np.array([float(int.from_bytes(digest.digest(), "little")) for digest in digests])

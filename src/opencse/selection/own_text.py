@@ -1,0 +1,120 @@
+"""Questions from somebody's own text, without labels: which ones suit it, and what answers are worth."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.evaluation import distinct, embed
+from opencse.io import hash_json
+from opencse.selection.finding import Floats, Integers, Measure
+from opencse.selection.holdout import Flags, HeldOut, hold_out
+from opencse.selection.probes import Probes, halves, neighbours, overlapping_crops, pairs
+from opencse.text.readers import Texts
+
+FEWEST = 100
+"""Questions below which noise would choose."""
+Maker = Callable[[Texts, HeldOut], Probes]
+
+
+@dataclass(frozen=True)
+class OwnText:
+    """Questions from a held-out share of a text, which an encoder answers by nearness.
+
+    Their mean is that of the kinds' means, however many questions each kind has.
+
+    Attributes:
+        probes: the questions, a kind each.
+        held: what is held out.
+        by: what a rank is worth.
+    """
+
+    probes: tuple[Probes, ...]
+    held: HeldOut
+    by: Measure = field(default_factory=Measure)
+
+    @property
+    def name(self) -> str:
+        """What a person calls them."""
+        return "questions from the text itself"
+
+    @property
+    def source(self) -> str:
+        """Where they are from."""
+        return "held-out text"
+
+    @property
+    def measure(self) -> str:
+        """What a rank is worth."""
+        return str(self.by)
+
+    @property
+    def size(self) -> str:
+        """What is asked."""
+        asked = " and ".join(f"{len(p):,} asking {p.asks}, among {len(p.candidates):,}" for p in self.probes)
+        return f"{asked}; {int(self.held.held.sum()):,} rows are held out for them"
+
+    @property
+    def units(self) -> Integers:
+        """The document, passage or group of pairs of each question, kind after kind."""
+        return np.concatenate([probes.units for probes in self.probes])
+
+    @property
+    def left_out(self) -> Flags:
+        """Rows that training must not touch."""
+        return self.held.left_out
+
+    @property
+    def unknown(self) -> str:
+        """What no text can tell."""
+        return "whether people will ask such questions, no text can tell; queries with known answers can (--dev FOLDER)"
+
+    def fingerprint(self) -> str:
+        """A hash of the questions, their candidates and answers, and the measure."""
+        told = [[p.kind, list(p.queries), list(p.candidates), p.answers.tolist()] for p in self.probes]
+        return hash_json([str(self.by), *told])
+
+    def values(self, encoder: SentenceEncoder) -> Floats:
+        """What each answer's rank is worth, kind after kind."""
+        embedded = embed(encoder.encode, distinct([probes.texts() for probes in self.probes]))
+        worth = [self.by.of_ranks(probes.ranks(embedded)) for probes in self.probes]
+        return np.concatenate([values * scale for values, scale in zip(worth, self._scales(), strict=True)])
+
+    def parts(self, values: Floats) -> dict[str, float]:
+        """The mean of each kind."""
+        ends = np.cumsum([len(probes) for probes in self.probes])[:-1]
+        return {
+            probes.kind.replace(",", "").replace(" ", "_"): float(part.mean() / scale)
+            for probes, part, scale in zip(self.probes, np.split(values, ends), self._scales(), strict=True)
+        }
+
+    def _scales(self) -> list[float]:
+        total = sum(len(probes) for probes in self.probes)
+        return [total / (len(self.probes) * len(probes)) for probes in self.probes]
+
+
+def own_text(texts: Texts, by: Measure | None = None) -> OwnText | None:
+    """Questions from ``texts`` and what is held out for them; None where the text is too small for any."""
+    held = hold_out(texts)
+    probes = questions(texts, held)
+    return OwnText(probes, held, by or Measure()) if probes else None
+
+
+def questions(texts: Texts, held: HeldOut) -> tuple[Probes, ...]:
+    """The kinds of questions that a text allows; kinds of fewer than ``FEWEST`` are left out, and none may be left.
+
+    Pairs: the held-out pairs. Running text: neighbouring sentences and halves of documents. Loose sentences: two
+    overlapping parts.
+    """
+    makers: tuple[Maker, ...]
+    if texts.width > 1:
+        makers = (pairs,)
+    elif texts.documents is not None:
+        makers = (neighbours, halves)
+    else:
+        makers = (overlapping_crops,)
+    made = (make(texts, held) for make in makers)
+    return tuple(probes for probes in made if len(probes) >= FEWEST)

@@ -1,0 +1,103 @@
+"""Documents with or without titles, from running text, jsonl (BEIR's corpus too) or a table with a title column."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from opencse.errors import UserError
+from opencse.text.lines import COMPRESSED, read_objects, suffix_of
+from opencse.text.readers import Source
+from opencse.text.sentences import split_sentences
+
+_CORPUS = "corpus.jsonl"
+
+
+@dataclass(frozen=True)
+class Document:
+    """A text with what is known of its order.
+
+    Attributes:
+        title: empty where there is none.
+        sentences: in reading order; a loose sentence is a document of one.
+    """
+
+    title: str
+    sentences: tuple[str, ...]
+
+    @property
+    def body(self) -> str:
+        """The sentences as one text."""
+        return " ".join(self.sentences)
+
+
+def find_corpus(location: str | Path) -> Path:
+    """The file that ``location`` means: itself, or the ``corpus.jsonl`` of a folder in BEIR's layout.
+
+    Raises:
+        UserError: for a folder without one.
+    """
+    path = Path(location)
+    if not path.is_dir():
+        return path
+    for suffix in ("", *COMPRESSED):
+        if (path / f"{_CORPUS}{suffix}").is_file():
+            return path / f"{_CORPUS}{suffix}"
+    raise UserError(f"{path}: a folder without {_CORPUS}; give a file of text, or a folder in BEIR's layout")
+
+
+def read_documents(path: Path) -> list[Document]:
+    """All documents of a file that hold any text.
+
+    A ``.txt`` file holds a sentence a line, with blank lines between documents; without blank lines its lines are loose
+    sentences. ``.jsonl`` holds ``text`` and maybe ``title`` on each line (as BEIR's ``corpus.jsonl``). Other files are
+    tables with columns ``title`` and ``text``, and must have both. A body that begins with its title loses it there.
+
+    Raises:
+        UserError: for bad input, naming the file and the line; or where there is no text.
+    """
+    suffix = suffix_of(path)
+    records = _from_text(path) if suffix == ".txt" else _from_jsonl(path) if suffix == ".jsonl" else _from_table(path)
+    found = [document for document in records if document.sentences]
+    if not found:
+        raise UserError(f"{path}: no document with any text in it")
+    return found
+
+
+def _from_text(path: Path) -> Iterator[Document]:
+    texts = Source(str(path)).read()
+    if texts.documents is None:
+        yield from (Document("", row) for row in texts.rows)
+        return
+    sentences: list[str] = []
+    for number, (row, owner) in enumerate(zip(texts.rows, texts.documents, strict=True)):
+        sentences.append(row[0])
+        if number + 1 == len(texts.rows) or texts.documents[number + 1] != owner:
+            yield Document("", tuple(sentences))
+            sentences = []
+
+
+def _from_jsonl(path: Path) -> Iterator[Document]:
+    for number, record in read_objects(path):
+        title, text = record.get("title"), record.get("text")
+        for name, value in (("title", title), ("text", text)):
+            if value is not None and not isinstance(value, str):
+                raise UserError(f"{path}, line {number}: {name!r} is {type(value).__name__}, not text")
+        if text is None:
+            there = ", ".join(str(key)[:40] for key in record) or "none"
+            raise UserError(f"{path}, line {number}: no 'text'; keys there: {there}")
+        yield _document(title or "", text)
+
+
+def _from_table(path: Path) -> Iterator[Document]:
+    for title, text in Source(str(path), columns=("title", "text")).read().rows:
+        yield _document(title, text)
+
+
+def _document(title: str, text: str) -> Document:
+    title = " ".join(title.split())
+    body = " ".join(text.split())
+    if title and body.casefold().startswith(title.casefold()):
+        body = body[len(title) :].lstrip(" .:;-–—")
+    return Document(title, tuple(split_sentences(body)))

@@ -1,0 +1,28 @@
+"""Running text cut into sentences by its punctuation; no model, so it is wrong now and then."""
+
+from __future__ import annotations
+
+import re
+
+_END = re.compile(r"""(?<=[.!?…])(?P<close>["'”’)\]]*)\s+|(?<=[。！？])\s*""")
+_SHORT = re.compile(
+    r"(?:^|[\s(])(?:[A-Za-z]|e\.g|i\.e|cf|vs|al|etc|ca|no|nos|vol|pp|fig|figs|eq|eqs|dr|mr|mrs|ms|prof|st|approx)\.$",
+    re.IGNORECASE,
+)
+
+
+def split_sentences(text: str) -> list[str]:
+    """The sentences of a text: cut after ``.``, ``!``, ``?`` and their like, but not after initials and abbreviations.
+
+    White space is collapsed; nothing else is changed, and the sentences joined by spaces are the text again.
+    """
+    joined = " ".join(text.split())
+    found: list[str] = []
+    start = 0
+    for match in _END.finditer(joined):
+        end = match.start() + len(match["close"] or "")
+        if end == start or (joined[end - 1] == "." and _SHORT.search(joined[start:end])):
+            continue
+        found.append(joined[start:end])
+        start = match.end()
+    return [*found, joined[start:]] if joined[start:] else found

@@ -1,0 +1,59 @@
+"""Documents from what people have."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opencse import UserError
+from opencse.text.documents import Document, find_corpus, read_documents
+
+
+def jsonl(path: Path, *records: object) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_running_text(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("One.\nTwo.\n\n\nThree.\n")
+    assert read_documents(path) == [Document("", ("One.", "Two.")), Document("", ("Three.",))]
+
+
+def test_lines_without_blank_lines_are_loose(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("One.\nTwo.\n")
+    assert read_documents(path) == [Document("", ("One.",)), Document("", ("Two.",))]
+
+
+def test_jsonl_with_and_without_titles(tmp_path: Path) -> None:
+    path = jsonl(
+        tmp_path / "corpus.jsonl",
+        {"_id": "1", "title": "A title", "text": "One. Two.", "metadata": {}},
+        {"_id": "2", "text": "Three."},
+        {"_id": "3", "title": None, "text": "  "},
+        {"_id": "4", "title": "the wing .", "text": "the wing . it flies . it lands ."},
+    )
+    wanted = [Document("A title", ("One.", "Two.")), Document("", ("Three.",)), Document("the wing .", ("it flies .", "it lands ."))]  # fmt: skip  # noqa: E501
+    assert read_documents(path) == wanted
+    assert read_documents(find_corpus(tmp_path)) == wanted
+    assert wanted[0].body == "One. Two."
+
+
+def test_a_table(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text('id,title,text\n1,A title,"One, and. Two."\n')
+    assert read_documents(path) == [Document("A title", ("One, and.", "Two."))]
+
+
+def test_faults_name_the_line(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"a.jsonl, line 2: no 'text'; keys there: body"):
+        read_documents(jsonl(tmp_path / "a.jsonl", {"text": "One."}, {"body": "Two."}))
+    with pytest.raises(UserError, match=r"line 1: 'title' is int, not text"):
+        read_documents(jsonl(tmp_path / "a.jsonl", {"title": 3, "text": "One."}))
+    with pytest.raises(UserError, match="no document with any text"):
+        read_documents(jsonl(tmp_path / "a.jsonl", {"text": " "}))
+    with pytest.raises(UserError, match=r"a folder without corpus\.jsonl"):
+        find_corpus(tmp_path)

@@ -1,0 +1,34 @@
+"""Where a text is cut into sentences."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from opencse.text.sentences import split_sentences
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("One came. Two went!  Who stayed?", ["One came.", "Two went!", "Who stayed?"]),
+        ('He said "no." Then he left.', ['He said "no."', "Then he left."]),
+        ("lower case . as in old files .", ["lower case .", "as in old files ."]),
+        ("By J. R. Smith et al. in Fig. 3, e.g. here. Done.", ["By J. R. Smith et al. in Fig. 3, e.g. here.", "Done."]),
+        ("It is 3.5 metres. No more.", ["It is 3.5 metres.", "No more."]),
+        ("没有。有！", ["没有。", "有！"]),
+        ("no end", ["no end"]),
+        ("", []),
+        ("a\nbee.\n\nc.", ["a bee.", "c."]),
+    ],
+)
+def test_sentences(text: str, wanted: list[str]) -> None:
+    assert split_sentences(text) == wanted
+
+
+@given(st.text(alphabet="ab .!?\"')\n", max_size=60))
+def test_nothing_is_lost(text: str) -> None:
+    found = split_sentences(text)
+    assert " ".join(found) == " ".join(text.split())
+    assert all(sentence.strip() for sentence in found)

@@ -1,0 +1,102 @@
+"""Runs that choose by their own text: nothing held out is trained on, and resuming changes nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opencse import SentenceEncoder, train
+from opencse.job import TrainJob
+from opencse.selection.asking import Asking
+from opencse.selection.holdout import normalised
+from opencse.text import sample
+from opencse.text.corpus import text_key
+from opencse.text.readers import Source
+from opencse.training.reporter import Silent
+from opencse.training.trainer import InterruptedRunError
+
+SETTINGS = (
+    "training.max_steps=12",
+    "training.batch_size=32",
+    "training.evaluate_every=4",
+    "training.checkpoint_every=5",
+    "training.precision=float32",
+)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "source"),
+    [
+        ("next-sentence", Source(str(sample.TRAIN))),
+        ("simcse", Source(str(sample.TRAIN))),
+        ("simcse-supervised", Source(str(sample.PAIRS), columns=("anchor", "positive"))),
+    ],
+)
+def test_nothing_held_out_is_in_any_batch(recipe: str, source: Source) -> None:
+    prepared = TrainJob(source, recipe, settings=SETTINGS).prepare(Silent())
+    chooser = prepared.plan.dev
+    assert isinstance(chooser, Asking)
+    texts = source.read()
+    out = chooser.left_out
+    assert out is not None
+    assert 0.05 < out.mean() < 0.3
+    asked = {normalised(text) for row, left in zip(texts.rows, out, strict=True) if left for text in row}
+    seen = {int(key) for step in range(prepared.batches.steps_per_epoch)
+            for key in prepared.inputs.build(prepared.batches.batch(step), step).keys.flatten()}  # fmt: skip
+    trained = [text for row in texts.rows for text in row if text_key(text) in seen]
+    assert len(trained) > 1_000
+    assert not [text for text in trained if normalised(text) in asked]
+
+
+def test_the_best_by_the_text_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
+    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=SETTINGS)
+    assert result.kept == "best"
+    assert "questions from held-out text" in result.verdict
+    chooser = TrainJob(Source(str(sample.TRAIN)), "next-sentence").prepare(Silent()).plan.dev
+    assert chooser is not None
+    start = SentenceEncoder.load("opencse-mini")
+    assert chooser.begin(start).value == pytest.approx(result.scores[0])
+    kept = chooser.score(SentenceEncoder.load(tmp_path / "out"))
+    assert kept.value == pytest.approx(max(result.scores.values()))
+    assert kept.value > result.scores[0] + 0.3
+    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines if "guard" in line] == [0, 4, 8, 12]
+    assert all({"dev", "dev_error", "dev_neighbours"} <= line.keys() for line in lines if "guard" in line)
+
+
+def test_a_ruinous_rate_keeps_the_start(tmp_path: Path) -> None:
+    settings = (*SETTINGS, "training.learning_rate=3")
+    result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings)
+    assert result.kept == "start"
+    assert "the start is kept unchanged" in result.verdict
+    kept, start = SentenceEncoder.load(tmp_path / "out"), SentenceEncoder.load("opencse-mini")
+    assert np.array_equal(kept.encode(["A kettle boils."]), start.encode(["A kettle boils."]))
+
+
+class StopAt(Silent):
+    """Sends this process SIGTERM at a step."""
+
+    def __init__(self, step: int) -> None:
+        self.step, self.sent = step, False
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == self.step and not self.sent:
+            self.sent = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+@pytest.mark.parametrize("stop", [2, 9])
+def test_a_resumed_run_holds_out_and_chooses_the_same(tmp_path: Path, stop: int) -> None:
+    job = TrainJob(Source(str(sample.TRAIN)), "next-sentence", settings=SETTINGS)
+    whole = job.run(tmp_path / "whole")
+    with pytest.raises(InterruptedRunError):
+        job.run(tmp_path / "stopped", reporter=StopAt(stop))
+    resumed = job.run(tmp_path / "stopped", resume=True)
+    assert (resumed.kept, resumed.verdict, resumed.scores) == (whole.kept, whole.verdict, whole.scores)
+    for name in ("model.safetensors", "metrics.jsonl"):
+        assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
