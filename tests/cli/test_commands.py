@@ -257,3 +257,15 @@ def test_a_score_file_may_be_any_name(opencse: Run, tiny_folder: Path, tmp_path:
     code, _, err = opencse("train", sample.TRAIN, "-o", tmp_path / "o", "-m", tiny_folder, "--dev", dev, *QUICK)
     assert code == 0, err
     assert str(dev) in err
+
+
+def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
+    out = tmp_path / "o"
+    code, told, err = opencse("train", sample.TRAIN, "-o", out, "--metric", "mrr@5", "--dry-run")
+    assert code == 0, err
+    line = next(line for line in told.splitlines() if line.startswith("selection"))
+    assert "questions from the text itself" in line
+    assert "rows are held out" in line
+    assert "150 general pairs watch for forgetting" in line
+    refused(opencse("train", sample.TRAIN, "-o", out, "--metric", "best"), "known: ndcg@K")
+    refused(opencse("train", sample.TRAIN, "-o", out, "--dev", "sample", "--metric", "mrr@5"), "not graded pairs")

@@ -16,7 +16,7 @@ from opencse.text.readers import Texts
 
 QUESTIONS = 1_000
 CANDIDATES = 2_000
-WORDS = 100
+WORDS = 64
 """Words of a body or of half a document that are read; more would cost time and hardly change an order of encoders."""
 _FEWEST_WORDS = 4
 _FEWEST_WORDS_TO_CUT = 8

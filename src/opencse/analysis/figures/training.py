@@ -8,8 +8,8 @@ from itertools import cycle
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, SERIES, clean, new_figure, to_svg
 
 
-def training_curve(losses: Mapping[int, float], dev: Mapping[int, float]) -> str:
-    """Loss and dev score by step, in two panels, the start as a dashed line and the best marked."""
+def training_curve(losses: Mapping[int, float], dev: Mapping[int, float], measure: str = "dev score") -> str:
+    """Loss and what was chosen by, by step, in two panels, the start as a dashed line and the best marked."""
     figure = new_figure(8.4, 2.9)
     left, right = figure.subplots(1, 2)
     left.plot(list(losses), list(losses.values()), color=INK, linewidth=1.4)
@@ -20,7 +20,7 @@ def training_curve(losses: Mapping[int, float], dev: Mapping[int, float]) -> str
         right.axhline(dev[min(dev)], color=BEFORE, linestyle="--", linewidth=1, label="start")
         right.plot([best], [dev[best]], marker="*", markersize=12, color=AFTER, linestyle="none", label="kept")
         right.legend(frameon=False, loc="lower right")
-    right.set(xlabel="step", title="dev pairs, Spearman x 100")
+    right.set(xlabel="step", title=measure)
     for axes in (left, right):
         clean(axes)
     return to_svg(figure)
