@@ -226,65 +226,8 @@ EXTRA = {
 
 
 DEPTHS = (
-    ("mini", (0, 2)),
-    ("minilm-3", (0, 1)),
-    ("mini", (2, 4)),
-    ("minilm-3", (1, 2)),
-    ("minilm", (0, 1)),
-    ("mini", (4, 8)),
-    ("minilm-3", (2, 4)),
-    ("minilm", (1, 3)),
-)
-    trec = data / "transfer" / "trec"
-    questions = [
-        [(line.split("\t")[0], line.split("\t")[1]) for line in file.read_text().splitlines()]
-        for file in (sorted(trec.glob("test*"))[0], sorted(trec.glob("train*"))[0])
-    ]
-    text("trec", [t for _, t in questions[1]], partial(by_label, queries=questions[0], pool=questions[1]))
-    with lzma.open(data / "wiki" / "ordered.txt.xz", "rt", encoding="utf-8") as stream:
-        lines = [next(stream).rstrip("\n") for _ in range(15_000)]
-    files = [data / "sts" / "stsb" / "dev.tsv", data / "sts" / "sickr" / "dev.tsv"]
-    text("wiki", lines, partial(by_grades, files=files))
-    return made
-
-
-# ---------------------------------------------------------------- runs
-
-
-PLAIN = ("encoder.pooling=mean", "encoder.head.kind=none", "training.log_every=1000")
-SHORT = {
-    "mini": ("training.batch_size=256", "training.max_steps=40", "encoder.dropout=0.1"),
-    "minilm": ("training.batch_size=32", "training.max_steps=40"),
-    "minilm-3": ("training.batch_size=32", "training.max_steps=40", "encoder.layers=3"),
-}
-RATES = {
-    "mini": {"low": 3e-4, "middle": 2e-3, "ruinous": 1e-1},
-    "minilm": {"low": 1e-5, "middle": 5e-5, "ruinous": 1e-3},
-    "minilm-3": {"low": 2e-5, "middle": 1e-4, "ruinous": 2e-3},
-}
-RUNNING = [
-    ("next-sentence", "middle"), ("simcse", "middle"), ("simcse", "ruinous"), ("next-sentence", "low"),
-    ("esimcse", "middle"), ("next-sentence", "ruinous"), ("simcse++", "middle"), ("simcse", "low"),
-]  # fmt: skip
-LOOSE = [
-    ("simcse", "middle"), ("simcse", "ruinous"), ("delete", "middle"), ("esimcse", "middle"),
-    ("simcse", "low"), ("simcse++", "middle"), ("delete", "low"),
-]  # fmt: skip
-TITLED = [("pairs", "middle"), ("pairs", "ruinous"), ("pairs", "low"), ("pairs", "high")]
-KIND = {
-    "captions": LOOSE, "nli": LOOSE, "trec": LOOSE, "cranfield titles": TITLED, "scifact titles": TITLED,
-    "scifact sentences": RUNNING, "cranfield sentences": RUNNING, "wiki": RUNNING,
-}  # fmt: skip
-RECIPES = {"pairs": "simcse-supervised", "delete": "simcse"}
-EXTRA = {
-    "pairs": ('objective.negatives=[{kind="in_batch"}]', "data.max_length=96"),
-    "delete": ('objective.view={kind="delete_words", rate=0.3}',),
-}
-
-
-DEPTHS = (
-    ("mini", (0, 2)), ("minilm-3", (0, 1)), ("mini", (2, 4)), ("minilm-3", (1, 2)), ("minilm", (0, 1)), ("mini", (4, 8)),
-    ("minilm-3", (2, 4)), ("minilm", (1, 3)),
+    ("mini", (0, 2)), ("minilm-3", (0, 1)), ("mini", (2, 4)), ("minilm-3", (1, 2)), ("minilm", (0, 1)),
+    ("mini", (4, 8)), ("minilm-3", (2, 4)), ("minilm", (1, 3)),
 )  # fmt: skip
 
 
