@@ -9,12 +9,11 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.job import TrainJob
 from opencse.run_report import open_checkpoint, open_subjects, write_run_report
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
-from opencse.training.trainer import InterruptedRunError
 
 SETTINGS = (
     "training.max_steps=4",

@@ -156,8 +156,8 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
     result = job.run(tmp_path / "run", reporter=Ears())
     record = json.loads((result.folder / "run.json").read_text())
     assert record["given"]["pooling"] == "mean"
-    assert record["given"]["spearman"] != record["start"]["spearman"] == result.scores[0]
-    assert f"with its own pooling mean {record['given']['spearman']:.2f}" in result.verdict
+    assert record["given"]["value"] != record["start"]["value"] == result.scores[0]
+    assert f"with its own pooling mean {record['given']['value']:.2f}" in result.verdict
     assert any(line.startswith("as given") and "own pooling mean" in line for line in said)
     assert load_given(TrainJob(TEXT, "simcse", str(foreign)).start().recipe, str(foreign)) is None
 

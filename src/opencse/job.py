@@ -22,7 +22,7 @@ from opencse.objective.objective import Objective
 from opencse.plan import Plan
 from opencse.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
-from opencse.runs.folder import RunFolder
+from opencse.runs.folder import RunFolder, require_makeable
 from opencse.runs.record import Identity, Outcome, RunRecord, TextCounts, now
 from opencse.selection.chosen import AUTO, DevChoice, load_selector
 from opencse.selection.score import Choice, DevScore, Given, History, Selector
@@ -186,6 +186,7 @@ class TrainJob:
         tell = reporter or Silent()
         folder = RunFolder.at(out)
         folder.require(resume=resume, overwrite=overwrite, start=self._start_folder())
+        require_makeable(folder.path)
         record = folder.record() if resume and folder.record_file.is_file() else None
         with TemporaryDirectory() as elsewhere:
             plan = self._prepare(tell, record, Path(elsewhere)).plan
@@ -294,7 +295,7 @@ def _identity(plan: Plan) -> Identity:
         model=plan.model,
         text=plan.corpus.fingerprint,
         precision=plan.precision.name,
-        dev=f"{plan.dev.name}, {plan.dev.measure}" if plan.dev else None,
+        dev=plan.dev.name if plan.dev else None,
         code=list(plan.code) or None,
         start=hash_model(plan.model),
         dev_pairs=plan.dev.fingerprint() if plan.dev else None,

@@ -163,10 +163,10 @@ def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: 
         UserError: if there is no run, or no checkpoint yet.
     """
     run = RunFolder(folder)
+    identity = run.record().identity if run.record_file.is_file() else None
     checkpoint = load_checkpoint(run.checkpoint)
-    if not run.record_file.is_file() or checkpoint is None:
+    if identity is None or checkpoint is None:
         raise UserError(f"{folder}: holds no checkpoint of a run; give the folder of a run that has reached one")
-    identity = run.record().identity
     recipe = validate(Recipe, identity.recipe, f"{run.record_file}: recipe")
     encoder = build_encoder(recipe, identity.model, device, trust_remote_code)
     own = encoder.state_dict()

@@ -64,7 +64,7 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
         (["--seeds", "4-2"], "--seeds: '4-2' is neither a number nor a range"),
         (["--suites", "sts,transfre"], "unknown suite 'transfre'"),
         (["--data", "/nowhere"], "no such folder"),
-        (["--metric", "sts.averag"], "not every run has the score 'sts.averag'"),
+        (["--metric", "sts.averag"], "no score 'sts.averag' (did you mean 'sts.average'?)"),
     ],
 )
 def test_mistakes_are_told_in_one_line(

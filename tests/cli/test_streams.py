@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from opencse import SentenceEncoder
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.text import sample
-from opencse.training.trainer import InterruptedRunError
 
 Run = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-c", "from opencse.cli import main; main()"]

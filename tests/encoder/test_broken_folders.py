@@ -179,7 +179,7 @@ def test_evaluate_names_a_wrong_argument(small_sts: Path) -> None:
 
     with pytest.raises(UserError, match="a int cannot be judged; give a folder"):
         evaluate(5, small_sts)
-    with pytest.raises(TypeError, match="data is a folder"):
+    with pytest.raises(TypeError, match="data is a path"):
         evaluate("opencse-mini", 5)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="suite is the name"):
         judge("opencse-mini", "sts", 5)  # type: ignore[arg-type]

@@ -64,7 +64,7 @@ def test_json_has_the_agreed_keys(full: StsResult, tmp_path: Path) -> None:
     assert data == full.to_dict()
     assert data["schema_version"] == 1
     assert set(data) == {
-        "schema_version", "opencse", "created", "model", "pooling", "data", "environment", "seconds", "sts",
+        "schema_version", "opencse", "created", "model", "pooling", "code", "data", "environment", "seconds", "sts",
     }  # fmt: skip
     assert list(data["sts"]) == [*TASKS, "average"]
     assert data["sts"]["average"] == pytest.approx(73.0)

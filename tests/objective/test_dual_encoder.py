@@ -16,6 +16,7 @@ from torch import Tensor
 from opencse import SentenceEncoder, UserError
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.objective import views
 from opencse.objective.objective import Objective, ObjectiveSettings
@@ -27,7 +28,7 @@ from opencse.text.readers import Source
 from opencse.training.pace import seconds_per_step
 from opencse.training.reporter import Silent
 from opencse.training.selection import History
-from opencse.training.trainer import InterruptedRunError, Trainer
+from opencse.training.trainer import Trainer
 
 N = 4
 SETTINGS = (

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.objective import negatives
 from opencse.objective.losses import Columns
@@ -28,7 +29,6 @@ from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.pace import seconds_per_step
 from opencse.training.reporter import Silent
-from opencse.training.trainer import InterruptedRunError
 
 STEPS = 7
 SETTINGS = (

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 import opencse.job as job_room
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.job import Prepared, TrainJob
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -24,7 +24,6 @@ from opencse.text.readers import Source
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.reporter import Silent
 from opencse.training.settings import TrainingSettings
-from opencse.training.trainer import InterruptedRunError
 
 QUICK = (
     "training.batch_size=8",

@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.recipe import load_recipe, recipe_names
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
-from opencse.training.trainer import InterruptedRunError
 
 STEPS, STOP = 9, 5
 SETTINGS = (
@@ -61,9 +61,9 @@ def words_of(folder: Path) -> torch.Tensor:
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
-    settings: tuple[str, ...] = SETTINGS
+    settings: tuple[str, ...] = (*SETTINGS, "data.max_length=32")
     if load_recipe(name).training.batch_tokens is not None:
-        settings = (*settings, "data.max_length=32", "training.batch_tokens=200")
+        settings = (*settings, "training.batch_tokens=200")
     job = TrainJob(text_for(name, tmp_path, sentences), name, str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.objective.losses import Columns, info_nce
 from opencse.recipe import load_recipe
@@ -18,7 +19,6 @@ from opencse.text.readers import Source
 from opencse.training.optimizer import TransformersAdamW, build_optimizer
 from opencse.training.reporter import Silent
 from opencse.training.settings import TrainingSettings
-from opencse.training.trainer import InterruptedRunError
 
 RATE, DECAY, STEPS = 0.01, 0.3, 12
 KINDS = ("torch", "transformers")

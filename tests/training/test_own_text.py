@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from opencse import SentenceEncoder, train
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.selection.asking import Asking
 from opencse.selection.holdout import normalised
@@ -18,7 +19,6 @@ from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
-from opencse.training.trainer import InterruptedRunError
 
 SETTINGS = (
     "training.max_steps=12",

@@ -22,6 +22,7 @@ from torch import Tensor
 from opencse import SentenceEncoder, UserError, pretrain, train
 from opencse.encoder.create import Shape, create_backbone
 from opencse.encoder.encoder import MaskedTokens
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.objective.inputs import mask_tokens
 from opencse.objective.representations import represent
@@ -31,7 +32,6 @@ from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
 from opencse.text.wordpiece import train_wordpiece
 from opencse.training.reporter import Silent
-from opencse.training.trainer import InterruptedRunError
 
 SHAPE = Shape(layers=1, hidden=64, heads=2, inner=64, positions=48, dropout=0.0)
 SETTINGS = (

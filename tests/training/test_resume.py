@@ -14,11 +14,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
-from opencse.training.trainer import InterruptedRunError
 
 SETTINGS = (
     "training.max_steps=120",

@@ -272,6 +272,16 @@ class RunFolder:
         io.sync(self.path)
 
 
+def require_makeable(folder: Path) -> None:
+    """Refuses a folder that could not be made; one that can be is there only while this is tried.
+
+    Raises:
+        UserError: naming the mend.
+    """
+    with _made(folder):
+        return
+
+
 @contextmanager
 def locked(folder: Path, tell: Reporter) -> Iterator[None]:
     """Keeps other processes out of ``folder`` within the block; it is made, and removed if nothing comes to be in it.
@@ -279,16 +289,22 @@ def locked(folder: Path, tell: Reporter) -> Iterator[None]:
     Raises:
         UserError: if another process is in it, or it cannot be made.
     """
+    with _made(folder), lock.held(folder / lock.LOCK) as before:
+        if before is not None:
+            tell.say(f"taken over {folder} from a process that has ended ({before})")
+        yield
+
+
+@contextmanager
+def _made(folder: Path) -> Iterator[None]:
+    """The folder is there within the block; what was made for it and stays empty is removed afterwards."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
     try:
-        with lock.held(folder / lock.LOCK) as before:
-            if before is not None:
-                tell.say(f"taken over {folder} from a process that has ended ({before})")
-            yield
+        yield
     finally:
         for one in made:
             with contextlib.suppress(OSError):

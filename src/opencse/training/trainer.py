@@ -15,8 +15,7 @@ from accelerate import Accelerator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError as InterruptedRunError
-from opencse.errors import UserError, reason
+from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
 from opencse.selection.score import DevScore, History, Selector
