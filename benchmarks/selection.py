@@ -226,8 +226,8 @@ EXTRA = {
 
 
 DEPTHS = (
-    ("mini", (0, 2)), ("minilm-3", (0, 1)), ("mini", (2, 4)), ("minilm-3", (1, 2)), ("minilm", (0, 1)), ("mini", (4, 8)),
-    ("minilm-3", (2, 4)), ("minilm", (1, 3)),
+    ("mini", (0, 2)), ("minilm-3", (0, 1)), ("mini", (2, 4)), ("minilm-3", (1, 2)), ("minilm", (0, 1)),
+    ("mini", (4, 8)), ("minilm-3", (2, 4)), ("minilm", (1, 3)),
 )  # fmt: skip
 
 
