@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError, adapt
-from opencse.adaptation import material_of
+from opencse.adaptation import adaptation_job, material_of
 from opencse.selection.holdout import normalised
 from opencse.text import sample
 from opencse.text.documents import Document, read_documents
@@ -104,6 +104,15 @@ def folder(tmp_path: Path) -> Path:
     ]
     (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
     return tmp_path
+
+
+def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path) -> None:
+    """What is held out is not among them, so none is left out a second time."""
+    job = adaptation_job(folder, reporter=Silent())
+    plan = job.prepare(Silent()).plan
+    assert plan.dev is not None
+    assert plan.dev.name == "questions from the text itself"
+    assert plan.examples == plan.corpus.rows == len(job.text.read().rows)
 
 
 def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import pytest
 from opencse import SentenceEncoder, train
 from opencse.errors import InterruptedRunError
 from opencse.job import TrainJob
+from opencse.objective.inputs import InputBuilder
 from opencse.selection.asking import Asking
 from opencse.selection.holdout import normalised
 from opencse.text import sample
@@ -76,6 +77,13 @@ def test_a_ruinous_rate_keeps_the_start(tmp_path: Path) -> None:
     assert "the start is kept unchanged" in result.verdict
     kept, start = SentenceEncoder.load(tmp_path / "out"), SentenceEncoder.load("opencse-mini")
     assert np.array_equal(kept.encode(["A kettle boils."]), start.encode(["A kettle boils."]))
+
+
+def test_flags_of_another_text_are_refused() -> None:
+    prepared = TrainJob(Source(str(sample.TRAIN)), "simcse", settings=SETTINGS, dev=None).prepare(Silent())
+    corpus, encoder = prepared.inputs.corpus, prepared.encoder
+    with pytest.raises(ValueError, match="flags for"):
+        InputBuilder(corpus, encoder.tokenizer, prepared.objective, 1, np.ones(len(corpus) + 1, dtype=bool))
 
 
 class StopAt(Silent):

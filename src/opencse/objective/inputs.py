@@ -45,6 +45,8 @@ class InputBuilder:
             _mask_id(tokenizer)
         self.places = objective.view.examples(corpus, np.random.default_rng([seed, _EXAMPLES_STREAM]))
         if left_out is not None:
+            if len(left_out) != len(corpus):
+                raise ValueError(f"{len(left_out)} flags for {len(corpus)} rows")
             self.places = self.places[~left_out[self.places[:, :, 0]].any(axis=1)]
         if not self.needs.reads_sentences:
             self.places = self.places[:, :1]  # a term on masked copies reads the anchors alone

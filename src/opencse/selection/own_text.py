@@ -32,11 +32,13 @@ class OwnText:
         probes: the questions, a kind each.
         held: what is held out.
         by: what a rank is worth.
+        left_out: rows of what is trained on that training must not touch; None where nothing held out is in it.
     """
 
     probes: tuple[Probes, ...]
     held: HeldOut
     by: Measure = field(default_factory=Measure)
+    left_out: Flags | None = None
 
     @property
     def name(self) -> str:
@@ -63,11 +65,6 @@ class OwnText:
     def units(self) -> Integers:
         """The document, passage or group of pairs of each question, kind after kind."""
         return np.concatenate([probes.units for probes in self.probes])
-
-    @property
-    def left_out(self) -> Flags:
-        """Rows that training must not touch."""
-        return self.held.left_out
 
     @property
     def unknown(self) -> str:
@@ -111,7 +108,7 @@ def own_text(texts: Texts, by: Measure | None = None) -> OwnText | None:
     """Questions from ``texts`` and what is held out for them; None where the text is too small for any."""
     held = hold_out(texts)
     probes = questions(texts, held)
-    return OwnText(probes, held, by or Measure()) if probes else None
+    return OwnText(probes, held, by or Measure(), held.left_out) if probes else None
 
 
 def questions(texts: Texts, held: HeldOut) -> tuple[Probes, ...]:

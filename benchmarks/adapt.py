@@ -1,0 +1,115 @@
+"""What `opencse adapt` gains by itself: default settings on collections with queries that it never sees.
+
+    python benchmarks/adapt.py --data DATA --models opencse-mini FOLDER --seeds 42 43 44 --out study   # goes on
+    python benchmarks/adapt.py --out study --table                                      # the table of what is there
+
+For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read; nDCG@10 of its test queries and
+the seven STS tasks (``DATA/sts``) are taken before and after.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+from opencse.adaptation import adapt
+from opencse.cli.console import ConsoleReporter
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.evaluation import Encode, evaluate_sts, load_sts, write_json
+from opencse.evaluation.result import Environment
+from opencse.evaluation.retrieval import evaluate_retrieval
+from opencse.evaluation.retrieval_data import load_retrieval
+from opencse.selection.own_text import quick
+
+
+def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, float]:
+    """nDCG@10 and recall@100 on the queries, and the average of the seven STS tasks."""
+    encode: Encode = quick(SentenceEncoder.load(folder))
+    found = next(iter(evaluate_retrieval(encode, load_retrieval(collection)).retrieval.values()))
+    average = evaluate_sts(encode, load_sts(sts)).sts.average
+    return {"ndcg@10": found.ndcg_at_10, "recall@100": found.recall_at_100, "sts": float(average or 0.0)}
+
+
+def once(path: Path, make: partial[dict[str, Any]]) -> None:
+    """Makes a record unless it is there."""
+    if not path.is_file():
+        write_json(path, make())
+        print(path.stem, json.loads(path.read_text())["after"], flush=True)
+
+
+def run(collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str]) -> dict[str, Any]:
+    """One run with its scores; without a seed, the start's."""
+    made = {
+        "collection": collection.name,
+        "model": Path(model).name,
+        "seed": seed,
+        "date": datetime.now(UTC).date().isoformat(),
+        "environment": Environment.here("cpu").model_dump(),
+    }
+    if seed is None:
+        return made | {"after": judged(model, collection, sts)}
+    folder = out / "runs" / f"{collection.name} {Path(model).name} {seed}"
+    result = adapt(
+        collection, folder, model=model, settings=[f"training.seed={seed}", *settings],
+        resume=(folder / "run.json").is_file(), reporter=ConsoleReporter(),
+    )  # fmt: skip
+    seconds = json.loads((folder / "run.json").read_text())["seconds"]
+    made |= {"kept": result.kept, "verdict": result.verdict, "seconds": seconds, "settings": settings}
+    return made | {"scores": result.scores, "after": judged(folder, collection, sts)}
+
+
+def table(out: Path) -> str:
+    """Means over seeds beside the start, as Markdown."""
+    records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
+    starts = {(r["collection"], r["model"]): r["after"] for r in records if r["seed"] is None}
+    lines = [
+        "| model | collection | seeds | nDCG@10 before | after | gain | recall@100 | STS before | after | kept |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (collection, model), before in sorted(starts.items(), key=lambda item: item[0][::-1]):
+        runs = [r for r in records if (r["collection"], r["model"]) == (collection, model) and r["seed"] is not None]
+        if not runs:
+            continue
+        found = [r["after"]["ndcg@10"] for r in runs]
+        spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
+        gain = mean(found) - before["ndcg@10"]
+        lines.append(
+            f"| {model} | {collection} | {len(runs)} | {before['ndcg@10']:.2f} | {mean(found):.2f}{spread} "
+            f"| {gain:+.2f} "
+            f"| {before['recall@100']:.2f}, then {mean(r['after']['recall@100'] for r in runs):.2f} "
+            f"| {before['sts']:.2f} | {mean(r['after']['sts'] for r in runs):.2f} "
+            f"| {', '.join(sorted({r['kept'] for r in runs}))} |"
+        )
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Runs what is not there yet, and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path)
+    parser.add_argument("--models", nargs="+", default=["opencse-mini"])
+    parser.add_argument("--collections", nargs="+", default=["cranfield", "scifact"])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44])
+    parser.add_argument("--set", nargs="+", default=[], help="settings of every run")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--table", action="store_true", help="only the table of what is there")
+    arguments = parser.parse_args()
+    if not arguments.table:
+        (arguments.out / "records").mkdir(parents=True, exist_ok=True)
+        for seed in [None, *arguments.seeds]:
+            for model in arguments.models:
+                for name in arguments.collections:
+                    collection = arguments.data / "retrieval" / name
+                    path = arguments.out / "records" / f"{name} {Path(model).name} {seed or 'start'}.json"
+                    sts = arguments.data / "sts"
+                    once(path, partial(run, collection, model, seed, arguments.out, sts, arguments.set))
+    print(table(arguments.out))
+
+
+if __name__ == "__main__":
+    main()
