@@ -269,7 +269,7 @@ class SentenceEncoder(nn.Module):
         """Vectors of ``texts``, in their order.
 
         Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
-        ``token_budget`` ids, so that hardly any padding is computed; the result does not depend on the batches.
+        ``token_budget`` ids, so that hardly any padding is computed; other batches change the result by rounding alone.
         A text without a single token (an empty one, where the tokenizer adds no special tokens) has the zero vector.
 
         Args:

@@ -161,6 +161,7 @@ class RunRecord(_Kept):
             UserError: if it cannot be written; what was there before stays.
         """
         try:
-            io.write_text(path, json.dumps(self.model_dump(mode="json"), indent=2, allow_nan=False) + "\n")
+            kept = self.model_dump(mode="json", exclude={"start": {"cosines"}})
+            io.write_text(path, json.dumps(kept, indent=2, allow_nan=False) + "\n")
         except OSError as error:
             raise UserError(f"{path}: cannot be written ({reason(error)}); make room and go on with --resume") from None
