@@ -15,6 +15,7 @@ from typing import Any, Literal, Self, TypeVar
 
 from pydantic import AwareDatetime, Field, FiniteFloat, model_serializer, model_validator
 
+from opencse import io
 from opencse.errors import UserError
 from opencse.settings import Settings, validate
 
@@ -295,26 +296,12 @@ def write_text(path: Path, text: str) -> None:
             full; what was there before stays.
     """
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
         if target.exists() and not target.is_file():
             raise UserError(f"{path}: cannot be written (is not a regular file); give the path of a file")
         target.parent.mkdir(parents=True, exist_ok=True)
-        with temporary.open("w", encoding="utf-8") as stream:
-            stream.write(text)
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
+        io.write_text(target, text)
     except OSError as error:
         raise UserError(
             f"{path}: cannot be written ({error.strerror}); give a path in a folder you may write to, with space left"
         ) from None
-    finally:
-        _remove(temporary)
-
-
-def _remove(temporary: Path) -> None:
-    try:
-        temporary.unlink(missing_ok=True)
-    except OSError:
-        return  # an unreachable folder was told above already

@@ -23,6 +23,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Judged
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
+from opencse.io import writing
 from opencse.overrides import flatten
 from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
 from opencse.runs.lock import LOCK, require_free, was_locked
@@ -201,9 +202,8 @@ def _judge(
 
 
 def _write_arrays(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.npz")
-    np.savez_compressed(temporary, allow_pickle=False, **arrays)
-    temporary.replace(path)
+    with writing(path) as unfinished:
+        np.savez_compressed(unfinished, allow_pickle=False, **arrays)
 
 
 def _contents(study: Study) -> dict[str, Contents]:
