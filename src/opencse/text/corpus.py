@@ -240,8 +240,9 @@ def _begin(folder: Path) -> Path:
     try:
         unfinished.mkdir(parents=True)
         for other in folder.parent.glob(f"*{_UNFINISHED}"):
-            if time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed
-                shutil.rmtree(other, ignore_errors=True)
+            with suppress(FileNotFoundError):  # of a process that has ended its work since
+                if time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed
+                    shutil.rmtree(other, ignore_errors=True)
     except OSError as error:
         raise _unwritable(folder, error) from None
     return unfinished
