@@ -24,7 +24,7 @@ from opencse import SentenceEncoder, evaluate
 from opencse.cli.console import ConsoleReporter
 from opencse.evaluation import TASKS, StsResult
 from opencse.evaluation.result import Environment
-from opencse.job import TrainJob
+from opencse.runs.job import TrainJob
 from opencse.text.readers import Source, read_line_numbers
 
 

@@ -38,7 +38,7 @@ from opencse.evaluation.measures import ndcg
 from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.result import Environment
 from opencse.evaluation.retrieval_data import load_retrieval
-from opencse.job import TrainJob, load_start
+from opencse.runs.job import TrainJob, load_start
 from opencse.selection import probes as kinds
 from opencse.selection.finding import Floats, Measure
 from opencse.selection.holdout import fraction, hold_out

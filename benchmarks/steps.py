@@ -21,7 +21,7 @@ from pathlib import Path
 import torch
 
 from opencse.evaluation.result import Environment
-from opencse.job import Prepared, TrainJob
+from opencse.runs.job import Prepared, TrainJob
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import seconds_per_step

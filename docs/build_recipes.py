@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from opencse.recipe import Recipe, load_recipe, recipe_names
-from opencse.recipe_summary import made_of, preset_changes, published, scores, short_paper
+from opencse.recipes.recipe import Recipe, load_recipe, recipe_names
+from opencse.recipes.summary import made_of, preset_changes, published, scores, short_paper
 
 PAGE = Path(__file__).with_name("recipes.md")
 _INTRODUCTION = """# Recipes

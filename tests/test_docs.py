@@ -22,7 +22,7 @@ from opencse.cli import main
 from opencse.cli.app import app
 from opencse.encoder.locate import builtin_folder
 from opencse.evaluation import TASKS
-from opencse.recipe import resolve_recipe
+from opencse.recipes.recipe import resolve_recipe
 from opencse.text import sample
 
 ROOT = Path(__file__).parents[1]

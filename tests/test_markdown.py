@@ -8,9 +8,9 @@ import pytest
 
 from opencse.analysis.pages import how_to_load
 from opencse.analysis.report import paragraph, write_report
-from opencse.card import model_card
 from opencse.markdown import as_text
-from opencse.recipe import load_recipe
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.card import model_card
 from opencse.text.corpus import CorpusFacts
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
-from opencse.job import TrainJob, TrainResult
+from opencse.runs.job import TrainJob, TrainResult
 from opencse.selection import probes
 from opencse.selection.chosen import AUTO, TEXT, asking
 from opencse.selection.finding import Measure

@@ -7,18 +7,18 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from opencse.baselines.judged import open_model
 from opencse.baselines.postprocess import TARGET, Kind, evaluate_sts_on_target, postprocessed
-from opencse.encoder.create import Shape
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
+from opencse.evaluation.models import open_model
 from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
-from opencse.job import TrainJob, TrainResult
-from opencse.recipe import Recipe
+from opencse.making.backbone import Shape
+from opencse.recipes.recipe import Recipe
 from opencse.runs.begin import GivenEncoder, NewBackbone
 from opencse.runs.folder import RunFolder
+from opencse.runs.job import TrainJob, TrainResult
 from opencse.selection.chosen import DevChoice
 from opencse.text.given import TextSource, open_texts
 from opencse.text.readers import Source
@@ -46,7 +46,7 @@ def train(
     """Trains a sentence encoder from text and keeps the best one on the dev pairs.
 
     The start is kept instead where it is better beyond the chance of the pairs; see `opencse.training.selection`. A
-    model with a pooling of its own keeps it; see `opencse.recipe.EncoderSettings`.
+    model with a pooling of its own keeps it; see `opencse.recipes.recipe.EncoderSettings`.
 
     Args:
         text: a file, a Hub data set id, a `Source` (with column names), or a list of texts, pairs or triples.

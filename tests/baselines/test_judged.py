@@ -13,11 +13,11 @@ from sentence_transformers import SentenceTransformer
 
 from opencse.analysis.layers import layer_vectors
 from opencse.baselines.bag_of_words import BagOfWords
-from opencse.baselines.judged import open_model
 from opencse.baselines.words import WordVectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, evaluate_pairs
+from opencse.evaluation.models import open_model
 
 TEXTS = ("A dog runs.", "The cat sleeps on the mat.", "Dogs run.")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opencse.recipe import Recipe, load_recipe, recipe_names, recipe_text
-from opencse.recipe_summary import Difference, differences, made_of, published, short_paper, shown
+from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, recipe_text
+from opencse.recipes.summary import Difference, differences, made_of, published, short_paper, shown
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -10,8 +10,8 @@ import pytest
 
 from opencse.cli.static import static
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.static import StaticSettings
-from opencse.text.wordpiece import train_wordpiece
+from opencse.making.static import StaticSettings
+from opencse.making.vocabulary import train_wordpiece
 
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ["--dimension", "16", "--set", "inner=24", "--set", "positions=32"]

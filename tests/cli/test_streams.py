@@ -13,7 +13,7 @@ import pytest
 
 from opencse import SentenceEncoder
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 
 Run = Callable[..., tuple[int, str, str]]

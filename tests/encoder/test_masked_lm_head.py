@@ -11,11 +11,11 @@ import pytest
 import torch
 from torch import nn
 
-from opencse.encoder.create import Shape, create_backbone
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.locate import builtin_folder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
+from opencse.making.backbone import Shape, create_backbone
 
 
 def with_head(folder: Path, *, tied: bool = True) -> SentenceEncoder:

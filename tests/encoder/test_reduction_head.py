@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense, HeadSettings, new_head
 from opencse.errors import UserError
-from opencse.job import TrainJob, TrainResult
-from opencse.recipe import load_recipe
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.job import TrainJob, TrainResult
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source

@@ -11,9 +11,9 @@ from pydantic.fields import FieldInfo
 
 from hostile.harness import Case, Run, cases, refuse
 from hostile.worlds import BAD_RECIPES
-from opencse.encoder.create import Shape
-from opencse.encoder.static import StaticSettings
-from opencse.recipe import Recipe
+from opencse.making.backbone import Shape
+from opencse.making.static import StaticSettings
+from opencse.recipes.recipe import Recipe
 
 HUGE = 10**30
 

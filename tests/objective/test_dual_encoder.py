@@ -17,11 +17,11 @@ from opencse import SentenceEncoder, UserError
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
 from opencse.objective import views
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import StepInputs
 from opencse.objective.views.dropout import Dropout
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source

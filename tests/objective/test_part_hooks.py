@@ -16,7 +16,6 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
 from opencse.objective import negatives
 from opencse.objective.losses import Columns
 from opencse.objective.negatives import Scoring
@@ -24,6 +23,7 @@ from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.part import Part
 from opencse.objective.representations import Needs, Representations, StepInputs
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source

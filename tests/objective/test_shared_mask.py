@@ -10,9 +10,9 @@ import torch
 
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.job import TrainJob
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import Needs, StepInputs, represent
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source

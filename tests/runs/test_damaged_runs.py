@@ -15,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from opencse import io
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent

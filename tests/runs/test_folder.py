@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from opencse import SentenceEncoder, UserError, train
-from opencse.job import TrainJob, TrainResult
 from opencse.runs.folder import RunFolder, State
+from opencse.runs.job import TrainJob, TrainResult
 from opencse.runs.lock import LOCK, Owner, held
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
@@ -193,7 +193,7 @@ def test_a_second_process_is_refused_before_any_work(
         code, _, err = opencse("compare", text, "-o", study, "-r", "simcse", "--data", tmp_path / "sts")
         assert code == 2
         assert "in use by another process" in err or "no such folder" in err
-        from opencse.study.running import require_study
+        from opencse.studies.running import require_study
 
         with pytest.raises(UserError, match="in use by another process"):
             require_study(study)

@@ -11,9 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.job import TrainJob
 from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
 from opencse.objective.representations import StepInputs
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
 from opencse.training.precision import choose_precision

@@ -12,12 +12,12 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import opencse.job as job_room
+import opencse.runs.job as job_room
 from opencse.errors import InterruptedRunError, UserError
-from opencse.job import Prepared, TrainJob
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.representations import StepInputs
+from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.text.readers import Source

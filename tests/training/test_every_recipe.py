@@ -10,8 +10,8 @@ import torch
 from safetensors.torch import load_file
 
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
-from opencse.recipe import load_recipe, recipe_names
+from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
 

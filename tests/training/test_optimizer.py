@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional
 
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
 from opencse.objective.losses import Columns, info_nce
-from opencse.recipe import load_recipe
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.optimizer import TransformersAdamW, build_optimizer

@@ -12,8 +12,8 @@ import pytest
 
 from opencse import SentenceEncoder, train
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
 from opencse.objective.inputs import InputBuilder
+from opencse.runs.job import TrainJob
 from opencse.selection.asking import Asking
 from opencse.selection.holdout import normalised
 from opencse.text import sample

@@ -20,17 +20,17 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from opencse import SentenceEncoder, UserError, pretrain, train
-from opencse.encoder.create import Shape, create_backbone
 from opencse.encoder.encoder import MaskedTokens
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
+from opencse.making.backbone import Shape, create_backbone
+from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.inputs import mask_tokens
 from opencse.objective.representations import represent
-from opencse.recipe import load_recipe
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
-from opencse.text.wordpiece import train_wordpiece
 from opencse.training.reporter import Silent
 
 SHAPE = Shape(layers=1, hidden=64, heads=2, inner=64, positions=48, dropout=0.0)

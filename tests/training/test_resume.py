@@ -15,7 +15,7 @@ import torch
 from safetensors.torch import load_file
 
 from opencse.errors import InterruptedRunError
-from opencse.job import TrainJob
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
@@ -38,7 +38,7 @@ LAYERS = '{kind="layers", layers=[-2, -3], average_with_plain=true}'
 CHILD = """
 import os, signal, sys, threading, torch
 torch.set_num_threads(1)
-from opencse.job import TrainJob
+from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
 text, model, out, life, delay, resume, *settings = sys.argv[1:]

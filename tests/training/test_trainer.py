@@ -13,8 +13,8 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError, train
-from opencse.job import TrainJob
-from opencse.recipe import load_recipe
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training import checkpoint as checkpoints

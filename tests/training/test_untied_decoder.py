@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional
 
-from opencse.job import TrainJob
-from opencse.recipe import load_recipe
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent

@@ -13,10 +13,10 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.job import TrainJob
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import StepInputs
-from opencse.recipe import load_recipe
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
 from opencse.training.precision import Precision, choose_precision

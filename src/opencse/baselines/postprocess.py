@@ -12,9 +12,9 @@ from typing import Literal, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.baselines.judged import Say
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Judged, Progress, silent
+from opencse.evaluation.models import Say
 from opencse.evaluation.result import StsResult, StsScores
 from opencse.evaluation.sts import evaluate_sts
 from opencse.evaluation.sts_data import StsData

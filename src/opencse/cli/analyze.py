@@ -50,7 +50,7 @@ def analyze(
     from opencse.evaluation import load_sts, load_sts_hub, read_scored_pairs
     from opencse.evaluation.result import write_json
     from opencse.evaluation.suites import HUB, suite_folder
-    from opencse.run_report import open_subjects
+    from opencse.runs.report import open_subjects
     from opencse.text import sample
 
     _require_own(out)

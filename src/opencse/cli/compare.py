@@ -55,9 +55,9 @@ def compare(
     from opencse.cli.jobs import open_source
     from opencse.cli.studies import command_line, listed, run_all, seeds_of, suites_of
     from opencse.errors import UserError, nearest
-    from opencse.study.outcome import write_comparison
-    from opencse.study.study import Study
-    from opencse.study.tables import comparison_table
+    from opencse.studies.outcome import write_comparison
+    from opencse.studies.study import Study
+    from opencse.studies.tables import comparison_table
 
     names = listed(recipes)
     beside = baseline or (names[0] if names else "")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.evaluation import ScoredPairs
-    from opencse.job import TrainJob, TrainResult
+    from opencse.runs.job import TrainJob, TrainResult
 
 HELD_OUT = 160
 PAIRS, TEXT_ONLY, ENCODER, REPORT = "pairs.csv", "text-only", "encoder", "report.html"
@@ -62,7 +62,7 @@ def demo(
     from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.jobs import make_folder
     from opencse.evaluation import read_scored_pairs
-    from opencse.job import TrainJob
+    from opencse.runs.job import TrainJob
     from opencse.text import sample
     from opencse.text.readers import Source
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
-    from opencse.job import TrainJob
+    from opencse.runs.job import TrainJob
     from opencse.text.readers import Source
 
 
@@ -51,8 +51,8 @@ def run_job(
         return
     result = job.run(out, resume=resume, overwrite=overwrite, reporter=reporter)
     if report:
-        from opencse.run_report import write_run_report
         from opencse.runs.folder import REPORT
+        from opencse.runs.report import write_run_report
 
         if not (result.folder / REPORT).is_file():
             reporter.say(f"report     {write_run_report(job, result, reporter)}")

@@ -60,7 +60,7 @@ def pretrain(
     """
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source, run_job
-    from opencse.encoder.create import Shape
+    from opencse.making.backbone import Shape
     from opencse.run import pretraining_job
     from opencse.settings import validate
 

@@ -23,8 +23,8 @@ def overview(context: typer.Context) -> None:
     from rich.table import Table
 
     from opencse.cli.console import show
-    from opencse.recipe import load_recipe, recipe_names
-    from opencse.recipe_summary import made_of, published, short_paper
+    from opencse.recipes.recipe import load_recipe, recipe_names
+    from opencse.recipes.summary import made_of, published, short_paper
 
     table = Table(title="Recipes", title_justify="left")
     table.add_column("name", no_wrap=True)
@@ -45,8 +45,8 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
 
     from opencse.cli.console import echo, show
     from opencse.errors import UserError
-    from opencse.recipe import load_recipe, split_name
-    from opencse.recipe_summary import preset_changes, scores
+    from opencse.recipes.recipe import load_recipe, split_name
+    from opencse.recipes.summary import preset_changes, scores
 
     base, given = split_name(name)
     if given:
@@ -84,7 +84,7 @@ def show(
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
     from opencse.errors import UserError, printable
-    from opencse.recipe import recipe_text, resolve_recipe, split_name, to_toml
+    from opencse.recipes.recipe import recipe_text, resolve_recipe, split_name, to_toml
 
     base, given = split_name(name)
     if source:
@@ -109,8 +109,8 @@ def diff(
     from rich.text import Text
 
     from opencse.cli.console import show
-    from opencse.recipe import load_recipe
-    from opencse.recipe_summary import differences
+    from opencse.recipes.recipe import load_recipe
+    from opencse.recipes.summary import differences
 
     found = differences(load_recipe(a), load_recipe(b))
     if not found:

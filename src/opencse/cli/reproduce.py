@@ -44,9 +44,9 @@ def reproduce(
     from opencse.cli.console import ConsoleReporter, show
     from opencse.cli.jobs import open_source
     from opencse.cli.studies import run_all, seeds_of, suites_of
-    from opencse.study.reproduction import published, reproduced
-    from opencse.study.study import Study
-    from opencse.study.tables import expected_table
+    from opencse.studies.reproduction import published, reproduced
+    from opencse.studies.study import Study
+    from opencse.studies.tables import expected_table
 
     row = published(recipe, model)
     reporter = ConsoleReporter()

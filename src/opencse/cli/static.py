@@ -12,7 +12,7 @@ from opencse.cli.models import Trust
 
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
-    from opencse.encoder.static import StaticSettings
+    from opencse.making.static import StaticSettings
     from opencse.text.readers import Source
     from opencse.text.tokenizer import Tokenizer
 
@@ -53,10 +53,10 @@ def static(
     """
     from functools import partial
 
-    from opencse.card import counted_card
     from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.jobs import make_folder, open_source
-    from opencse.encoder.static import build, check
+    from opencse.making.static import build, check
+    from opencse.runs.card import counted_card
     from opencse.runs.folder import require_empty
     from opencse.text.corpus import tokenise
     from opencse.training.reporter import Stages
@@ -86,8 +86,8 @@ def static(
 
 
 def _settings(dimension: int, layers: int, window: int, overrides: list[str]) -> StaticSettings:
-    from opencse.encoder.static import StaticSettings
-    from opencse.recipe import parse_override
+    from opencse.making.static import StaticSettings
+    from opencse.recipes.recipe import parse_override
     from opencse.settings import validate
 
     given: dict[str, object] = {"dimension": dimension, "layers": layers, "window": window}
@@ -111,8 +111,8 @@ def _tokenizer(
     from opencse.encoder.folder import sentence_config, transformer_folder
     from opencse.encoder.locate import BUILTIN, builtin_folder
     from opencse.encoder.lower_case import lower_casing
+    from opencse.making.vocabulary import train_wordpiece
     from opencse.text.tokenizer import Tokenizer
-    from opencse.text.wordpiece import train_wordpiece
 
     if model is not None:
         folder = builtin_folder() if model == BUILTIN else Path(model)

@@ -11,8 +11,8 @@ from opencse.numerals import whole_number
 
 if TYPE_CHECKING:
     from opencse.cli.console import ConsoleReporter
-    from opencse.study.record import RunRecord
-    from opencse.study.study import Study, SuiteChoice
+    from opencse.studies.record import RunRecord
+    from opencse.studies.study import Study, SuiteChoice
 
 _MOST_SEEDS = 10_000
 
@@ -43,7 +43,7 @@ def seeds_of(text: str) -> list[int]:
 def suites_of(data: str, suites: str, fast: bool, device: str | None) -> list[SuiteChoice]:
     """The suites named, each with its folder."""
     from opencse.evaluation.suites import Options, suite_folder, suite_named
-    from opencse.study.study import SuiteChoice
+    from opencse.studies.study import SuiteChoice
 
     names = listed(suites)
     return [
@@ -57,7 +57,7 @@ def suites_of(data: str, suites: str, fast: bool, device: str | None) -> list[Su
 def run_all(study: Study, workers: int, reporter: ConsoleReporter) -> list[RunRecord]:
     """Makes what is missing."""
     from opencse.errors import InterruptedRunError
-    from opencse.study.running import run_study
+    from opencse.studies.running import run_study
 
     try:
         return run_study(study, workers=workers, reporter=reporter)

@@ -69,7 +69,7 @@ def train(
     """
     from opencse.cli.console import ConsoleReporter
     from opencse.cli.jobs import open_source, run_job
-    from opencse.job import TrainJob
+    from opencse.runs.job import TrainJob
 
     reporter = ConsoleReporter()
     source = open_source(text, columns, split, skip_lines)

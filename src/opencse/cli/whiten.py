@@ -41,11 +41,11 @@ def whiten(
     """
     from opencse.baselines.postprocess import sample_texts
     from opencse.baselines.whitening import Whitening, whitened
-    from opencse.card import whitened_card
     from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.jobs import make_folder, open_source
     from opencse.cli.models import load_encoder
     from opencse.errors import UserError
+    from opencse.runs.card import whitened_card
     from opencse.runs.folder import require_empty
 
     require_empty(out)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from opencse.encoder.create import Shape, create_backbone
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
+from opencse.making.backbone import Shape, create_backbone
+from opencse.making.vocabulary import train_wordpiece
 from opencse.text.given import TextSource
-from opencse.text.wordpiece import train_wordpiece
 from opencse.training.reporter import Reporter
 
 

@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, V
 from opencse import __version__, io
 from opencse.errors import UserError, reason
 from opencse.evaluation.result import Environment
-from opencse.overrides import flatten
+from opencse.recipes.overrides import flatten
 from opencse.selection.score import DevScore, Given
 
 
@@ -95,7 +95,7 @@ class TextCounts(_Kept):
 
 
 class Outcome(_Kept):
-    """What a run ended with; see `opencse.job.TrainResult`."""
+    """What a run ended with; see `opencse.runs.job.TrainResult`."""
 
     kept: str
     verdict: str

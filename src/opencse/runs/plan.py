@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from opencse.foreign import told
-from opencse.recipe import Recipe
+from opencse.recipes.recipe import Recipe
 from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
 from opencse.training.precision import Precision

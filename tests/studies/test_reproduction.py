@@ -6,8 +6,8 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.evaluation.result import Environment
-from opencse.study.record import RunRecord
-from opencse.study.reproduction import published, reproduced
+from opencse.studies.record import RunRecord
+from opencse.studies.reproduction import published, reproduced
 
 
 def test_a_backbone_row() -> None:

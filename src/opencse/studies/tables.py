@@ -9,8 +9,8 @@ from opencse.analysis.significance import Summary, brief
 from opencse.errors import printable
 from opencse.evaluation.result import Environment
 from opencse.markdown import as_text
-from opencse.study.comparison import Comparison, Row
-from opencse.study.record import RunRecord
+from opencse.studies.comparison import Comparison, Row
+from opencse.studies.record import RunRecord
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -18,7 +18,7 @@ from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest, reason, shortened
 from opencse.objective.objective import ObjectiveSettings
 from opencse.objective.views.dropout import Dropout
-from opencse.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
+from opencse.recipes.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
 from opencse.settings import Settings, described, validate
 from opencse.training.settings import TrainingSettings
 

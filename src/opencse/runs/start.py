@@ -12,7 +12,7 @@ from opencse.encoder.folder import has_own_pooling, own_pooling
 from opencse.encoder.head import Dense, HeadSettings, new_head
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
-from opencse.recipe import EncoderSettings, Recipe
+from opencse.recipes.recipe import EncoderSettings, Recipe
 
 CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN)
 """Poolings that read one token: without layers that is a special token, the same for every text."""

@@ -11,20 +11,20 @@ from opencse.analysis.figures.training import course
 from opencse.analysis.inspection import Material, Subject, inspect
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table, write_report
-from opencse.baselines.judged import BAG_OF_WORDS, WORDS, open_model
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, reason
 from opencse.evaluation.embedding import Judged
+from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
 from opencse.evaluation.result import write_json
 from opencse.foreign import told
-from opencse.job import TrainJob, TrainResult
-from opencse.overrides import flatten
-from opencse.recipe import Recipe
+from opencse.recipes.overrides import flatten
+from opencse.recipes.recipe import Recipe
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
+from opencse.runs.job import TrainJob, TrainResult
 from opencse.runs.record import RunRecord
+from opencse.runs.start import build_encoder, load_start
 from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
-from opencse.start import build_encoder, load_start
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.reporter import Reporter

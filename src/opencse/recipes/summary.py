@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from opencse.recipe import Preset, Recipe
+from opencse.recipes.recipe import Preset, Recipe
 
 _LONG_LIST = 12
 

@@ -15,9 +15,9 @@ from opencse.analysis.significance import holm, paired_seeds
 from opencse.errors import UserError
 from opencse.evaluation import spearman
 from opencse.evaluation.result import DataRecord, Environment, read_record, write_json
-from opencse.study.comparison import Comparison, compare
-from opencse.study.record import RunRecord
-from opencse.study.tables import columns, comparison_table, expected_table, markdown, rows
+from opencse.studies.comparison import Comparison, compare
+from opencse.studies.record import RunRecord
+from opencse.studies.tables import columns, comparison_table, expected_table, markdown, rows
 
 SCORES = {
     "simcse": {1: 60.0, 2: 61.0, 3: 59.5, 4: 60.5, 5: 60.2},

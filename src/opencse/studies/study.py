@@ -10,9 +10,9 @@ from typing import Any
 
 from opencse.errors import UserError
 from opencse.evaluation.suites import Options, suite_named
-from opencse.job import TrainJob
-from opencse.start import Reading
-from opencse.study.record import Which
+from opencse.runs.job import TrainJob
+from opencse.runs.start import Reading
+from opencse.studies.record import Which
 from opencse.text.readers import Source
 
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
 from opencse.errors import UserError
-from opencse.overrides import Change, blame, changed, flatten, in_order, parse_override
-from opencse.recipe import load_recipe, resolve_recipe
+from opencse.recipes.overrides import Change, blame, changed, flatten, in_order, parse_override
+from opencse.recipes.recipe import load_recipe, resolve_recipe
 
 TREE: dict[str, Any] = {"a": {"b": 1, "c": [{"kind": "x", "w": 1}, {"kind": "y"}]}, "d": 2}
 

@@ -13,12 +13,12 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from opencse.encoder import static
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.static import Static, StaticSettings, build, static_encoder, text_means, whitening
-from opencse.encoder.svd import truncated_svd
 from opencse.errors import UserError
-from opencse.text.cooccurrence import count_pairs, ppmi
+from opencse.making import static
+from opencse.making.cooccurrence import count_pairs, ppmi
+from opencse.making.static import Static, StaticSettings, build, static_encoder, text_means, whitening
+from opencse.making.svd import truncated_svd
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer

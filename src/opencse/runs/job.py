@@ -10,7 +10,6 @@ from typing import cast
 
 from torch import nn
 
-from opencse.card import model_card
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.locate import BUILTIN, locate
@@ -19,14 +18,15 @@ from opencse.errors import UserError
 from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.plan import Plan
-from opencse.recipe import Recipe, resolve_recipe
+from opencse.recipes.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
+from opencse.runs.card import model_card
 from opencse.runs.folder import RunFolder, require_makeable
+from opencse.runs.plan import Plan
 from opencse.runs.record import Identity, Outcome, RunRecord, TextCounts, now
+from opencse.runs.start import Start, build_encoder, load_given, load_start, settle
 from opencse.selection.chosen import AUTO, DevChoice, load_selector
 from opencse.selection.score import Choice, DevScore, Given, History, Selector
-from opencse.start import Start, build_encoder, load_given, load_start, settle
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
@@ -88,7 +88,7 @@ class TrainJob:
         return self._asked()[:3]
 
     def start(self) -> Start:
-        """The start, with the recipe's pooling and head as they will be; see `opencse.start.settle`.
+        """The start, with the recipe's pooling and head as they will be; see `opencse.runs.start.settle`.
 
         Raises:
             UserError: for a fault in the recipe or a setting, or if there is no such model.

@@ -8,8 +8,8 @@ from typing import Any
 
 from opencse.analysis.significance import Summary, summary
 from opencse.errors import UserError
-from opencse.recipe import resolve_recipe
-from opencse.study.record import RunRecord
+from opencse.recipes.recipe import resolve_recipe
+from opencse.studies.record import RunRecord
 
 BACKBONE_OF_ABLATIONS = "bert-base"
 

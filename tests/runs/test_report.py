@@ -10,8 +10,8 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
-from opencse.job import TrainJob
-from opencse.run_report import open_checkpoint, open_subjects, write_run_report
+from opencse.runs.job import TrainJob
+from opencse.runs.report import open_checkpoint, open_subjects, write_run_report
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
 

@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 
 from opencse.analysis.figures import scores_by_recipe, standalone
 from opencse.evaluation.result import write_json, write_text
-from opencse.study.comparison import Comparison, compare
-from opencse.study.record import RunRecord
-from opencse.study.running import read_arrays
-from opencse.study.study import RunSpec, Study
-from opencse.study.tables import markdown
+from opencse.studies.comparison import Comparison, compare
+from opencse.studies.record import RunRecord
+from opencse.studies.running import read_arrays
+from opencse.studies.study import RunSpec, Study
+from opencse.studies.tables import markdown
 from opencse.training.reporter import Counted, Reporter
 
 

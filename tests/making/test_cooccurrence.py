@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from opencse.text.cooccurrence import count_pairs, count_pieces, ppmi
+from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
 from opencse.text.corpus import Corpus, CorpusFacts
 
 V = 12

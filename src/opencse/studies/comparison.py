@@ -22,7 +22,7 @@ from opencse.analysis.significance import (
 )
 from opencse.errors import UserError, nearest
 from opencse.settings import Settings
-from opencse.study.record import RunRecord, Which
+from opencse.studies.record import RunRecord, Which
 
 Arrays = Mapping[str, NDArray[np.float64]]
 Read = Callable[[str, str, int], Arrays]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from opencse.encoder.svd import truncated_svd
+from opencse.making.svd import truncated_svd
 
 
 @pytest.fixture(scope="module")

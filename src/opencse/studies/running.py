@@ -17,21 +17,21 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.baselines.judged import open_model
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Judged
+from opencse.evaluation.models import open_model
 from opencse.evaluation.result import DataRecord, Environment, write_json
 from opencse.evaluation.suites import Judge, suite_named
 from opencse.io import writing
-from opencse.overrides import flatten
+from opencse.recipes.overrides import flatten
 from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
 from opencse.runs.lock import LOCK, require_free, was_locked
 from opencse.runs.record import changed_files
+from opencse.runs.start import Reading
 from opencse.selection.chosen import load_selector
-from opencse.start import Reading
-from opencse.study.record import Contents, RunRecord
-from opencse.study.study import RunSpec, Study
+from opencse.studies.record import Contents, RunRecord
+from opencse.studies.study import RunSpec, Study
 from opencse.training.reporter import Counted, Reporter, Silent
 
 Judges = Mapping[str, Judge]

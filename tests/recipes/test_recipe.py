@@ -10,8 +10,8 @@ from pydantic import ValidationError
 
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
-from opencse.job import TrainJob
-from opencse.recipe import Recipe, flatten, load_recipe, recipe_text, resolve_recipe, split_name, to_toml
+from opencse.recipes.recipe import Recipe, flatten, load_recipe, recipe_text, resolve_recipe, split_name, to_toml
+from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 
 MINE = """

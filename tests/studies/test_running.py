@@ -15,11 +15,11 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.evaluation import evaluate_sts, load_sts
-from opencse.job import TrainJob, TrainResult
-from opencse.study import running
-from opencse.study.record import RunRecord
-from opencse.study.running import read_arrays, run_study
-from opencse.study.study import RunSpec, Study, SuiteChoice
+from opencse.runs.job import TrainJob, TrainResult
+from opencse.studies import running
+from opencse.studies.record import RunRecord
+from opencse.studies.running import read_arrays, run_study
+from opencse.studies.study import RunSpec, Study, SuiteChoice
 from opencse.text.readers import Source
 from opencse.training.reporter import Reporter, Silent
 from opencse.training.step import Step
@@ -171,7 +171,7 @@ def test_workers_end_when_their_parent_is_killed() -> None:
     begun = (
         "import multiprocessing, os, time\n"
         "from concurrent.futures import ProcessPoolExecutor\n"
-        "from opencse.study.running import begin_worker\n"
+        "from opencse.studies.running import begin_worker\n"
         "context = multiprocessing.get_context('spawn')\n"
         "pool = ProcessPoolExecutor(1, mp_context=context, initializer=begin_worker, initargs=(1,))\n"
         "print(pool.submit(os.getpid).result(), flush=True)\n"
@@ -270,7 +270,7 @@ def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path:
     with pytest.raises(UserError, match="is a file"):
         run_study(replace(study, out=out / "comparison.md"))
     from opencse.runs.lock import LOCK, Owner
-    from opencse.study.running import require_study
+    from opencse.studies.running import require_study
 
     killed = tmp_path / "killed"
     (killed / "starts" / "m").mkdir(parents=True)

@@ -13,7 +13,7 @@ import pytest
 
 from opencse.encoder.locate import BUILTIN
 from opencse.objective.objective import Objective
-from opencse.recipe import Recipe, load_recipe, recipe_names, to_toml
+from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, to_toml
 
 TASKS = ("sts12", "sts13", "sts14", "sts15", "sts16", "stsb", "sickr")
 PUBLISHED = {
@@ -258,7 +258,7 @@ def test_learning_rates_by_backbone() -> None:
 
 
 def test_the_page_of_recipes_is_up_to_date() -> None:
-    script = Path(__file__).parents[1] / "docs" / "build_recipes.py"
+    script = Path(__file__).parents[2] / "docs" / "build_recipes.py"
     spec = importlib.util.spec_from_file_location("build_recipes", script)
     assert spec is not None
     assert spec.loader is not None

@@ -38,10 +38,10 @@ from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.pooling import Pooling
-from opencse.encoder.svd import truncated_svd
 from opencse.errors import UserError
+from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
+from opencse.making.svd import truncated_svd
 from opencse.settings import Settings
-from opencse.text.cooccurrence import count_pairs, count_pieces, ppmi
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer

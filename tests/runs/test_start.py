@@ -14,9 +14,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
-from opencse.job import TrainJob
-from opencse.recipe import load_recipe
-from opencse.start import build_encoder, load_given, load_start
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.job import TrainJob
+from opencse.runs.start import build_encoder, load_given, load_start
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.study.study import RunSpec, Study, SuiteChoice, folder_name
+from opencse.studies.study import RunSpec, Study, SuiteChoice, folder_name
 from opencse.text.readers import Source
 
 

@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
+from opencse.making.vocabulary import train_wordpiece
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
-from opencse.text.wordpiece import train_wordpiece
 
 SPECIAL = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 CHILD = """
 import json, sys
 from pathlib import Path
-from opencse.text.wordpiece import train_wordpiece
+from opencse.making.vocabulary import train_wordpiece
 texts = Path(sys.argv[1]).read_text(encoding="utf-8").split("\\n")
 print(json.dumps(train_wordpiece(texts, int(sys.argv[2])).get_vocab()))
 """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from opencse.markdown import as_text
-from opencse.recipe import Recipe
+from opencse.recipes.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 
 if TYPE_CHECKING:
     from opencse.baselines.whitening import Whitening
     from opencse.encoder.encoder import SentenceEncoder
-    from opencse.encoder.static import Static, StaticSettings
+    from opencse.making.static import Static, StaticSettings
 
 _HEADER = """---
 library_name: sentence-transformers
