@@ -2,14 +2,61 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 from collections import Counter
 from pathlib import Path
 
 import torch
 
+from opencse.errors import InterruptedRunError
 from opencse.evaluation.sts_data import TASKS
 from opencse.text import sample
+
+
+class Heard:
+    """A reporter that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+    def start(self, what: str, total: int, done: int = 0) -> None:
+        pass
+
+    def advance(self, done: int, note: str = "") -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+class Stopped(Heard):
+    """Sends this process SIGTERM at a step, once, as a scheduler would."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step, self.sent = step, False
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == self.step and not self.sent:
+            self.sent = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Broken(Heard):
+    """Breaks a run off in the middle of a step, as a kill would: what came after the last checkpoint is lost."""
+
+    def __init__(self, step: int, error: BaseException | None = None) -> None:
+        super().__init__()
+        self.step, self.error = step, error or InterruptedRunError("killed")
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == self.step:
+            raise self.error
 
 
 def filled(path: Path) -> list[str]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +11,7 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+from helpers import Stopped
 from opencse import SentenceEncoder, UserError
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
@@ -164,18 +163,6 @@ def test_views_without_positive_rows_leave_it_nothing_to_read(monkeypatch: pytes
 # Runs
 
 
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step:
-            self.step = -1
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer:
     job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=None)
     prepared = job.prepare(Silent())
@@ -190,7 +177,7 @@ def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer
         precision=prepared.plan.precision,
         dev=None,
         folder=folder,
-        reporter=StopAt(stop),
+        reporter=Stopped(stop),
     )
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +12,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.objective import negatives
@@ -134,21 +133,9 @@ def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: N
     ]
 
 
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step:
-            self.step = -1
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
     with pytest.raises(InterruptedRunError, match="step 5"):
-        job(tiny_folder).run(tmp_path / "run", reporter=StopAt(5))
+        job(tiny_folder).run(tmp_path / "run", reporter=Stopped(5))
     assert notes.events.count("after_backward") == 5
     del notes.events[:]
     job(tiny_folder).run(tmp_path / "run", resume=True)

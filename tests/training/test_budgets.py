@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 import opencse.runs.job as job_room
+from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -186,34 +185,18 @@ def test_a_run_by_minutes_is_the_run_by_as_many_steps(
     assert json.loads((tmp_path / "minutes" / "run.json").read_text())["steps"] == 12
 
 
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step, and keeps what was said."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-        self.said: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.said.append(line)
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step:
-            self.step = -1
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 def test_a_resumed_run_keeps_its_steps_whatever_the_pace_is_then(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pace_of(monkeypatch, 0.5)
     run = job(tiny_folder, "training.minutes=0.1")
     run.run(tmp_path / "whole")
-    first = StopAt(7)
+    first = Stopped(7)
     with pytest.raises(InterruptedRunError, match="step 7 of 12"):
         run.run(tmp_path / "stopped", reporter=first)
     assert "pace       0.500 s a step, measured" in first.said
     calls = pace_of(monkeypatch, 0.05)
-    second = StopAt(-1)
+    second = Stopped(-1)
     run.run(tmp_path / "stopped", resume=True, reporter=second)
     assert calls == []
     assert any("steps      12 of batch 8" in line for line in second.said)
