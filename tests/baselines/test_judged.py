@@ -11,10 +11,10 @@ import torch
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
-from opencse.analysis.layers import layer_vectors
 from opencse.baselines.bag_of_words import BagOfWords
 from opencse.baselines.words import WordVectors
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, evaluate_pairs
 from opencse.evaluation.models import open_model

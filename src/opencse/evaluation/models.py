@@ -62,7 +62,7 @@ def open_model(
             The last two give a (n, d) array, a tensor, or a list of vectors.
         pooling: replaces the model's own; for a folder or Hub id alone.
         layer: of an encoder, whose vectors are taken instead of the whole encoder's, from 0 (the embedding layer's
-            output) to its depth; see ``opencse.analysis.layers.layer_vectors``.
+            output) to its depth; see ``opencse.encoder.layers.layer_vectors``.
         device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
         progress: called as texts are encoded, by models that tell (encoders and word vectors).
         say: hears what of the texts has word vectors, and what code of a model's folder is run.
@@ -147,7 +147,7 @@ def _judged_encoder(
     progress: Progress | None,
 ) -> Judged:
     if layer is not None:
-        from opencse.analysis.layers import layer_vectors
+        from opencse.encoder.layers import layer_vectors
 
         def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:
             return layer_vectors(encoder, list(texts), layer, progress=progress)
