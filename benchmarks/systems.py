@@ -22,8 +22,8 @@ from scipy import stats
 
 from opencse import SentenceEncoder, train
 from opencse.cli.console import ConsoleReporter
+from opencse.environment import Environment
 from opencse.evaluation import StsData, StsResult, evaluate_sts, load_sts
-from opencse.evaluation.result import Environment
 
 
 @dataclass(frozen=True)

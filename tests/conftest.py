@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from opencse.evaluation.sts_data import TASKS
+from opencse.evaluation.sts.data import TASKS
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
 
