@@ -22,8 +22,8 @@ from pathlib import Path
 
 from opencse import SentenceEncoder, evaluate
 from opencse.cli.console import ConsoleReporter
+from opencse.environment import Environment
 from opencse.evaluation import TASKS, StsResult
-from opencse.evaluation.result import Environment
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source, read_line_numbers
 

@@ -27,10 +27,10 @@ from typing import Any
 import torch
 
 from opencse import SentenceEncoder
+from opencse.environment import Environment
 from opencse.evaluation import TASKS, StsResult
-from opencse.evaluation.result import Environment
-from opencse.evaluation.retrieval_result import RetrievalResult
-from opencse.evaluation.transfer_result import TransferResult
+from opencse.evaluation.retrieval.result import RetrievalResult
+from opencse.evaluation.transfer.result import TransferResult
 
 
 def opencse(*arguments: object) -> None:

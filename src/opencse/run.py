@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from opencse.baselines.postprocess import TARGET, Kind, evaluate_sts_on_target, postprocessed
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
 from opencse.evaluation.models import open_model
 from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
+from opencse.evaluation.transforms import TARGET, Kind, evaluate_sts_on_target, postprocessed
 from opencse.making.backbone import Shape
 from opencse.recipes.recipe import Recipe
 from opencse.runs.begin import GivenEncoder, NewBackbone

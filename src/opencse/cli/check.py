@@ -31,7 +31,7 @@ def check(
     from opencse.cli.console import echo
     from opencse.cli.jobs import open_source, require_writable
     from opencse.cli.models import load_encoder
-    from opencse.evaluation.result import write_json
+    from opencse.records import write_json
     from opencse.text.check import check_corpus
 
     if json_file is not None:

@@ -12,7 +12,7 @@ def doctor() -> None:
     from opencse import SentenceEncoder, __version__
     from opencse.cli.console import echo
     from opencse.encoder.encoder import default_device
-    from opencse.evaluation.result import Environment
+    from opencse.environment import Environment
     from opencse.text.corpus import describe_cache
     from opencse.training.precision import choose_precision
 

@@ -54,7 +54,7 @@ def evaluate(
     pooling: Annotated[str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")] = None,
     layers: Annotated[
         str | None,
-        typer.Option(help="Judge layers one by one: 'all', or numbers from 0 (the embeddings), comma-separated."),
+        typer.Option(help="Evaluate layers one by one: 'all', or numbers from 0 (the embeddings), comma-separated."),
     ] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Transfer, probing: SentEval's fast classifier.")] = False,
@@ -77,7 +77,7 @@ def evaluate(
     from opencse.cli.jobs import require_writable
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
-    from opencse.evaluation.length_table import length_table
+    from opencse.evaluation.sts.result import length_table
     from opencse.evaluation.suites import Options, suite_folder, suite_named
 
     suites = [suite_named(name.strip()) for name in suite.split(",")]

@@ -39,12 +39,12 @@ def whiten(
 
     A baseline that takes minutes (BERT-whitening), and a way to shorter vectors.
     """
-    from opencse.baselines.postprocess import sample_texts
     from opencse.baselines.whitening import Whitening, whitened
     from opencse.cli.console import ConsoleReporter, echo
     from opencse.cli.jobs import make_folder, open_source
     from opencse.cli.models import load_encoder
     from opencse.errors import UserError
+    from opencse.evaluation.transforms import sample_texts
     from opencse.runs.card import whitened_card
     from opencse.runs.folder import require_empty
 

@@ -14,8 +14,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.environment import Environment
 from opencse.errors import UserError
-from opencse.evaluation.result import Environment
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.recipes.recipe import Recipe, resolve_recipe
