@@ -40,7 +40,7 @@ def record_suite(name: str, tiny: Path, data: Path) -> dict[str, float]:
     """Every number of a result, by its dotted place."""
     suite, model, arguments = CASES[name]
     judged = tiny if model == "tiny" else model
-    result = opencse.judge(judged, data / suite, suite, device="cpu", **arguments).to_dict()
+    result = opencse.evaluate(judged, data / suite, suite, device="cpu", **arguments).to_dict()
     return numbers({key: value for key, value in result.items() if key not in ENVELOPE})
 
 

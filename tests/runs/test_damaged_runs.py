@@ -42,7 +42,7 @@ def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytes
         device="cpu",
     )  # fmt: skip
     with pytest.raises(InterruptedRunError):
-        job.run(folder / "run", reporter=Stopped(2))
+        job.run(folder / "run", progress=Stopped(2))
     return folder
 
 

@@ -59,7 +59,7 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
     job = TrainJob(text_for(name, tmp_path, sentences), name, str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "broken", reporter=Broken(STOP))
+        job.run(tmp_path / "broken", progress=Broken(STOP))
     state = json.loads((tmp_path / "broken" / "checkpoint" / "state.json").read_text())
     assert state["step"] == 3, "two steps were lost, and are made again"
     job.run(tmp_path / "broken", resume=True)

@@ -128,7 +128,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Pat
 
     job("transformers").run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job("transformers").run(tmp_path / "broken", reporter=Broken(5))
+        job("transformers").run(tmp_path / "broken", progress=Broken(5))
     job("transformers").run(tmp_path / "broken", resume=True)
     job("torch").run(tmp_path / "torch")
     ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken", "torch")]
