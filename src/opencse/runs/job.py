@@ -308,6 +308,7 @@ def _new_record(plan: Plan) -> RunRecord:
         source=plan.corpus.source,
         corpus=TextCounts(**asdict(plan.corpus)),
         steps=plan.steps,
+        examples=plan.examples,
         environment=Environment.here(plan.device),
     )
 
