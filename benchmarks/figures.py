@@ -19,12 +19,12 @@ from opencse.analysis.figures import by_layer, curves, densities, plane, spectra
 from opencse.analysis.inspection import Findings, Material, Subject, SubjectFindings, inspect
 from opencse.analysis.layers import LayerSimilarities, layer_similarities, token_similarities
 from opencse.baselines.postprocess import postprocessed
-from opencse.cli.console import ConsoleReporter
 from opencse.evaluation import load_sts
 from opencse.evaluation.embedding import distinct
 from opencse.evaluation.models import open_model
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.result import write_text
+from opencse.progress import Terminal
 from opencse.runs.report import path_of, series, subject
 from opencse.training.metrics import MetricsLog
 
@@ -57,7 +57,7 @@ def run(name: str, recipe: str, arguments: argparse.Namespace) -> tuple[Path, Lo
             settings=[f"training.seed={arguments.seed}", "encoder.pooling=cls", *arguments.set],
             dev=arguments.data / "sts" / "stsb" / "dev.tsv",
             resume=record.is_file(),
-            reporter=ConsoleReporter(),
+            progress=Terminal(),
         )
     return folder, MetricsLog(folder / "metrics.jsonl").read()
 

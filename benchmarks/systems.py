@@ -21,9 +21,9 @@ from pathlib import Path
 from scipy import stats
 
 from opencse import SentenceEncoder, train
-from opencse.cli.console import ConsoleReporter
 from opencse.evaluation import StsData, StsResult, evaluate_sts, load_sts
 from opencse.evaluation.result import Environment
+from opencse.progress import Terminal
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ def run(recipe: str, seed: int, arguments: argparse.Namespace, data: StsData) ->
             settings=[*arguments.set, f"training.seed={seed}"],
             dev=arguments.data / "sts" / "stsb" / "dev.tsv",
             resume=record.is_file(),
-            reporter=ConsoleReporter(),
+            progress=Terminal(),
         )
     told = json.loads(record.read_text(encoding="utf-8"))
     scores = {int(step): score for step, score in told["result"]["scores"].items()}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse.cli.studies import seeds_of
+from opencse.cli.seeds import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
 

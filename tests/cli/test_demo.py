@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from opencse import SentenceEncoder
+from opencse.api.demo import EXAMPLES
 from opencse.cli import main
-from opencse.cli.demo import EXAMPLES
 
 
 def test_the_demo_helps_and_writes_its_report(

@@ -61,10 +61,10 @@ def test_texts_and_names_of_the_commands(tiny_folder: Path, tmp_path: Path, smal
 
 
 def test_the_reporter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    from opencse.cli.console import ConsoleReporter
+    from opencse.progress import Terminal
 
     monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich draws its bar
-    reporter = ConsoleReporter()
+    reporter = Terminal()
     reporter.say(HOSTILE)
     assert capsys.readouterr().err == SHOWN + "\n"
     reporter.start(f"[/x]{HOSTILE}", 3)

@@ -175,11 +175,11 @@ def test_similarity_of_what_is_no_text(copy: Path, a: Any, b: Any, name: str) ->
 
 
 def test_evaluate_names_a_wrong_argument(small_sts: Path) -> None:
-    from opencse import evaluate, judge
+    from opencse import evaluate
 
     with pytest.raises(UserError, match="a int cannot be judged; give a folder"):
         evaluate(5, small_sts)
     with pytest.raises(TypeError, match="data is a path"):
-        evaluate("opencse-mini", 5)  # type: ignore[arg-type]
+        evaluate("opencse-mini", 5)  # type: ignore[call-overload]
     with pytest.raises(TypeError, match="suite is the name"):
-        judge("opencse-mini", "sts", 5)  # type: ignore[arg-type]
+        evaluate("opencse-mini", "sts", 5)  # type: ignore[call-overload]

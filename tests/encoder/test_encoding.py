@@ -90,7 +90,8 @@ def test_single_text_and_no_text(encoder: SentenceEncoder) -> None:
     assert single.dtype == np.float32
     assert np.array_equal(single, encoder.encode(["A dog runs."])[0])
     assert np.array_equal(
-        encoder.encode("A dog runs.", normalize=True), encoder.encode(["A dog runs."], normalize=True)[0]
+        encoder.encode("A dog runs.", normalize_embeddings=True),
+        encoder.encode(["A dog runs."], normalize_embeddings=True)[0],
     )
     none = encoder.encode([])
     assert none.shape == (0, encoder.dimension)
@@ -141,7 +142,7 @@ def test_does_not_touch_the_global_random_state(encoder: SentenceEncoder, shuffl
 
 
 def test_normalize_gives_unit_rows(encoder: SentenceEncoder, shuffled: list[str]) -> None:
-    plain, unit = encoder.encode(shuffled), encoder.encode(shuffled, normalize=True)
+    plain, unit = encoder.encode(shuffled), encoder.encode(shuffled, normalize_embeddings=True)
     lengths = np.linalg.norm(plain, axis=1)
     assert np.abs(lengths - 1).min() > 0.1
     assert np.abs(np.linalg.norm(unit, axis=1) - 1).max() < 1e-6
@@ -164,8 +165,8 @@ def test_the_longest_text_of_all_fits(encoder: SentenceEncoder) -> None:
 
 
 def test_bf16_is_close_to_float32(encoder: SentenceEncoder, shuffled: list[str]) -> None:
-    full = encoder.encode(shuffled, normalize=True)
-    low = encoder.encode(shuffled, normalize=True, precision="bf16")
+    full = encoder.encode(shuffled, normalize_embeddings=True)
+    low = encoder.encode(shuffled, normalize_embeddings=True, precision="bf16")
     assert low.dtype == np.float32
     assert not np.array_equal(low, full)
     assert (full * low).sum(axis=1).min() > 0.999
@@ -191,7 +192,7 @@ def test_what_is_no_text_is_named(encoder: SentenceEncoder, texts: list[str], me
 
 def test_unknown_settings_are_refused(encoder: SentenceEncoder) -> None:
     with pytest.raises(UserError, match="unknown precision 'fp16'"):
-        encoder.encode(["a"], precision="fp16")  # type: ignore[arg-type]
+        encoder.encode(["a"], precision="fp16")  # type: ignore[call-overload]
     with pytest.raises(UserError, match="token_budget is at least 1, not 0"):
         encoder.encode(["a"], token_budget=0)
 
@@ -235,7 +236,7 @@ def test_a_text_without_tokens_has_the_zero_vector(tiny_folder: Path, tmp_path: 
     assert largest_difference(vectors[1], encoder.encode("a")) < 1e-6
     assert vectors[1].any()
     assert not encoder.encode("").any()
-    assert not encoder.encode([""], normalize=True).any()
+    assert not encoder.encode([""], normalize_embeddings=True).any()
 
 
 def test_training_goes_on_after_encode(encoder: SentenceEncoder) -> None:
@@ -278,7 +279,7 @@ def test_texts_in_any_order_of_things(encoder: SentenceEncoder) -> None:
     empty: list[Any] = [[], (), np.array([], dtype=str)]
     for nothing in empty:
         assert encoder.encode(nothing).shape == (0, 32)
-        assert encoder.encode(nothing, normalize=True).dtype == np.float32
+        assert encoder.encode(nothing, normalize_embeddings=True).dtype == np.float32
 
 
 # The training forward.

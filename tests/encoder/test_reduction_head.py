@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense, HeadSettings, new_head
 from opencse.errors import UserError
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.job import TrainJob, TrainResult
+from opencse.runs.finish import TrainResult
+from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
 from opencse.training.selection import Dev, DevScore
 
 QUICK = ("training.max_steps=4", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")

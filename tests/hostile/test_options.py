@@ -27,8 +27,8 @@ DEVICES = [
 ]
 
 USAGE = [
-    Case("nope", ("No such command 'nope'",)),
-    Case("trian", ("Did you mean 'train'",)),
+    Case("nope", ("unknown command 'nope'",)),
+    Case("trian", ("did you mean 'train'",)),
     Case("--nope", ("--nope",)),
     *(Case(command, ("Missing argument",)) for command in ("train", "evaluate", "encode", "check", "static", "whiten")),
     *(Case(f"{command} good.txt", ("Missing option",)) for command in ("train", "pretrain", "static")),

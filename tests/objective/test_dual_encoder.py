@@ -21,12 +21,12 @@ from opencse.objective import views
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import StepInputs
 from opencse.objective.views.dropout import Dropout
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.pace import seconds_per_step
-from opencse.training.reporter import Silent
 from opencse.training.selection import History
 from opencse.training.trainer import Trainer
 

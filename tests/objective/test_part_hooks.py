@@ -23,12 +23,12 @@ from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.part import Part
 from opencse.objective.representations import Needs, Representations, StepInputs
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.pace import seconds_per_step
-from opencse.training.reporter import Silent
 
 STEPS = 7
 SETTINGS = (
@@ -148,7 +148,7 @@ class StopAt(Silent):
 
 def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
     with pytest.raises(InterruptedRunError, match="step 5"):
-        job(tiny_folder).run(tmp_path / "run", reporter=StopAt(5))
+        job(tiny_folder).run(tmp_path / "run", progress=StopAt(5))
     assert notes.events.count("after_backward") == 5
     del notes.events[:]
     job(tiny_folder).run(tmp_path / "run", resume=True)

@@ -201,8 +201,8 @@ class TestPresets:
 
 class TestJob:
     def resolve(self, recipe: str, model: str, preset: str | None = None) -> tuple[float, str, str | None]:
-        resolved, model, presets = TrainJob(Source("x.txt"), recipe, model, preset).resolve()
-        return resolved.training.epochs, model, presets
+        asked = TrainJob(Source("x.txt"), recipe, model, preset).resolve()
+        return asked.recipe.training.epochs, asked.model, asked.preset
 
     def test_the_models_preset_is_applied_by_itself(self, mine: str) -> None:
         assert self.resolve(mine, "small") == (2, "some/small", "small")

@@ -15,10 +15,10 @@ from safetensors.torch import load_file, save_file
 
 from opencse import io
 from opencse.errors import InterruptedRunError
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
 
 Run = Callable[..., tuple[int, str, str]]
 SETTINGS = (
@@ -50,7 +50,7 @@ def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytes
         device="cpu",
     )  # fmt: skip
     with pytest.raises(InterruptedRunError):
-        job.run(folder / "run", reporter=StopAt())
+        job.run(folder / "run", progress=StopAt())
     return folder
 
 

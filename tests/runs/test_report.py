@@ -10,12 +10,12 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
+from opencse.progress import Silent
 from opencse.runs.folder import RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.report import losses_of, open_checkpoint, open_subjects, write_run_report
 from opencse.text.readers import Source
 from opencse.training.metrics import MetricsLog
-from opencse.training.reporter import Silent
 
 SETTINGS = (
     "training.max_steps=4",
@@ -85,12 +85,12 @@ class StopAt(Silent):
 
 def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "run", reporter=StopAt())
+        job.run(tmp_path / "run", progress=StopAt())
     now = open_checkpoint(tmp_path / "run")
     start = SentenceEncoder.load(job.model, pooling="mean", device="cpu")
     texts = ["One sentence.", "Another one."]
     assert not torch.equal(torch.from_numpy(now.encode(texts)), torch.from_numpy(start.encode(texts)))
-    opened = open_subjects([str(tmp_path / "run")], pooling=None, device=None, reporter=Silent())
+    opened = open_subjects([str(tmp_path / "run")], pooling=None, device=None, progress=Silent())
     assert opened[0].judged.name == "run"
     job.run(tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "modules.json").is_file()

@@ -14,13 +14,13 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.runs.start import build_encoder, load_given, load_start
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
 from opencse.training.soundness import probes_of, require_sound
 
 Run = Callable[..., tuple[int, str, str]]
@@ -101,8 +101,8 @@ class TestSettle:
     def test_the_presets_for_sbert_say_cls(self, recipe: str, preset: str) -> None:
         """Their own pooling is the mean."""
         job = TrainJob(TEXT, recipe, preset)
-        assert job._asked()[0].encoder.pooling is Pooling.CLS
-        assert "encoder.pooling" in job._asked()[3]
+        assert job.resolve().recipe.encoder.pooling is Pooling.CLS
+        assert "encoder.pooling" in job.resolve().said
 
     def test_the_plan_says_which_and_why(self, foreign: Path, tiny_folder: Path) -> None:
         def plan(model: Path, *settings: str) -> str:
@@ -153,7 +153,7 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
     assert given is not None
     assert given.pooling is Pooling.MEAN
     assert load_start(start.recipe, start.model, "cpu").pooling is Pooling.CLS
-    result = job.run(tmp_path / "run", reporter=Ears())
+    result = job.run(tmp_path / "run", progress=Ears())
     record = json.loads((result.folder / "run.json").read_text())
     assert record["given"]["pooling"] == "mean"
     assert record["given"]["value"] != record["start"]["value"] == result.scores[0]

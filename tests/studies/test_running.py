@@ -15,13 +15,14 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.evaluation import evaluate_sts, load_sts
-from opencse.runs.job import TrainJob, TrainResult
+from opencse.progress import Progress, Silent
+from opencse.runs.finish import TrainResult
+from opencse.runs.job import TrainJob
 from opencse.studies import running
 from opencse.studies.record import RunRecord
 from opencse.studies.running import read_arrays, run_study
 from opencse.studies.study import RunSpec, Study, SuiteChoice
 from opencse.text.readers import Source
-from opencse.training.reporter import Reporter, Silent
 from opencse.training.step import Step
 
 QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_every=2", "training.learning_rate=1e-3")
@@ -84,9 +85,9 @@ def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.Mo
     trained: list[str] = []
     run = TrainJob.run
 
-    def spy(self: TrainJob, out: str | Path, *, resume: bool, reporter: Reporter) -> TrainResult:
+    def spy(self: TrainJob, out: str | Path, *, resume: bool, progress: Progress) -> TrainResult:
         trained.append(str(out))
-        return run(self, out, resume=resume, reporter=reporter)
+        return run(self, out, resume=resume, progress=progress)
 
     monkeypatch.setattr(TrainJob, "run", spy)
     records = run_study(study)

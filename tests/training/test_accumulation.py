@@ -13,11 +13,11 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
 from opencse.objective.representations import StepInputs
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
 from opencse.training.precision import choose_precision
-from opencse.training.reporter import Silent
 from opencse.training.step import Step
 from opencse.training.worst_case import Awp, FgsmInputs, Sam, WorstCase
 

@@ -17,12 +17,12 @@ from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.representations import StepInputs
+from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.text.readers import Source
 from opencse.training.pace import plan_batches, seconds_per_step
-from opencse.training.reporter import Silent
 from opencse.training.settings import TrainingSettings
 
 QUICK = (
@@ -210,11 +210,11 @@ def test_a_resumed_run_keeps_its_steps_whatever_the_pace_is_then(
     run.run(tmp_path / "whole")
     first = StopAt(7)
     with pytest.raises(InterruptedRunError, match="step 7 of 12"):
-        run.run(tmp_path / "stopped", reporter=first)
+        run.run(tmp_path / "stopped", progress=first)
     assert "pace       0.500 s a step, measured" in first.said
     calls = pace_of(monkeypatch, 0.05)
     second = StopAt(-1)
-    run.run(tmp_path / "stopped", resume=True, reporter=second)
+    run.run(tmp_path / "stopped", resume=True, progress=second)
     assert calls == []
     assert any("steps      12 of batch 8" in line for line in second.said)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file
 
 from opencse.errors import InterruptedRunError
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
 
 STEPS, STOP = 9, 5
 SETTINGS = (
@@ -67,7 +67,7 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
     job = TrainJob(text_for(name, tmp_path, sentences), name, str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "broken", reporter=Stop())
+        job.run(tmp_path / "broken", progress=Stop())
     state = json.loads((tmp_path / "broken" / "checkpoint" / "state.json").read_text())
     assert state["step"] == 3, "two steps were lost, and are made again"
     job.run(tmp_path / "broken", resume=True)

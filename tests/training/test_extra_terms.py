@@ -14,10 +14,10 @@ from safetensors.torch import load_file
 
 from opencse import SentenceEncoder
 from opencse.errors import InterruptedRunError
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
 
 SETTINGS = (
     "training.max_steps=12",
@@ -116,7 +116,7 @@ def test_stopped_and_resumed_is_the_uninterrupted_run(
     training = job(tiny_folder, *settings)
     training.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 5"):
-        training.run(tmp_path / "stopped", reporter=StopAt(5))
+        training.run(tmp_path / "stopped", progress=StopAt(5))
     training.run(tmp_path / "stopped", resume=True)
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

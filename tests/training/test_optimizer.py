@@ -12,12 +12,12 @@ from torch.nn import functional
 
 from opencse.errors import InterruptedRunError
 from opencse.objective.losses import Columns, info_nce
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.optimizer import TransformersAdamW, build_optimizer
-from opencse.training.reporter import Silent
 from opencse.training.settings import TrainingSettings
 
 RATE, DECAY, STEPS = 0.01, 0.3, 12
@@ -136,7 +136,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Pat
 
     job("transformers").run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job("transformers").run(tmp_path / "broken", reporter=Stop())
+        job("transformers").run(tmp_path / "broken", progress=Stop())
     job("transformers").run(tmp_path / "broken", resume=True)
     job("torch").run(tmp_path / "torch")
     ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken", "torch")]

@@ -13,13 +13,13 @@ import pytest
 from opencse import SentenceEncoder, train
 from opencse.errors import InterruptedRunError
 from opencse.objective.inputs import InputBuilder
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.selection.asking import Asking
 from opencse.selection.holdout import normalised
 from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
 
 SETTINGS = (
     "training.max_steps=12",
@@ -103,7 +103,7 @@ def test_a_resumed_run_holds_out_and_chooses_the_same(tmp_path: Path, stop: int)
     job = TrainJob(Source(str(sample.TRAIN)), "next-sentence", settings=SETTINGS)
     whole = job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "stopped", reporter=StopAt(stop))
+        job.run(tmp_path / "stopped", progress=StopAt(stop))
     resumed = job.run(tmp_path / "stopped", resume=True)
     assert (resumed.kept, resumed.verdict, resumed.scores) == (whole.kept, whole.verdict, whole.scores)
     for name in ("model.safetensors", "metrics.jsonl"):

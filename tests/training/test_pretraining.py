@@ -26,12 +26,12 @@ from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.inputs import mask_tokens
 from opencse.objective.representations import represent
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
-from opencse.training.reporter import Silent
 
 SHAPE = Shape(layers=1, hidden=64, heads=2, inner=64, positions=48, dropout=0.0)
 SETTINGS = (
@@ -254,7 +254,7 @@ def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, 
     how: dict[str, Any] = HOW | {"shape": shape, "settings": [*SETTINGS, "training.max_steps=14"]}
     pretrain(text, tmp_path / "whole", **how)
     with pytest.raises(InterruptedRunError, match=f"step {stop} of 14"):
-        pretrain(text, tmp_path / "stopped", **how, reporter=StopAt(stop))
+        pretrain(text, tmp_path / "stopped", **how, progress=StopAt(stop))
     start = tmp_path / "stopped" / "start" / "model.safetensors"
     written = start.stat().st_mtime_ns
     pretrain(text, tmp_path / "stopped", **how, resume=True)

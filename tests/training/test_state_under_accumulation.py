@@ -16,11 +16,11 @@ from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import StepInputs
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
 from opencse.training.precision import choose_precision
-from opencse.training.reporter import Silent
 from opencse.training.step import Step
 
 N, ACCUMULATE, STEPS, MOMENTUM = 4, 3, 4, 0.8

@@ -10,11 +10,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional
 
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
 
 STEPS, RATE, WEIGHT, TAU = 10, 1e-3, 0.5, 0.05
 

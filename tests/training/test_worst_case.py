@@ -15,12 +15,12 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.objective import Objective, ObjectiveSettings
 from opencse.objective.representations import StepInputs
+from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
 from opencse.training.precision import Precision, choose_precision
-from opencse.training.reporter import Silent
 from opencse.training.step import Step
 from opencse.training.worst_case import Awp, DisturbBatch, FgsmInputs, GaussianInputs, Sam, WorstCase
 

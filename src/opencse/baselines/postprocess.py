@@ -18,6 +18,7 @@ from opencse.evaluation.models import Say
 from opencse.evaluation.result import StsResult, StsScores
 from opencse.evaluation.sts import evaluate_sts
 from opencse.evaluation.sts_data import StsData
+from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
 Kind = Literal["whitening", "flow"]
@@ -70,7 +71,7 @@ def postprocessed(
     return replace(judged, name=name, encode=lambda texts: mapped(np.asarray(judged.encode(texts))))
 
 
-def sample_texts(source: Source, most: int, seed: int = SEED) -> list[str]:
+def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
     """Up to ``most`` different texts of ``source``, drawn at random, in the order of the file.
 
     Raises:

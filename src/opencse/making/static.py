@@ -25,9 +25,7 @@ the weighted average.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -41,13 +39,13 @@ from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
 from opencse.making.svd import truncated_svd
+from opencse.progress import Counted, Progress, Silent
 from opencse.settings import Settings
 from opencse.text.corpus import Corpus, tokenise
-from opencse.text.readers import Source
+from opencse.text.given import TextSource
 from opencse.text.tokenizer import Tokenizer
 
 Floats = NDArray[np.floating]
-Progress = Callable[[str, int, int], None]
 _EPS = 0.5
 _RMS = 0.06
 _SAMPLE = 40_000
@@ -109,7 +107,7 @@ class Static:
 
 
 def static_encoder(
-    source: Source, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None
+    source: TextSource, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None
 ) -> SentenceEncoder:
     """An encoder of the words of ``source``; the module's text has the method.
 
@@ -117,15 +115,15 @@ def static_encoder(
         source: raw text; of pairs and triples every text is read by itself.
         tokenizer: cuts it into pieces.
         settings: sizes and constants.
-        progress: called with (what is done, steps done, steps in all).
+        progress: hears of it.
 
     Raises:
         UserError: for bad input, settings that do not fit together, or too little text.
     """
     check(settings, tokenizer)
-    tell = None if progress is None else partial(progress, "tokenising")
-    corpus = tokenise(source, tokenizer, settings.positions, progress=tell)
-    return build(corpus, tokenizer, settings, progress).encoder
+    tell = progress or Silent()
+    corpus = tokenise(source, tokenizer, settings.positions, progress=Counted(tell, "tokenising"), say=tell.say)
+    return build(corpus, tokenizer, settings, tell).encoder
 
 
 def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
@@ -144,16 +142,17 @@ def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
 def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None) -> Static:
     """The same as `static_encoder`, from a tokenised corpus; made with this tokenizer and ``settings.positions``."""
     check(settings, tokenizer)
-    counting = None if progress is None else partial(progress, "counting pairs")
-    factorising = None if progress is None else partial(progress, "factorising")
+    tell = progress or Silent()
     dimension, generator = settings.dimension, np.random.default_rng(settings.seed)
     real = np.ones(max(tokenizer.hf.get_vocab().values()) + 1, dtype=np.bool_)
     real[tokenizer.hf.all_special_ids] = False
     times = count_pieces(corpus, real)
     _require(corpus, dimension, "different pieces", int((times > 0).sum()))
-    counts = count_pairs(corpus, real, window=settings.window, progress=counting)
+    counts = count_pairs(corpus, real, window=settings.window, progress=Counted(tell, "counting pairs"))
     met, pairs = np.diff(counts.indptr) > 0, (counts.nnz + int((counts.diagonal() > 0).sum())) // 2
-    vectors, strengths = truncated_svd(ppmi(counts, settings.smoothing), dimension, generator, progress=factorising)
+    vectors, strengths = truncated_svd(
+        ppmi(counts, settings.smoothing), dimension, generator, progress=Counted(tell, "factorising")
+    )
     _require(corpus, dimension, "independent word vectors", int((strengths > _NULL * strengths[0]).sum()))
     shares = times / times.sum()
     weights = 1 / (1 + shares / settings.sif)

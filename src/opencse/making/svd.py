@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+
+from opencse.progress import Count
 
 
 def truncated_svd(
@@ -16,7 +16,7 @@ def truncated_svd(
     *,
     extra: int = 32,
     power: int = 3,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Count | None = None,
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """The first left singular vectors, by random projection (Halko, Martinsson & Tropp 2011, algorithms 4.4 and 5.1).
 

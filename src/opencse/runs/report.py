@@ -16,10 +16,12 @@ from opencse.evaluation.embedding import Judged
 from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
 from opencse.evaluation.result import write_json
 from opencse.foreign import told
+from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
+from opencse.runs.finish import TrainResult
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
-from opencse.runs.job import TrainJob, TrainResult
+from opencse.runs.job import TrainJob
 from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_start
 from opencse.selection.chosen import graded_pairs
@@ -27,11 +29,10 @@ from opencse.settings import validate
 from opencse.text.batches import BatchPlan
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
-from opencse.training.reporter import Reporter
 from opencse.training.settings import TrainingSettings
 
 
-def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> Path:
+def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> Path:
     """Looks at the start and at what training made of it, and writes ``report.html`` and ``report.json``.
 
     What is shown as "trained" is the kept encoder; where no trained one was kept, the last step's, so that a person
@@ -54,7 +55,7 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
     ]
     texts = [text for row in job.text.read().rows for text in row]
     material = Material(pairs=graded_pairs(job.dev), texts=texts, source=job.text.name)
-    findings = inspect(subjects, material, progress=reporter.say)
+    findings = inspect(subjects, material, progress=progress.say)
     log = MetricsLog(folder.metrics_file).read()
     write_json(
         result.folder / NUMBERS,
@@ -83,7 +84,7 @@ def open_subjects(
     *,
     pooling: str | None,
     device: str | None,
-    reporter: Reporter,
+    progress: Progress,
     trust_remote_code: bool = False,
 ) -> list[Subject]:
     """Whatever can be judged, by name; of a run that is still going, the encoder of its last checkpoint.
@@ -100,13 +101,13 @@ def open_subjects(
         if RunFolder(Path(model)).is_unfinished():
             opened.append(subject(name, open_checkpoint(Path(model), device, trust_remote_code)))
         elif model.startswith(WORDS) or model == BAG_OF_WORDS:
-            opened.append(Subject(replace(open_model(model, pooling=pooling, say=reporter.say), name=name)))
+            opened.append(Subject(replace(open_model(model, pooling=pooling, say=progress.say), name=name)))
         else:
             encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
             opened.append(subject(name, encoder))
         code = opened[-1].judged.code
         if code:
-            reporter.say(told(code))
+            progress.say(told(code))
     return opened
 
 

@@ -18,6 +18,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
+from opencse.progress import Progress
 from opencse.selection.score import DevScore, History, Selector
 from opencse.text.batches import Batches
 from opencse.training.checkpoint import (
@@ -34,7 +35,6 @@ from opencse.training.checkpoint import (
 from opencse.training.metrics import METRICS, MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import Precision
-from opencse.training.reporter import Reporter
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
@@ -74,7 +74,7 @@ class Trainer:
     precision: Precision
     dev: Selector | None
     folder: Path
-    reporter: Reporter
+    reporter: Progress
     start: DevScore | None = None
 
     def __post_init__(self) -> None:

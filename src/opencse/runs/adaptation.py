@@ -11,7 +11,8 @@ import numpy as np
 
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
-from opencse.runs.job import TrainJob, TrainResult
+from opencse.progress import Progress
+from opencse.runs.job import TrainJob
 from opencse.selection import probes
 from opencse.selection.chosen import AUTO, TEXT, asking
 from opencse.selection.finding import Measure
@@ -21,7 +22,6 @@ from opencse.selection.score import Selector
 from opencse.text.documents import Document, find_corpus, read_documents
 from opencse.text.given import GivenTexts
 from opencse.text.readers import Texts
-from opencse.training.reporter import Reporter
 
 RECIPE = "adapt"
 LOOSE = "sentences"
@@ -130,12 +130,12 @@ def adaptation_job(
     metric: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
-    reporter: Reporter,
+    progress: Progress,
 ) -> TrainJob:
-    """The job of `adapt`."""
+    """The job of `opencse.adapt`, which has its arguments; ``progress`` hears what the documents allow."""
     path = find_corpus(corpus)
     material = material_of(read_documents(path), None if metric is None else Measure.parse(metric))
-    reporter.say(f"documents  {path}: {material.facts}")
+    progress.say(f"documents  {path}: {material.facts}")
     selector: str | Path | Selector | None = dev
     if dev is not None and str(dev) in (AUTO, TEXT):
         if material.asked is None and str(dev) == TEXT:
@@ -156,61 +156,3 @@ def adaptation_job(
         trust_remote_code,
         metric=metric if selector == dev else None,
     )
-
-
-def adapt(
-    corpus: str | Path,
-    out: str | Path,
-    *,
-    model: str = BUILTIN,
-    recipe: str = RECIPE,
-    settings: Iterable[str] = (),
-    dev: str | Path | None = AUTO,
-    metric: str | None = None,
-    resume: bool = False,
-    overwrite: bool = False,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    reporter: Reporter | None = None,
-) -> TrainResult:
-    """Adapts an encoder to documents, without labels: trains on what their order gives, keeps what answers best.
-
-    Titles with their texts are pairs, a sentence and the next are pairs, and sentences without any order are trained on
-    by themselves. A share of the documents is held out; questions about them, whose answers the text itself knows,
-    choose among the steps, averages of their weights and the start's (Wortsman et al. 2022), and the start. What is
-    kept is told with its gain on those questions; whether real queries gain as much, only real queries can tell.
-
-    Args:
-        corpus: sentences a line with blank lines between documents (``.txt``), ``title`` and ``text`` (``.jsonl``, or a
-            table), or a folder in BEIR's layout, of which ``corpus.jsonl`` alone is read.
-        out: folder for the kept encoder; a new or empty one.
-        model: the built-in encoder, a folder, a Hub id, or one of the recipe's presets.
-        recipe: how to train; a recipe for pairs.
-        settings: ``key.path=value`` each; they come last.
-        dev: what the best is chosen by; ``auto`` asks about the held-out documents where there are enough; see `train`.
-        metric: by which answers are judged; ``ndcg@10`` by default.
-        resume: go on from the checkpoint in ``out``; see `train`.
-        overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
-        reporter: hears of progress and decisions; silent by default.
-
-    Raises:
-        UserError: for bad input, in one line.
-        InterruptedRunError: on Ctrl-C, after a checkpoint was written.
-    """
-    from opencse.training.reporter import Silent
-
-    tell = reporter or Silent()
-    job = adaptation_job(
-        corpus,
-        model=model,
-        recipe=recipe,
-        settings=settings,
-        dev=dev,
-        metric=metric,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        reporter=tell,
-    )
-    return job.run(out, resume=resume, overwrite=overwrite, reporter=tell)

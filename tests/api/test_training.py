@@ -94,7 +94,7 @@ def test_pretraining_and_evaluation_name_theirs(tmp_path: Path) -> None:
         with pytest.raises(TypeError, match=f"^{next(iter(argument))} is a"):
             pretrain(**given)
     with pytest.raises(TypeError, match="data is a path, not list"):
-        evaluate(SentenceEncoder.load(device="cpu"), DEV)  # type: ignore[arg-type]
+        evaluate(SentenceEncoder.load(device="cpu"), DEV)  # type: ignore[call-overload]
     assert list(tmp_path.iterdir()) == []
 
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError, adapt
-from opencse.adaptation import adaptation_job, material_of
+from opencse.progress import Silent
+from opencse.runs.adaptation import adaptation_job, material_of
 from opencse.selection.holdout import normalised
 from opencse.text import sample
 from opencse.text.documents import Document, read_documents
-from opencse.training.reporter import Silent
 from opencse.training.trainer import average
 
 QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
@@ -108,7 +108,7 @@ def folder(tmp_path: Path) -> Path:
 
 def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path) -> None:
     """What is held out is not among them, so none is left out a second time."""
-    job = adaptation_job(folder, reporter=Silent())
+    job = adaptation_job(folder, progress=Silent())
     plan = job.prepare(Silent()).plan
     assert plan.dev is not None
     assert plan.dev.name == "questions from the text itself"
@@ -136,7 +136,7 @@ def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
     settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
     whole = adapt(folder, tmp_path / "whole", settings=settings)
     with pytest.raises(KeyboardInterrupt):
-        adapt(folder, tmp_path / "broken", settings=settings, reporter=Broken())
+        adapt(folder, tmp_path / "broken", settings=settings, progress=Broken())
     resumed = adapt(folder, tmp_path / "broken", settings=settings, resume=True)
     assert resumed.verdict == whole.verdict
     for name in ("model.safetensors", "metrics.jsonl"):
