@@ -94,6 +94,7 @@ class Plan:
             identity=self.identity(),
             source=self.corpus.source,
             corpus=TextCounts(**asdict(self.corpus)),
+            examples=self.examples,
             steps=self.steps,
             environment=Environment.here(self.device),
         )
