@@ -23,7 +23,7 @@ from scipy import stats
 from opencse import SentenceEncoder, train
 from opencse.cli.console import ConsoleReporter
 from opencse.environment import Environment
-from opencse.evaluation import StsData, StsResult, evaluate_sts, load_sts
+from opencse.evaluation import EmbeddingModel, Sts, StsData, StsResult, load_sts
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,8 @@ def judge(folder: Path, data: StsData, out: Path, pooling: str | None = None) ->
     """The seven-task average of ``folder``; the whole result is kept in ``out``."""
     if not out.is_file():
         encoder = SentenceEncoder.load(folder, pooling=pooling)
-        evaluate_sts(encoder.encode, data, model=str(folder), device=str(encoder.device)).write_json(out)
+        model = EmbeddingModel(str(folder), encoder.encode, device=str(encoder.device))
+        Sts().evaluate(model, data).record.write_json(out)
     average = StsResult.read_json(out).sts.average
     if average is None:
         raise SystemExit(f"{out}: not all seven tasks were there")

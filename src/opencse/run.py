@@ -10,9 +10,10 @@ from pathlib import Path
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
-from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
+from opencse.evaluation import EvaluationRecord, Sts, StsResult
 from opencse.evaluation.models import open_model
-from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
+from opencse.evaluation.suite import Options
+from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transforms import TARGET, Kind, evaluate_sts_on_target, postprocessed
 from opencse.making.backbone import Shape
 from opencse.recipes.recipe import Recipe
@@ -266,10 +267,11 @@ def judge(
         trust_remote_code=trust_remote_code,
     )
     if transform is not None and suite == "sts" and str(fit) == TARGET:
-        sts = load_sts_hub(chosen.tasks) if str(folder) == HUB else load_sts(folder, chosen.tasks)
+        sts = Sts().load(folder, chosen.tasks)
         return evaluate_sts_on_target(opener(), transform, sts, progress=tell.say, stage=Stages(tell))
     opened = suite_named(suite).open(folder, chosen)
     judged = opener()
     if transform is not None:
         judged = postprocessed(judged, transform, fit, progress=Stages(tell), say=tell.say)
-    return opened(judged, tell.say).record
+    found: EvaluationRecord = opened(judged, tell.say).record
+    return found

@@ -48,7 +48,8 @@ def analyze(
     from opencse.cli.jobs import make_folder, open_source
     from opencse.errors import UserError
     from opencse.evaluation import load_sts, load_sts_hub, read_scored_pairs
-    from opencse.evaluation.suites import HUB, suite_folder
+    from opencse.evaluation.sts.data import HUB
+    from opencse.evaluation.suites import suite_folder
     from opencse.records import write_json
     from opencse.runs.report import open_subjects
     from opencse.text import sample

@@ -78,7 +78,8 @@ def evaluate(
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.sts.result import length_table
-    from opencse.evaluation.suites import Options, suite_folder, suite_named
+    from opencse.evaluation.suite import Options
+    from opencse.evaluation.suites import suite_folder, suite_named
 
     suites = [suite_named(name.strip()) for name in suite.split(",")]
     parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers, trust_remote_code)}

@@ -42,7 +42,8 @@ def seeds_of(text: str) -> list[int]:
 
 def suites_of(data: str, suites: str, fast: bool, device: str | None) -> list[SuiteChoice]:
     """The suites named, each with its folder."""
-    from opencse.evaluation.suites import Options, suite_folder, suite_named
+    from opencse.evaluation.suite import Options
+    from opencse.evaluation.suites import suite_folder, suite_named
     from opencse.studies.study import SuiteChoice
 
     names = listed(suites)
