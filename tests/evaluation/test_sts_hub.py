@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.evaluation import TASKS, evaluate_sts, load_sts, load_sts_hub
+from opencse.evaluation import TASKS, EmbeddingModel, Sts, load_sts, load_sts_hub
 
 
 def encode(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -46,7 +46,7 @@ def test_hub_gives_raw_text_and_no_subsets(space: Path) -> None:
     assert data.text == "raw"
     assert str(space) in data.source
     assert [pairs.n for pairs in data.tasks.values()] == list(range(10, 17))
-    result = evaluate_sts(encode, data)
+    result = Sts().evaluate(EmbeddingModel("m", encode), data).record
     for key, score in result.sts.tasks.items():
         assert not score.complete
         if key in ("stsb", "sickr"):

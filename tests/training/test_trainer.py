@@ -24,6 +24,7 @@ from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.precision import choose_precision
 from opencse.training.settings import TrainingSettings
 from opencse.training.trainer import Trainer
+from scores import spearman_of
 
 QUICK = ("training.max_steps=6", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
 
@@ -124,7 +125,7 @@ def test_start_is_kept_when_nothing_beats_it(layers: int | None, tiny_folder: Pa
 
 
 def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
-    from opencse.evaluation import evaluate_pairs, read_scored_pairs
+    from opencse.evaluation import read_scored_pairs
 
     settings = ("training.max_steps=12", "training.evaluate_every=4", "training.batch_size=32")
     result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings, dev="sample")
@@ -132,7 +133,7 @@ def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
     best = max(result.scores.values())
     assert best > result.scores[0]
     encoder = SentenceEncoder.load(tmp_path / "out")
-    assert evaluate_pairs(encoder.encode, read_scored_pairs(sample.DEV)).spearman == pytest.approx(best, abs=1e-6)
+    assert spearman_of(encoder.encode, read_scored_pairs(sample.DEV)) == pytest.approx(best, abs=1e-6)
     steps = sorted(result.scores)
     assert steps == [0, 4, 8, 12]
 
