@@ -19,6 +19,8 @@ from opencse.evaluation.embedding import Judged, distinct
 from opencse.evaluation.result import read_record, write_json
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 PAIRS = read_scored_pairs(sample.TEST)
 
 

@@ -20,6 +20,8 @@ from opencse.analysis.significance import (
     williams,
 )
 
+pytestmark = pytest.mark.slow
+
 Floats = NDArray[np.float64]
 Test = Callable[[float, float, float, int], Comparison]
 DRAWS = 1000

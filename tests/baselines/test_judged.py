@@ -19,6 +19,8 @@ from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, evaluate_pairs
 from opencse.evaluation.models import open_model
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ("A dog runs.", "The cat sleeps on the mat.", "Dogs run.")
 
 

@@ -12,6 +12,8 @@ from opencse import SentenceEncoder
 from opencse.cli import main
 from opencse.cli.demo import EXAMPLES
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_demo_helps_and_writes_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

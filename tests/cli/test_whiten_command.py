@@ -17,6 +17,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., None]
 
 

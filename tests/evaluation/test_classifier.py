@@ -18,6 +18,8 @@ from opencse.evaluation.classifier_settings import MODES, ClassifierSettings, Mo
 from opencse.evaluation.cross_validation import Fold, kfold, nested, split
 from opencse.evaluation.logistic import Logistic
 
+pytestmark = pytest.mark.slow
+
 GRID = (1e-5, 1e-4, 1e-3, 1e-2)
 Labels = NDArray[np.intp]
 

@@ -21,6 +21,8 @@ from opencse.evaluation.probing import evaluate_probing, score_probing
 from opencse.evaluation.probing_data import ProbingData, ProbingExamples, load_probing
 from opencse.evaluation.probing_result import ProbingResult, probing_table
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 12
 WORDS = ["sing", "sang", "sung", "a", "the", "so", "it", "in", "old", "new", "cat", "dog", "sun", "sea"]
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)

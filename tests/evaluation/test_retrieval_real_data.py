@@ -15,6 +15,8 @@ from opencse.evaluation.embedding import distinct, embed
 from opencse.evaluation.retrieval import evaluate_retrieval
 from opencse.evaluation.retrieval_data import RetrievalTask, load_retrieval
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 512
 
 

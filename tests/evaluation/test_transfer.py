@@ -23,6 +23,8 @@ from opencse.evaluation.transfer import L2, evaluate_transfer, f1
 from opencse.evaluation.transfer_data import TRANSFER_TASKS, TransferData, load_transfer
 from opencse.evaluation.transfer_result import TransferResult, transfer_table
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["good", "fine", "great", "bad", "poor", "weak", "the", "film", "was", "a", "so", "it", "plot", "cast"]
 WIDTH = 16
 

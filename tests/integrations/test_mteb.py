@@ -16,7 +16,7 @@ from opencse.evaluation import ScoredPairs, cosine_of_rows, evaluate_pairs, read
 from opencse.integrations.mteb import MtebEncoder
 from opencse.text import sample
 
-pytestmark = pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")]
 needs_mteb = pytest.mark.skipif(importlib.util.find_spec("mteb") is None, reason="mteb is not installed")
 
 

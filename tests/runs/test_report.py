@@ -34,6 +34,7 @@ def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> TrainJob:
     return TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=SETTINGS)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> None:
     result = job.run(tmp_path / "run")
     page = write_run_report(job, result, Silent())
@@ -57,12 +58,14 @@ def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> N
     assert spearman == pytest.approx(dev[0]["dev"]), "the start is judged as the run judged it"
 
 
+@pytest.mark.slow
 def test_without_dev_pairs_there_is_a_page_too(job: TrainJob, tmp_path: Path) -> None:
     plain = TrainJob(job.text, job.recipe, job.model, settings=SETTINGS, dev=None)
     page = write_run_report(plain, plain.run(tmp_path / "run"), Silent())
     assert "Nearest neighbours" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "run", reporter=Stopped(2))

@@ -25,6 +25,8 @@ from opencse.text.readers import Source
 from opencse.training.reporter import Reporter
 from opencse.training.step import Step
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_every=2", "training.learning_rate=1e-3")
 
 

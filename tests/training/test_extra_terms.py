@@ -18,6 +18,8 @@ from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "training.max_steps=12",
     "training.batch_size=8",

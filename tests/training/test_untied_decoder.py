@@ -16,6 +16,8 @@ from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.reporter import Silent
 
+pytestmark = pytest.mark.slow
+
 STEPS, RATE, WEIGHT, TAU = 10, 1e-3, 0.5, 0.05
 
 
