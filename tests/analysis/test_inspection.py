@@ -20,6 +20,8 @@ from opencse.records import read_record, write_json
 from opencse.text import sample
 from scores import spearman_of
 
+pytestmark = pytest.mark.slow
+
 PAIRS = read_scored_pairs(sample.TEST)
 
 

@@ -12,6 +12,8 @@ from opencse.cli.seeds import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 QUICK = [
     part

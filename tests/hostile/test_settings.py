@@ -6,6 +6,7 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -14,6 +15,8 @@ from hostile.worlds import BAD_RECIPES
 from opencse.making.backbone import Shape
 from opencse.making.static import StaticSettings
 from opencse.recipes.recipe import Recipe
+
+pytestmark = pytest.mark.slow
 
 HUGE = 10**30
 

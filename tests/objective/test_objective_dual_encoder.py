@@ -186,6 +186,7 @@ def second_of(trainer: Trainer) -> SentenceEncoder:
     return trainer.objective.second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [2, 6])
 def test_it_is_trained_and_a_resumed_run_is_the_same(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
     whole = engine(tmp_path / "whole", tiny_folder)
@@ -213,6 +214,7 @@ def test_it_is_trained_and_a_resumed_run_is_the_same(tiny_folder: Path, tmp_path
     assert (tmp_path / "stopped" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_the_folder_holds_the_first_encoder_alone(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +242,7 @@ def test_the_folder_holds_the_first_encoder_alone(
     assert not (saved == SentenceEncoder.load(folders[False], device="cpu").encode(texts)).all()
 
 
+@pytest.mark.slow
 def test_measuring_the_pace_leaves_both_as_they_were(tiny_folder: Path, tmp_path: Path) -> None:
     trainer = engine(tmp_path / "run", tiny_folder)
     before = [{k: v.clone() for k, v in e.state_dict().items()} for e in (trainer.encoder, second_of(trainer))]

@@ -120,6 +120,7 @@ def metrics(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
     job(tiny_folder).run(tmp_path / "run")
     expected = ["begin 8 11 True False"]
@@ -133,6 +134,7 @@ def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: N
     ]
 
 
+@pytest.mark.slow
 def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
     with pytest.raises(InterruptedRunError, match="step 5"):
         job(tiny_folder).run(tmp_path / "run", progress=Stopped(5))
@@ -145,6 +147,7 @@ def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path,
     assert [line["seen"] for line in metrics(tmp_path / "run")] == [1, 3, 6, 7], "the count went on at 5"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_after_backward_runs_in_the_precision_of_the_forward(
     tiny_folder: Path, tmp_path: Path, notes: Notes, monkeypatch: pytest.MonkeyPatch, precision: str
@@ -165,6 +168,7 @@ def test_after_backward_runs_in_the_precision_of_the_forward(
     assert notes.events.count("forward") == 2
 
 
+@pytest.mark.slow
 def test_measuring_the_pace_calls_it_too_and_puts_the_state_back(tiny_folder: Path, notes: Notes) -> None:
     prepared = job(tiny_folder).prepare(Silent())
     training = prepared.plan.recipe.training
@@ -178,6 +182,7 @@ def test_measuring_the_pace_calls_it_too_and_puts_the_state_back(tiny_folder: Pa
     assert spy.get_buffer("steps_seen").item() == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", [False, True])
 def test_a_part_may_copy_the_masked_lm_head_at_the_start(
     tiny_folder: Path, notes: Notes, monkeypatch: pytest.MonkeyPatch, term: bool

@@ -92,6 +92,7 @@ def test_means_over_draws_do_not_go_with_it(encoder: SentenceEncoder, sentences:
         represent(encoder, step(encoder, sentences[:N]), SHARED | Needs(samples=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_run_reports_equal_views(tiny_folder: Path, tmp_path: Path, shared: bool) -> None:
     settings = (

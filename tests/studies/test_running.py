@@ -26,6 +26,8 @@ from opencse.studies.study import RunSpec, Study, SuiteChoice
 from opencse.text.readers import Source
 from opencse.training.step import Step
 
+pytestmark = pytest.mark.slow
+
 QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_every=2", "training.learning_rate=1e-3")
 
 

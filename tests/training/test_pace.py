@@ -24,6 +24,8 @@ from opencse.text.readers import Source
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.settings import TrainingSettings
 
+pytestmark = pytest.mark.slow
+
 QUICK = (
     "training.batch_size=8",
     "training.log_every=1",

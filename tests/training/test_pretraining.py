@@ -32,6 +32,8 @@ from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
 
+pytestmark = pytest.mark.slow
+
 SHAPE = Shape(layers=1, hidden=64, heads=2, inner=64, positions=48, dropout=0.0)
 SETTINGS = (
     "data.max_length=32",

@@ -161,6 +161,7 @@ def job(model: Path, text: Path, *settings: str) -> TrainJob:
     return TrainJob(Source(str(text)), "simcse", str(model), settings=(*SETTINGS, *settings), dev=None)
 
 
+@pytest.mark.slow
 def test_a_run_reads_every_example_once_and_says_so(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     made = job(tiny_folder, text, "training.accumulate=3")
     plan = made.prepare(Silent()).plan
@@ -175,6 +176,7 @@ def test_a_run_reads_every_example_once_and_says_so(tiny_folder: Path, tmp_path:
     assert job(tiny_folder, text, "training.accumulate=4", "training.epochs=2").prepare(Silent()).plan.steps == 3
 
 
+@pytest.mark.slow
 def test_gradients_are_clipped_once_over_the_whole_step(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     """Plain SGD cannot be asked for, so the log tells: the norm before clipping is that of the mean gradient."""
     settings = ("training.accumulate=3", 'training.worst_case={kind="sam", rho=0.05}', "training.max_grad_norm=1e-3")
@@ -184,6 +186,7 @@ def test_gradients_are_clipped_once_over_the_whole_step(tiny_folder: Path, tmp_p
     assert all(line["gradient_norm"] > 1e-3 for line in logged)
 
 
+@pytest.mark.slow
 def test_one_batch_a_step_is_the_plain_run(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     for name, settings in {"plain": (), "one": ("training.accumulate=1",), "two": ("training.accumulate=2",)}.items():
         job(tiny_folder, text, *settings).run(tmp_path / name)
@@ -192,6 +195,7 @@ def test_one_batch_a_step_is_the_plain_run(tiny_folder: Path, tmp_path: Path, te
     assert not all(torch.equal(plain[key], two[key]) for key in plain)
 
 
+@pytest.mark.slow
 def test_resumed_is_uninterrupted(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     settings = ("training.accumulate=2", "training.checkpoint_every=1", 'training.worst_case={kind="awp"}')
     job(tiny_folder, text, *settings).run(tmp_path / "whole")

@@ -150,6 +150,7 @@ def test_a_distribution_is_fitted_once_a_step(
     assert fits == [12, 24, 32, 32]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "held"),
     [

@@ -16,6 +16,8 @@ from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.slow
+
 STEPS, RATE, WEIGHT, TAU = 10, 1e-3, 0.5, 0.05
 
 
