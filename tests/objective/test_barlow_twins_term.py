@@ -14,9 +14,11 @@ from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.objective.decorrelation import centred
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.barlow_twins import BarlowTwins
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 
 
@@ -238,7 +240,7 @@ def test_the_full_padding_gives_full_rank() -> None:
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
 def test_settings_and_what_it_reads() -> None:
@@ -253,8 +255,8 @@ def test_settings_and_what_it_reads() -> None:
         "centre": False,
         "scaling": "unit",
     }
-    assert found.needs == Needs(sentences=True)
-    assert build(negatives=[], terms=[{"kind": "barlow_twins"}]).needs == Needs(sentences=True)
+    assert found.reads == {Sentences()}
+    assert build(negatives=[], terms=[{"kind": "barlow_twins"}]).reads == {Sentences()}
     reps = views(6, 4)
     both = build(terms=[{"kind": "barlow_twins", "weight": 0.3, "off_diagonal": 0.2}, {"kind": "dcl"}])
     outcome = both(reps)

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from opencse.objective.views import View
+from opencse.objective.views.base import View
 from opencse.objective.views.deletion import Crop, DeleteOneWord, DeleteWords
 from opencse.text.tokenizer import TokenisedText
 

@@ -18,8 +18,9 @@ from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import InterruptedRunError
 from opencse.objective import views
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
@@ -44,7 +45,7 @@ HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test"))
 
 
 @pytest.fixture
@@ -108,13 +109,13 @@ def test_anchors_go_through_the_first_and_the_rest_through_the_second(
     with torch.no_grad():
         for parameter in second.parameters():
             parameter.mul_(1.3)
-    inputs, needs = triples(encoder, sentences), replace(objective.needs, clean=True, layers=frozenset({1}))
+    inputs, needs = triples(encoder, sentences), replace(objective.reads, clean=True, layers=frozenset({1}))
     rows: dict[str, list[int]] = {"first": [], "second": []}
     for name, module in (("first", encoder), ("second", second)):
         module.backbone.register_forward_pre_hook(
             lambda module, args, kwargs, name=name: rows[name].append(len(kwargs["input_ids"])), with_kwargs=True
         )
-    objective.needs = replace(needs, clean=False)
+    objective.reads = replace(needs, clean=False)
     reps = objective.represent(encoder, inputs)
     assert rows == {"first": [N], "second": [2 * N]}
     first, other = (e(inputs.tokens, layers=[1]) for e in (encoder, second))
@@ -124,7 +125,7 @@ def test_anchors_go_through_the_first_and_the_rest_through_the_second(
     assert torch.allclose(reps.hard[:, 0], other.sentence[2 * N :], atol=1e-6)
     layers = torch.cat([first.layers[1][:N], other.layers[1][N : 2 * N]])
     assert torch.allclose(reps.layers[1], layers, atol=1e-6)
-    objective.needs = needs
+    objective.reads = needs
     clean = objective.represent(encoder, inputs).clean
     assert clean is not None
     assert torch.allclose(clean, first.sentence[:N], atol=1e-6)

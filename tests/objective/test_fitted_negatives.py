@@ -15,13 +15,14 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.errors import UserError
-from opencse.objective.negatives import build_negatives
 from opencse.objective.negatives.base import Scoring
 from opencse.objective.negatives.fitted import Distribution, Fitted, standardised
 from opencse.objective.negatives.gmm import Gmm, Mixture
 from opencse.objective.negatives.vae import AutoEncoder, Vae
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.registry import build as build_part
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import validate
 from opencse.text.tokenizer import Tokens
 from opencse.training.checkpoint import prefixed
@@ -50,7 +51,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
 
 def begun(encoder: SentenceEncoder, data: dict[str, Any], *, batch_size: int = N, seed: int = 0) -> Fitted:
     settings = validate(ObjectiveSettings, {"negatives": [data]}, "test").negatives[0]
-    source = build_negatives(settings)
+    source = build_part(settings)
     assert isinstance(source, Fitted)
     source.begin(encoder, batch_size=batch_size, seed=seed)
     return source
@@ -176,7 +177,9 @@ def test_the_state_goes_through_a_checkpoint(encoder: SentenceEncoder, data: dic
 
 @BOTH
 def test_the_runs_optimizer_finds_nothing_to_train(encoder: SentenceEncoder, data: dict[str, Any]) -> None:
-    objective = Objective(validate(ObjectiveSettings, {"negatives": [{"kind": "in_batch"}, data]}, "test"))
+    objective = Objective.from_settings(
+        validate(ObjectiveSettings, {"negatives": [{"kind": "in_batch"}, data]}, "test")
+    )
     objective.begin(encoder, batch_size=N, seed=0)
     source = objective.negatives[1]
     assert isinstance(source, Fitted)

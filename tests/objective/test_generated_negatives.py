@@ -18,8 +18,9 @@ from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import Scoring
 from opencse.objective.negatives.gaussian import Gaussian
 from opencse.objective.negatives.noisy_anchor import NoisyAnchor
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Representations
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 
 N, D = 5, 3
@@ -160,7 +161,7 @@ def test_a_smaller_last_batch_gets_fewer_columns() -> None:
 def contrast(reps: Representations, negatives: list[dict[str, Any]]) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of a step, its gradient and the report's mean similarity."""
     leaf = reps.anchor.clone().requires_grad_()
-    objective = Objective(validate(ObjectiveSettings, {"negatives": negatives}, "test"))
+    objective = Objective.from_settings(validate(ObjectiveSettings, {"negatives": negatives}, "test"))
     again = Representations(leaf, reps.positive, reps.hard, reps.keys, noise=reps.noise)
     outcome = objective(again)
     (gradient,) = torch.autograd.grad(outcome.total, leaf)

@@ -15,8 +15,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.errors import UserError
 from opencse.objective.negatives.layers import Layers
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import Needs, Representations, StepInputs
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 
@@ -35,7 +38,7 @@ def build(*others: dict[str, Any], similarity: str = "cosine", mask: bool = True
         "similarity": similarity,
         "mask_duplicates": mask,
     }
-    return Objective(validate(ObjectiveSettings, data, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
 def example(keys: list[list[int]] = DISTINCT, rows: int = 2 * N) -> Representations:
@@ -197,7 +200,7 @@ def test_a_view_without_positives_of_its_own_has_the_anchors_alone(monkeypatch: 
 
 
 def test_needs() -> None:
-    assert build(layers=[-2, 0]).needs == Needs(sentences=True, layers=frozenset({-2, 0}))
+    assert build(layers=[-2, 0]).reads == {Sentences(), *(Layer(n) for n in [-2, 0])}
 
 
 @pytest.fixture

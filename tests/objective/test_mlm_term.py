@@ -13,11 +13,12 @@ from torch import Tensor
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.objective.inputs import mask_tokens
 from opencse.objective.losses import masked_lm
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
-from opencse.objective.terms import build_term
+from opencse.objective.registry import build as build_part
 from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.vectors.masked import LmHead, Masked, mask_tokens
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 
@@ -135,7 +136,7 @@ def test_the_loss_against_loops() -> None:
     assert masked_lm(logits, labels).item() == pytest.approx(expected, rel=1e-12)
     none = torch.zeros(0, 0, 0)
     reps = Representations(none, none, none, none, {}, logits, labels)
-    assert build_term(MaskedLM.Settings(weight=5.0)).loss(reps).item() == pytest.approx(expected, rel=1e-12)
+    assert build_part(MaskedLM.Settings(weight=5.0)).loss(reps).item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -148,9 +149,9 @@ def test_the_loss_of_half_precision_logits_is_float32(dtype: torch.dtype) -> Non
 
 
 def test_the_term_says_what_it_reads() -> None:
-    term = build_term(MaskedLM.Settings(weight=0.3, rate=0.2))
+    term = build_part(MaskedLM.Settings(weight=0.3, rate=0.2))
     assert isinstance(term, MaskedLM)
-    assert term.needs == Needs(masked_rate=0.2)
+    assert term.reads == {Masked(0.2), LmHead()}
     assert term.weight == 0.3
     none = torch.zeros(0, 0, 0)
     with pytest.raises(RuntimeError, match="no masked copy"):
@@ -173,7 +174,7 @@ def test_logits_are_those_of_transformers(encoder: SentenceEncoder, tiny_folder:
     reference = BertForMaskedLM.from_pretrained(tiny_folder)  # in eval mode
     assert not reference.training
     with torch.no_grad():
-        reps = represent(encoder, inputs, Needs(sentences=True, masked_rate=0.3))
+        reps = represent(encoder, inputs, {Sentences(), Masked(0.3)})
         every = reference(
             input_ids=inputs.masked.tokens.input_ids, attention_mask=inputs.masked.tokens.attention_mask
         ).logits
@@ -192,8 +193,8 @@ def test_logits_are_those_of_transformers(encoder: SentenceEncoder, tiny_folder:
 def test_gradient_reaches_the_word_embeddings(encoder: SentenceEncoder, sentences: list[str]) -> None:
     inputs = inputs_of(encoder, sentences[:8])
     assert inputs.masked is not None
-    reps = represent(encoder, inputs, Needs(masked_rate=0.3))
-    torch.autograd.backward(build_term(MaskedLM.Settings()).loss(reps))
+    reps = represent(encoder, inputs, {Masked(0.3), LmHead()})
+    torch.autograd.backward(build_part(MaskedLM.Settings()).loss(reps))
     table = encoder.backbone.get_input_embeddings().weight
     assert isinstance(table, Tensor)
     assert table.grad is not None

@@ -12,15 +12,18 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import Needs, Representations, represent
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.masked import LmHead, Masked
+from opencse.objective.vectors.sentences import HardNegatives, Sentences
+from opencse.objective.vectors.step import Representations, represent
 from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
 def example(hard: int = 0) -> Representations:
@@ -142,11 +145,11 @@ def test_stateless_parts_have_no_state() -> None:
 
 
 def test_needs_are_those_of_all_parts() -> None:
-    assert build().needs == Needs(sentences=True)
-    assert not build().needs.hard
+    assert build().reads == {Sentences()}
+    assert not build().reads.hard
     objective = build(negatives=[{"kind": "in_batch"}, {"kind": "hard"}], terms=[{"kind": "mlm", "rate": 0.3}])
-    assert objective.needs == Needs(sentences=True, hard=True, masked_rate=0.3)
-    assert objective.needs.hard
+    assert objective.reads == {Sentences(), HardNegatives(), Masked(0.3)}
+    assert objective.reads.hard
     assert objective.negatives_per_anchor(64, 2) == 63 + 128
 
 
@@ -156,7 +159,7 @@ def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Pat
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
     encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     objective = build(negatives=[], terms=[{"kind": "mlm", "weight": 2.0, "rate": 0.5}])
-    assert objective.needs == Needs(masked_rate=0.5)
+    assert objective.reads == {Masked(0.5), LmHead()}
     assert objective.negatives_per_anchor(8, 0) == 0
     inputs = InputBuilder(tokenise(Source(str(text)), encoder.tokenizer, 16), encoder.tokenizer, objective, 1)
     step = inputs.build(torch.arange(8).numpy(), 0)
@@ -165,7 +168,7 @@ def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Pat
     encoder.backbone.register_forward_pre_hook(
         lambda module, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
     )
-    reps = represent(encoder, step, objective.needs)
+    reps = represent(encoder, step, objective.reads)
     assert len(seen) == 1
     assert torch.equal(seen[0], step.masked.tokens.input_ids)
     assert reps.anchor.shape == reps.positive.shape == (8, 0)

@@ -12,21 +12,25 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.settings import validate
 
 N, D = 5, 4
 # Equal texts: anchors 0 and 3; positive of 1 and anchor 2.
 DUPLICATES = [[1, 2], [3, 4], [4, 6], [1, 8], [9, 10]]
 DISTINCT = [[10 * i, 10 * i + 1] for i in range(N)]
-BOTH = Needs(sentences=True, clean=True)
+BOTH = {Sentences(), Clean()}
 
 
 def off_dropout(*, weight: float = 1.0, scale: float = 1.0, columns: str = "positives", **data: Any) -> Objective:
     negatives = [{"kind": "in_batch", "of": {"kind": "clean"}, "weight": weight, "columns": columns}]
     positive = {"scale": scale}
-    return Objective(validate(ObjectiveSettings, {"negatives": negatives, "positive": positive, **data}, "test"))
+    return Objective.from_settings(
+        validate(ObjectiveSettings, {"negatives": negatives, "positive": positive, **data}, "test")
+    )
 
 
 def representations(keys: list[list[int]]) -> Representations:
@@ -215,7 +219,7 @@ def test_the_clean_forward_draws_nothing(tiny_folder: Path, sentences: list[str]
     """The masks of a run are the same with and without it."""
     encoder = SentenceEncoder.load(tiny_folder, device="cpu").train()
     inputs, made = twice(encoder, sentences[:N]), []
-    for needs in (BOTH, Needs(sentences=True)):
+    for needs in (BOTH, {Sentences()}):
         torch.manual_seed(0)
         made.append([represent(encoder, inputs, needs).positive for _ in range(2)])
     for left, right in zip(*made, strict=True):

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.output import OutputBernoulli, OutputGaussian, OutputMask, kept, spread
 from opencse.settings import validate
 
@@ -37,7 +38,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def build(view: dict[str, Any], **more: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, {"view": view, **more}, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"view": view, **more}, "test"))
 
 
 @pytest.fixture

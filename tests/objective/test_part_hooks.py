@@ -18,11 +18,14 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.objective import negatives
 from opencse.objective.losses import Columns
-from opencse.objective.negatives import Scoring
+from opencse.objective.negatives.base import Scoring
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.objective import Objective, ObjectiveSettings
+from opencse.objective.objective import Objective
 from opencse.objective.part import Part
-from opencse.objective.representations import Needs, Representations, StepInputs
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.masked import LmHead, Masked
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
@@ -59,7 +62,7 @@ class Spy(InBatch):
 
     def __init__(self, settings: InBatch.Settings) -> None:
         super().__init__(settings)
-        self.needs = self.needs | Needs(lm_head=self.wants_head)
+        self.reads = self.reads | {LmHead()}
         self.encoder: list[SentenceEncoder] = []  # in a list, so that it is no module of the part
         self.forward_weights: list[Tensor] = []
 
@@ -199,7 +202,7 @@ def test_a_part_may_copy_the_masked_lm_head_at_the_start(
     monkeypatch.setattr(Spy, "wants_head", True)
     terms = ['objective.terms=[{kind="mlm"}]'] if term else []
     prepared = job(tiny_folder, *terms).prepare(Silent())
-    assert prepared.objective.needs == Needs(sentences=True, lm_head=True, masked_rate=0.15 if term else None)
+    assert prepared.objective.reads == {Sentences(), LmHead(), Masked(0.15 if term else None)}
     assert notes.events == ["begin 8 11 True True"]
     assert (prepared.encoder.lm_head is not None) == term
 
@@ -219,7 +222,7 @@ def test_every_part_is_called(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
         return {type(self).__name__: torch.tensor(1.0)}
 
     data = {"negatives": [{"kind": "in_batch"}, {"kind": "hard"}], "terms": [{"kind": "mlm"}]}
-    objective = Objective(validate(ObjectiveSettings, data, "test"))
+    objective = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
     for name, hook in (("begin", begin), ("after_backward", after_backward), ("diagnose", diagnose)):
         monkeypatch.setattr(Part, name, hook)
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
@@ -241,5 +244,5 @@ def test_a_part_without_hooks_does_nothing(tiny_folder: Path) -> None:
     part.begin(encoder, batch_size=2, seed=0)
     part.after_backward(encoder, [StepInputs(encoder.tokenizer.pad(encoder.tokenize(["a"])), 1, reps.keys)], [reps])
     assert part.diagnose(reps) == {}
-    assert part.needs == Needs()
+    assert part.reads == set()
     assert not part.state_dict()

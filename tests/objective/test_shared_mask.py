@@ -10,15 +10,19 @@ import torch
 
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, StepInputs, represent
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.means import Means
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import StepInputs, represent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
 
 N = 6
-SHARED = Needs(sentences=True, shared_mask=True)
+SHARED = {Sentences(), FIXME(shared_mask=True)}
 
 
 @pytest.fixture
@@ -41,8 +45,11 @@ def step(encoder: SentenceEncoder, texts: list[str], *, masked: bool = False) ->
 def test_the_setting_asks_for_it() -> None:
     for shared in (False, True):
         data = {"view": {"kind": "dropout", "shared_mask": shared}}
-        assert Objective(validate(ObjectiveSettings, data, "test")).needs == Needs(sentences=True, shared_mask=shared)
-    assert not Objective(ObjectiveSettings()).needs.shared_mask
+        assert Objective.from_settings(validate(ObjectiveSettings, data, "test")).reads == {
+            Sentences(),
+            FIXME(shared_mask=shared),
+        }
+    assert not Objective.from_settings(ObjectiveSettings()).reads.shared_mask
 
 
 @pytest.mark.parametrize("masked", [False, True])
@@ -55,7 +62,7 @@ def test_views_are_equal_and_rows_and_steps_are_not(encoder: SentenceEncoder, ma
         assert torch.pdist(reps.anchor).min() > 1e-2  # one text: each row has masks of its own
     assert (first.anchor - second.anchor).abs().amax(dim=1).min() > 1e-2
     torch.manual_seed(0)
-    plain = represent(encoder, inputs, Needs(sentences=True))
+    plain = represent(encoder, inputs, {Sentences()})
     assert not torch.isclose(plain.anchor, plain.positive, atol=1e-3).all(dim=1).any()
 
 
@@ -79,7 +86,7 @@ def test_what_follows_is_as_after_one_forward(encoder: SentenceEncoder, sentence
 
 def test_layers_keep_their_order(encoder: SentenceEncoder, sentences: list[str]) -> None:
     inputs = step(encoder, sentences[:N])
-    reps = represent(encoder, inputs, SHARED | Needs(layers=frozenset({1, 3})))
+    reps = represent(encoder, inputs, SHARED | {Layer(1), Layer(3)})
     assert list(reps.layers) == [1, 3]
     assert torch.equal(reps.layers[3], torch.cat([reps.anchor, reps.positive]))
     assert torch.equal(reps.layers[1][:N], reps.layers[1][N:])
@@ -89,7 +96,7 @@ def test_layers_keep_their_order(encoder: SentenceEncoder, sentences: list[str])
 
 def test_means_over_draws_do_not_go_with_it(encoder: SentenceEncoder, sentences: list[str]) -> None:
     with pytest.raises(ValueError, match="independent masks"):
-        represent(encoder, step(encoder, sentences[:N]), SHARED | Needs(samples=2))
+        represent(encoder, step(encoder, sentences[:N]), SHARED | {Means(2)})
 
 
 @pytest.mark.parametrize("shared", [False, True])

@@ -14,9 +14,13 @@ from torch import Tensor
 
 from opencse.encoder.encoder import Encoded, SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides import Anchors, Clean, Mean, Noisy, Views, needs_of, sides
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.means import Means
+from opencse.objective.vectors.sentences import HardNegatives, Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.settings import validate
 
 N, D = 4, 6
@@ -33,7 +37,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test"))
 
 
 def of(positive: str, negatives: str, **data: Any) -> Objective:
@@ -130,16 +134,16 @@ def test_gradient_reaches_both_sides(kind: str) -> None:
 
 
 def test_what_each_side_needs() -> None:
-    assert needs_of(Views()) == needs_of(Anchors()) == needs_of(Noisy()) == Needs(sentences=True)
-    assert needs_of(Clean()) == Needs(clean=True)
-    assert needs_of(Mean(samples=4)) == Needs(samples=4)
+    assert needs_of(Views()) == needs_of(Anchors()) == needs_of(Noisy()) == {Sentences()}
+    assert needs_of(Clean()) == {Clean()}
+    assert needs_of(Mean(samples=4)) == {Means(4)}
     assert Mean().samples == 10
     assert Noisy().variance == 0.1
-    assert of("mean", "clean").needs == Needs(samples=3, clean=True)
-    assert of("views", "noisy").needs == Needs(sentences=True)
+    assert of("mean", "clean").reads == {Means(3), Clean()}
+    assert of("views", "noisy").reads == {Sentences()}
     term_alone = build(positive={"of": KINDS["mean"]}, negatives=[], terms=[{"kind": "mlm"}])
-    assert term_alone.needs.samples is None, "nothing is contrasted, so no draw is made"
-    for needs in (Needs(clean=True), Needs(samples=2)):
+    assert term_alone.reads.samples is None, "nothing is contrasted, so no draw is made"
+    for needs in ({Clean()}, {Means(2)}):
         assert needs.reads_sentences
 
 
@@ -188,7 +192,7 @@ def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: list[st
 
 
 def test_equal_numbers_of_draws_go_together() -> None:
-    assert of("mean", "mean").needs == Needs(samples=3)
+    assert of("mean", "mean").reads == {Means(3)}
 
 
 # Means over dropout draws
@@ -220,7 +224,7 @@ def seen(encoder: SentenceEncoder) -> list[Tensor]:
 def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sentences: list[str], samples: int) -> None:
     """One sentence throughout: whatever differs is dropout, and every row has a mask of its own."""
     outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, [sentences[0]] * 3 * N, N), Needs(hard=True, samples=samples))
+    reps = represent(encoder, step(encoder, [sentences[0]] * 3 * N, N), {HardNegatives(), Means(samples)})
     assert [len(output) for output in outputs] == [3 * N + samples * 2 * N]
     (rows,) = outputs
     assert torch.pdist(rows).min() > 1e-3
@@ -236,7 +240,7 @@ def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sente
 
 def test_means_are_of_the_right_texts(encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.eval()
-    needs = Needs(sentences=True, hard=True, samples=3, layers=frozenset({1}))
+    needs = {Sentences(), HardNegatives(), Means(3), Layer(1)}
     reps = represent(encoder, step(encoder, sentences[: 3 * N], N), needs)
     plain = represent(encoder, step(encoder, sentences[: 3 * N], N), replace(needs, samples=None))
     assert reps.means is not None
@@ -259,7 +263,7 @@ def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEnc
     torch.manual_seed(0)
     for samples in (1, 8):
         with torch.no_grad():
-            means = represent(encoder, inputs, Needs(samples=samples)).means
+            means = represent(encoder, inputs, {Means(samples)}).means
         assert means is not None
         variances[samples] = [float(view.var(dim=0).mean()) for view in means]
     for view in range(2):
@@ -269,7 +273,7 @@ def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEnc
 
 def test_gradient_flows_through_every_draw(encoder: SentenceEncoder, sentences: list[str]) -> None:
     outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, sentences[: 2 * N], N), Needs(samples=2))
+    reps = represent(encoder, step(encoder, sentences[: 2 * N], N), {Means(2)})
     outputs[0].retain_grad()
     assert reps.means is not None
     torch.autograd.backward((reps.means * torch.arange(1.0, 33.0)).sum())
@@ -309,7 +313,7 @@ def test_no_variance_is_no_noise() -> None:
 
 def noise_of(encoder: SentenceEncoder, texts: list[str], noise_seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """The noise on both sides, and the state of torch's own generator afterwards."""
-    reps = represent(encoder, step(encoder, texts, len(texts) // 2, noise_seed), Needs(sentences=True))
+    reps = represent(encoder, step(encoder, texts, len(texts) // 2, noise_seed), {Sentences()})
     left, right = sides(Noisy(variance=1.0), reps)
     return left - reps.anchor, right - reps.positive, torch.get_rng_state()
 
@@ -325,7 +329,7 @@ def test_noise_depends_on_the_seed_alone(encoder: SentenceEncoder, sentences: li
         assert torch.allclose(first[side], same[side], atol=1e-6)
         assert not torch.allclose(first[side], other[side], atol=0.1)
     torch.manual_seed(0)
-    represent(encoder, step(encoder, sentences[: 2 * N], N, 5), Needs(sentences=True))
+    represent(encoder, step(encoder, sentences[: 2 * N], N, 5), {Sentences()})
     assert torch.equal(torch.get_rng_state(), first[2]), "dropout's generator is not drawn from"
 
 

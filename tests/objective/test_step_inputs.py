@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.objective import views
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.base import Places, places
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
@@ -51,7 +52,9 @@ def triples(tokenizer: Tokenizer, tmp_path: Path, sentences: list[str]) -> Corpu
 
 
 def builder(corpus: Corpus, tokenizer: Tokenizer, seed: int = 1, **objective: Any) -> InputBuilder:
-    return InputBuilder(corpus, tokenizer, Objective(validate(ObjectiveSettings, objective, "test")), seed)
+    return InputBuilder(
+        corpus, tokenizer, Objective.from_settings(validate(ObjectiveSettings, objective, "test")), seed
+    )
 
 
 def texts(inputs: StepInputs, tokenizer: Tokenizer) -> list[list[int]]:

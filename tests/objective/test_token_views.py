@@ -14,8 +14,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.views import View
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.views.base import View
 from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
@@ -94,7 +95,7 @@ def begun(encoder: SentenceEncoder, wordnet: Path) -> Begin:
 
 def objective(settings: dict[str, Any], wordnet: Path) -> Objective:
     view = settings | ({"wordnet": str(wordnet)} if settings["kind"] == "synonym" else {})
-    return Objective(validate(ObjectiveSettings, {"view": view}, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"view": view}, "test"))
 
 
 def drawn(view: View, texts: list[TokenisedText], seed: int) -> list[list[int]]:

@@ -16,7 +16,7 @@ import opencse.runs.job as job_room
 from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.representations import StepInputs
+from opencse.objective.vectors.step import StepInputs
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan

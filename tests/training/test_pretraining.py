@@ -24,8 +24,8 @@ from opencse.encoder.encoder import MaskedTokens
 from opencse.errors import InterruptedRunError
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
-from opencse.objective.inputs import mask_tokens
-from opencse.objective.representations import represent
+from opencse.objective.vectors.masked import mask_tokens
+from opencse.objective.vectors.step import represent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
@@ -310,7 +310,7 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     assert torch.equal(step.masked_labels, step.tokens.input_ids[step.masked.positions])
     assert alone.inputs.lengths[examples].tolist() == [len(row) for row in ids]
     assert alone.inputs.hard == 0
-    reps = represent(alone.encoder, step, alone.objective.needs)
+    reps = represent(alone.encoder, step, alone.objective.reads)
     assert (reps.anchor.shape, reps.positive.shape, reps.hard.shape) == ((3, 0), (3, 0), (3, 0, 0))
     assert list(alone.objective(reps).losses) == ["mlm"]
     lines = "\n".join(alone.plan.lines())
@@ -323,7 +323,7 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     assert len(step.tokens) == len(step.masked.tokens) == 6
     assert step.keys.shape == (3, 2)
     assert both.inputs.lengths[examples].tolist() == [2 * len(row) for row in ids]
-    assert represent(both.encoder, step, both.objective.needs).positive.shape == (3, 64)
+    assert represent(both.encoder, step, both.objective.reads).positive.shape == (3, 64)
 
 
 def test_lengths_of_triples_count_every_text_that_is_read(tiny_folder: Path, tmp_path: Path) -> None:

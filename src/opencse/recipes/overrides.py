@@ -21,7 +21,8 @@ class Change:
 
     Attributes:
         where: who asks for it, as it is to be named in an error (``--set training.epochs=2``, ``simcse:crop-10``).
-        key: dotted; a number is a position in a list (``objective.negatives.0.weight``).
+        key: dotted; in a list of parts a step is a part's kind, or the position in the list:
+            ``objective.negatives.in_batch.weight``; of two parts of a kind the second is ``in_batch#2``.
         value: plain, as read from TOML; whole lists and tables too.
     """
 
@@ -97,9 +98,14 @@ def _child(node: Any, step: str, change: Change) -> Any:  # noqa: ANN401 - a TOM
 
 
 def _index(node: list[Any], step: str, change: Change) -> int:
+    kinds = [str(item["kind"]) for item in node if isinstance(item, dict) and "kind" in item]
+    names = [kind if (n := kinds[: i + 1].count(kind)) == 1 else f"{kind}#{n}" for i, kind in enumerate(kinds)]
+    if len(kinds) == len(node) and step in names:
+        return names.index(step)
     place = whole_number(step)
     if place is None or place >= len(node):
-        raise UserError(f"{change.where}: {shortened(step)!r} is not a position in a list of {len(node)}")
+        there = f"; there are: {', '.join(names)}" if names else ""
+        raise UserError(f"{change.where}: {shortened(step)!r} is not a position in a list of {len(node)}{there}")
     return place
 
 
@@ -171,7 +177,7 @@ def _errors(
 def _leads_to(path: Sequence[str], place: Sequence[str]) -> bool:
     """Whether ``place`` is at or inside ``path``; errors name the tags of unions too, which keys do not."""
     steps = iter(place)
-    return all(step in steps for step in path)
+    return all(step.partition("#")[0] in steps for step in path)
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

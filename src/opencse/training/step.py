@@ -11,7 +11,7 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.text.batches import Batches
 from opencse.training.precision import Precision
 from opencse.training.worst_case import DisturbBatch, WorstCase
@@ -59,7 +59,7 @@ class Step:
         if self.worst_case is None:
             passes = forward_backward(None)
         else:
-            passes = self.worst_case.gradients(forward_backward, batches[0].noise(2))
+            passes = self.worst_case.gradients(forward_backward, batches[0].noise("adversarial"))
         with torch.no_grad(), self.precision.autocast(self.encoder.device):
             self.objective.after_backward(self.encoder, batches, [reps for reps, _ in passes])
         return passes[-1][0], Outcome.mean([outcome for _, outcome in passes])

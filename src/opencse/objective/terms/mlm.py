@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Set
+from typing import Any, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.losses import masked_lm
-from opencse.objective.representations import Needs, Representations
 from opencse.objective.terms.base import Term
+from opencse.objective.vectors.masked import LmHead, Masked
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -38,13 +41,14 @@ class MaskedLM(Term):
         rate: float = Field(default=0.15, gt=0, lt=1)
         tied: bool = True
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.weight = settings.weight
-        self.needs = Needs(masked_rate=settings.rate, untied_decoder=not settings.tied)
+    settings: Settings
+    compares_examples = False
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """What the head predicts in a masked copy."""
+        return {Masked(self.settings.rate), LmHead(tied=self.settings.tied)}
 
     def loss(self, reps: Representations) -> Tensor:
         """Mean cross-entropy over the chosen positions."""
-        if reps.masked_logits is None or reps.masked_labels is None:
-            raise RuntimeError("the MLM term was given no masked copy")
-        return masked_lm(reps.masked_logits, reps.masked_labels)
+        return masked_lm(*reps[Masked(self.settings.rate)])

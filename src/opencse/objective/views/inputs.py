@@ -19,7 +19,10 @@ from opencse.settings import PartSettings
 
 
 class InputGaussian(SentenceView):
-    """``e + N(0, sd)``, a number of its own for every number. Published: 75.57 +- .70 (SimCSE there: 74.80 +- 1.12)."""
+    """``e + N(0, sd)``, drawn anew for every dimension of every token. Published: 75.57 +- .70.
+
+    (SimCSE there: 74.80 +- 1.12.)
+    """
 
     class Settings(PartSettings):
         """Settings of `InputGaussian`."""
@@ -27,19 +30,15 @@ class InputGaussian(SentenceView):
         kind: Literal["input_gaussian"] = "input_gaussian"
         sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
 
-    disturbs = True
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.sd = settings.sd
+    settings: Settings
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return embeddings + self.sd * standard_normal(embeddings.shape, embeddings, noise)
+        return embeddings + self.settings.sd * standard_normal(embeddings.shape, embeddings, noise)
 
 
 class InputGaussianDropout(SentenceView):
-    """``e * N(1, sd)``, number by number. Published: 75.17 +- 1.18."""
+    """``e * N(1, sd)``, dimension by dimension. Published: 75.17 +- 1.18."""
 
     class Settings(PartSettings):
         """Settings of `InputGaussianDropout`."""
@@ -47,15 +46,11 @@ class InputGaussianDropout(SentenceView):
         kind: Literal["input_gaussian_dropout"] = "input_gaussian_dropout"
         sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
 
-    disturbs = True
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.sd = settings.sd
+    settings: Settings
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return embeddings * (1.0 + self.sd * standard_normal(embeddings.shape, embeddings, noise))
+        return embeddings * (1.0 + self.settings.sd * standard_normal(embeddings.shape, embeddings, noise))
 
 
 class InputBernoulli(SentenceView):
@@ -73,11 +68,7 @@ class InputBernoulli(SentenceView):
         rate: float = Field(default=0.1, ge=0, lt=1)
         features: bool = False
 
-    disturbs = True
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.settings = settings
+    settings: Settings
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
@@ -99,12 +90,8 @@ class InputFgsm(SentenceView):
         kind: Literal["input_fgsm"] = "input_fgsm"
         epsilon: float = Field(default=0.001, ge=0, allow_inf_nan=False)
 
-    attacks = "inputs"
+    settings: Settings
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.epsilon = settings.epsilon
-
-    def attacked(self, values: Tensor, gradient: Tensor) -> Tensor:
+    def climb_inputs(self, embeddings: Tensor, gradient: Tensor) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return values + self.epsilon * gradient.sign()
+        return embeddings + self.settings.epsilon * gradient.sign()
