@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.inputs import InputBuilder
@@ -25,14 +24,12 @@ class Step:
         encoder: what is trained.
         objective: what it is trained for.
         precision: arithmetic of the forward pass.
-        backward: differentiates a scalar.
         worst_case: two passes instead of one, if given.
     """
 
     encoder: SentenceEncoder
     objective: Objective
     precision: Precision
-    backward: Callable[[Tensor], None] = torch.autograd.backward
     worst_case: WorstCase | None = None
 
     def gradients(self, batches: Sequence[StepInputs]) -> tuple[Representations, Outcome]:
@@ -52,7 +49,7 @@ class Step:
                     moved = None if disturb is None else disturb(number)
                     reps = self.objective.represent(self.encoder, inputs, disturb=moved)
                 outcome = self.objective(reps)
-                self.backward(outcome.total / len(batches))
+                torch.autograd.backward(outcome.total / len(batches))
                 passes.append((reps.detached(), outcome.detached()))
             return passes
 
