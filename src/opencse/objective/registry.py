@@ -140,9 +140,9 @@ class PartOf:
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         """Any of the package's own parts, or one from elsewhere by its kind."""
-        own = [part.Settings.model_json_schema() for part in built_in(self.role).values()]
-        other = {"type": "object", "properties": {"kind": {"type": "string", "pattern": ":"}}, "required": ["kind"]}
-        return {"anyOf": [*own, other]}
+        own = [part.Settings.model_json_schema() | {"required": ["kind"]} for part in built_in(self.role).values()]
+        kind = {"type": "string", "not": {"enum": list(built_in(self.role))}}
+        return {"anyOf": [*own, {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}]}
 
 
 def _base(role: Role) -> type[Part]:
