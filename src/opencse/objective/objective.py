@@ -27,7 +27,7 @@ from opencse.objective.views.base import ChangesInputs, ClimbsInputs, ClimbsOutp
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step's objective gives: losses to add up and minimise, and numbers only to look at."""
+    """What a step's objective gives: losses to add up and minimise, and figures for the log."""
 
     losses: dict[str, Tensor]
     report: dict[str, Tensor]
@@ -279,7 +279,7 @@ class Objective(nn.Module):
             part.after_backward(encoder, inputs, reps)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        """Numbers for the log that are too expensive for every step."""
+        """Figures for the log that are too expensive for every step."""
         found: dict[str, Tensor] = {}
         for part in self._all_parts:
             found |= part.diagnose(reps)

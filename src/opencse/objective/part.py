@@ -110,6 +110,6 @@ class Part(nn.Module):
         """
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        """Numbers worth a look at the steps that are logged, too expensive for every step; none by default."""
+        """Figures for the log that are too expensive for every step; none by default."""
         del reps
         return {}

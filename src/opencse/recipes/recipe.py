@@ -117,7 +117,7 @@ class Recipe(Settings):
 
     Attributes:
         name: of the recipe.
-        title: one line for a person.
+        title: one line for the user.
         paper: authors, year, title, arXiv number; empty for our own.
         data: what is read.
         encoder: what is trained.

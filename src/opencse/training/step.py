@@ -1,4 +1,4 @@
-"""The gradients of a step: of one batch or several, in one pass or two around a worst case."""
+"""The gradients of a step: of one batch or several, in one pass, or two with adversarial weights."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Step:
         encoder: what is trained.
         objective: what it is trained for.
         precision: arithmetic of the forward pass.
-        worst_case: two passes instead of one, if given.
+        worst_case: two passes instead of one (sharpness-aware, adversarial), if given.
     """
 
     encoder: SentenceEncoder
@@ -35,8 +35,8 @@ class Step:
     def gradients(self, batches: Sequence[StepInputs]) -> tuple[Representations, Outcome]:
         """Leaves the step's gradients in the parameters, and shows the parts what was made.
 
-        With k batches the gradient is that of their mean loss; each is contrasted for itself. Two passes around a
-        worst case are two passes over all of them: the weights move up the mean loss.
+        With k batches the gradient is that of their mean loss; each is contrasted for itself. Two adversarial
+        passes are two passes over all of them: the weights move up the mean loss.
 
         Returns:
             The last batch's vectors, without gradient, and the mean losses, of the weights as they are.

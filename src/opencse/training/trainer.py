@@ -59,9 +59,9 @@ class Trainer:
         steps: of the whole run.
         settings: how.
         precision: arithmetic of the forward pass.
-        dev: whoever chooses; it has judged the start. None keeps the last encoder.
+        dev: whoever chooses; it has evaluated the start. None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
-        reporter: what a person sees.
+        reporter: what the user sees.
         start: dev score of the start as training takes it up; None without dev.
     """
 

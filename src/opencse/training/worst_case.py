@@ -1,4 +1,4 @@
-"""Worst-case passes: the gradient that moves the weights is taken where the loss is higher, nearby.
+"""Sharpness-aware and adversarial passes: the gradient that counts is taken nearby, where the loss is higher.
 
 Around any recipe. Each step makes a pass as usual, moves weights (and inputs, if asked) a little way up the loss,
 makes a second pass there, and puts the weights back bit for bit; the second pass's gradient is the step's.

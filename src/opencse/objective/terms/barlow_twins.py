@@ -34,7 +34,7 @@ class BarlowTwins(Term):
 
     (The paper prints a minus before the first sum; Zbontar et al. 2021, whose loss it is, add both.) The paper takes
     no mean off; Zbontar et al. do: ``centre``. C is at most of rank N, so it cannot become the identity of D > N
-    dimensions. ``artificial`` (M) appends M rows of standard normal numbers, drawn anew each step, to both matrices
+    dimensions. ``artificial`` (M) appends M standard normal rows, drawn anew each step, to both matrices
     (section 4.2 and Table 2, M = 100, 300, 704) and makes the bound N + M. They are the same rows for both views, as
     in what is left in the authors' code: an artificial example agrees with itself. The mean, where it is taken off,
     is that of all N + M rows. ``scaling = "batch_norm"`` is the loss in an earlier commit of that code, defined there

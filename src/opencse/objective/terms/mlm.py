@@ -23,7 +23,7 @@ class MaskedLM(Term):
     80% become [MASK], 10% a random ordinary id, 10% stay. The contrastive input itself is never masked (an early
     version of the authors' code did that). The backbone's own head predicts, over the chosen positions only.
     The authors' code also masks the hard negatives, its random ids may be special ones, and its decoder is a copy of
-    the word embeddings that is trained for itself (``tied = false``).
+    the token embeddings that is trained for itself (``tied = false``).
     """
 
     class Settings(PartSettings):
@@ -32,7 +32,7 @@ class MaskedLM(Term):
         Attributes:
             weight: of the term.
             rate: share of the tokens that are chosen.
-            tied: the head's decoder shares the word embeddings, where the model's configuration says so; false gives
+            tied: the head's decoder shares the token embeddings, where the model's configuration says so; false gives
                 it a copy of its own.
         """
 

@@ -1,6 +1,6 @@
 """Positives whose input embeddings are disturbed, on top of dropout (Park's thesis, section 4.1.2, Table 3).
 
-What is disturbed is the word embedding of every token, before positions, LayerNorm and the network's own dropout, and
+What is disturbed is the token embedding of every token, before positions, LayerNorm and the network's own dropout, and
 only in the rows of the positives. It works for any encoder that takes ``inputs_embeds``.
 """
 
@@ -54,10 +54,10 @@ class InputGaussianDropout(SentenceView):
 
 
 class InputBernoulli(SentenceView):
-    """``m * e / (1 - rate)``, each number of m 0 with probability ``rate``, else 1: dropout once more.
+    """``m * e / (1 - rate)``, each dimension of m 0 with probability ``rate``, else 1: dropout once more.
 
     ``features = true`` drops whole dimensions of a sentence, the same for all its tokens (ConSERT's cutoff). Published:
-    74.34 +- .81, and 74.27 +- 1.17 for dimensions. Kept numbers are scaled up as in dropout, which the thesis leaves
+    74.34 +- .81, and 74.27 +- 1.17 for dimensions. Kept dimensions are scaled up as in dropout, which the thesis leaves
     open.
     """
 

@@ -1,4 +1,4 @@
-"""A sentence made longer by words that say little."""
+"""A sentence made longer by words of little meaning."""
 
 from __future__ import annotations
 

@@ -40,9 +40,9 @@ class OutputGaussian(OutputView):
 
 
 class OutputBernoulli(OutputView):
-    """``b = m * a``, each number of m 0 with probability ``rate``, else 1. Published: 43.54 +- 1.75.
+    """``b = m * a``, each dimension of m 0 with probability ``rate``, else 1. Published: 43.54 +- 1.75.
 
-    Kept numbers are not scaled up, which a cosine would not see.
+    Kept dimensions are not scaled up, which a cosine would not see.
     """
 
     class Settings(PartSettings):
@@ -59,7 +59,7 @@ class OutputBernoulli(OutputView):
 
 
 class OutputMask(OutputView):
-    """``b = a`` with ``round(rate * d)`` of its numbers 0: those of smallest, or of largest, absolute value.
+    """``b = a`` with ``round(rate * d)`` of its dimensions 0: those of smallest, or of largest, absolute value.
 
     Published: 46.88 +- 2.65 without the smallest ("trivial"), 43.82 +- 1.20 without the largest ("significant").
     """

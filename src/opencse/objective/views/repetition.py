@@ -1,4 +1,4 @@
-"""Some of a sentence said twice."""
+"""Sub-words or words of a sentence repeated."""
 
 from __future__ import annotations
 
