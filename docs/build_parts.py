@@ -1,4 +1,4 @@
-"""Writes docs/parts.md, the page of all parts, and docs/recipe.schema.json, from the code: python docs/build_parts.py."""
+"""Writes docs/parts.md and docs/recipe.schema.json from the code: python docs/build_parts.py."""
 
 from __future__ import annotations
 
