@@ -12,6 +12,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.objective.negatives.gaussian import Gaussian
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
@@ -138,7 +139,8 @@ def test_fgsm_steps_along_the_sign_of_the_contrastive_gradient(encoder: Sentence
     reps = objective.represent(encoder, inputs)
     a = reps.anchor.detach().double()
     fake = objective.negatives[1]
-    drawn = fake.generate(a.float(), N, inputs.noise(0)).double()  # type: ignore[operator]
+    assert isinstance(fake, Gaussian)
+    drawn = fake.generate(a.float(), N, inputs.noise("negatives.gaussian")).double()
 
     def loss(b: Tensor) -> float:
         total = 0.0

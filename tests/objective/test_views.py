@@ -11,16 +11,19 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
+from opencse.objective.part import Context
 from opencse.objective.registry import build as build_part
+from opencse.objective.terms.mlm import MaskedLM
 from opencse.objective.vectors.sentences import Sentences
 from opencse.objective.vectors.step import Representations, StepInputs, represent
-from opencse.objective.views.base import View
+from opencse.objective.views.base import ChangesTokens, View
 from opencse.objective.views.dropout import Dropout
 from opencse.objective.views.next_sentence import NextSentence
 from opencse.objective.views.pair import Pair
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.readers import Source
-from opencse.text.tokenizer import TokenisedText
 
 # Rows of four documents: 0-4, 5, 6-7 and 8-10.
 DOCUMENTS = [0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3]
@@ -44,16 +47,27 @@ def pairs_of(view: View, documents: list[int], seed: int = 0) -> list[tuple[int,
 def test_every_settings_class_has_its_view() -> None:
     for part in (Dropout, NextSentence, Pair):
         assert type(build_part(part.Settings())) is part
-    assert build_part(Dropout.Settings()).needs_dropout
-    assert not build_part(Pair.Settings()).needs_dropout
-    assert not build_part(NextSentence.Settings()).needs_dropout
+
+
+def test_dropout_alone_needs_a_backbone_with_dropout(tiny_folder: Path) -> None:
+    """The other views differ by their texts; whoever set the rate to 0 gets equal views, as asked."""
+    still, lively = (SentenceEncoder.load(tiny_folder, dropout=rate, device="cpu") for rate in (0.0, 0.1))
+    for view in (NextSentence(), Pair()):
+        objective = Objective(view, negatives=[InBatch()])
+        objective.check(Context(objective, encoder=still, model="tiny"))
+    objective = Objective(Dropout(), negatives=[InBatch()])
+    objective.check(Context(objective, encoder=lively, model="tiny"))
+    objective.check(Context(objective, encoder=still, model="tiny", own_dropout=False))
+    with pytest.raises(UserError, match=r"^tiny: this backbone has no dropout, so both views .*encoder\.dropout=0\.1"):
+        objective.check(Context(objective, encoder=still, model="tiny"))
+    alone = Objective(Dropout(), terms=[MaskedLM()])
+    alone.check(Context(alone, encoder=still, model="tiny"))
 
 
 def test_dropout_takes_every_sentence_twice() -> None:
     view = build_part(Dropout.Settings())
     assert pairs_of(view, DOCUMENTS) == [(row, row) for row in range(11)]
-    text = TokenisedText(np.arange(3, dtype=np.int32))
-    assert view.positives([text], np.random.default_rng(0))[0] is text.ids
+    assert not isinstance(view, ChangesTokens), "the positive's tokens are the anchor's"
 
 
 @pytest.mark.parametrize("width", [2, 3])

@@ -166,7 +166,7 @@ def test_esimcse_and_its_code_by_backbone() -> None:
 def test_simcse_plus_plus_and_where_its_m_stands() -> None:
     def m(recipe: str) -> tuple[float, float]:
         resolved = load_recipe(recipe).objective
-        return resolved.negatives[0].weight, resolved.positive.scale  # type: ignore[union-attr, return-value]
+        return resolved.negatives[0].weight, resolved.positive.scale  # type: ignore[attr-defined]
 
     assert m("simcse++") == m("simcse++-off-dropout") == (0.9, 1.0)
     assert m("simcse++:reference") == m("simcse++-off-dropout:reference") == (1.0, 0.9)
@@ -183,8 +183,8 @@ def test_sscl_by_the_paper_and_by_the_code() -> None:
         assert paper == shared | own
         assert code == shared | {"columns": "all", "views": "both", "average_with_plain": True, "weight": 1.0}
     assert settings_of("sscl-bert")["positive"] == {"of": {"kind": "anchors"}, "scale": 1.0}
-    assert load_recipe("sscl-progressive:stack-11").objective.negatives[1].layers == tuple(range(-2, -13, -1))  # type: ignore[union-attr]
-    singles = [load_recipe(f"sscl:layer-{n}").objective.negatives[1].layers for n in range(1, 12)]  # type: ignore[union-attr]
+    assert load_recipe("sscl-progressive:stack-11").objective.negatives[1].layers == tuple(range(-2, -13, -1))  # type: ignore[attr-defined]
+    singles = [load_recipe(f"sscl:layer-{n}").objective.negatives[1].layers for n in range(1, 12)]  # type: ignore[attr-defined]
     assert list(itertools.chain(*singles)) == list(range(1, 12))
 
 
@@ -218,7 +218,7 @@ def test_table_1_of_simcse_plus_plus_by_the_paper_and_by_the_code() -> None:
     def both(row: str) -> list[dict[str, object]]:
         parts = [load_recipe(f"simcse++-off-dropout:{row}{code}").objective for code in ("", ":reference")]
         assert [part.positive.scale for part in parts] == [1.0, 1.0]
-        sides = [part.positive.of if row.startswith("positives") else part.negatives[0].of for part in parts]  # type: ignore[union-attr]
+        sides = [part.positive.of if row.startswith("positives") else part.negatives[0].of for part in parts]  # type: ignore[attr-defined]
         return [side.model_dump() for side in sides]
 
     noise = [{"kind": "noisy", "both": True, "variance": 0.1}, {"kind": "noisy", "both": False, "variance": 0.1**2}]
