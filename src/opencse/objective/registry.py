@@ -173,7 +173,7 @@ def _require(role: Role, kind: str, found: object) -> type[Part]:
     base = _base(role)
     if not (isinstance(found, type) and issubclass(found, base)):
         raise UserError(f"{shortened(kind)} is none of the {_PLURAL[role]}: it does not derive from {base.__name__}")
-    if not hasattr(found, "Settings") or not get_args(found.Settings.model_fields["kind"].annotation):
+    if "Settings" not in vars(found) or not get_args(found.Settings.model_fields["kind"].annotation):
         raise UserError(f'{shortened(kind)} has no Settings with a kind of its own: kind: Literal["..."] = "..."')
     return found
 
