@@ -30,7 +30,7 @@ def script() -> ModuleType:
 def test_the_page_of_parts_is_up_to_date(script: ModuleType) -> None:
     written = script.PAGE.read_text(encoding="utf-8")
     assert written == script.page(), "run python docs/build_parts.py"
-    kinds = [kind for role in ("view", "sides", "negatives", "term") for kind in built_in(role)]  # type: ignore[arg-type]
+    kinds = [kind for role in ("view", "sides", "negatives", "term") for kind in built_in(role)]
     assert len(kinds) > 30
     assert all(f"\n### {kind}\n" in written for kind in kinds)
 
