@@ -21,8 +21,6 @@ Rows = NDArray[np.float64]
 SHORT = RegressorSettings(batch_size=8, passes=12, misses=2, max_passes=120)
 pytestmark = pytest.mark.slow
 
-WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
-
 
 def points(n: int, d: int, seed: int, low: float = 1.0) -> tuple[Rows, Rows]:
     numbers = np.random.default_rng(seed)

@@ -15,7 +15,7 @@ from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.representations import StepInputs
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample

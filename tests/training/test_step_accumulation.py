@@ -11,8 +11,9 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
@@ -38,7 +39,7 @@ def batches(encoder: SentenceEncoder, sentences: list[str]) -> list[StepInputs]:
 
 
 def step_of(encoder: SentenceEncoder, worst: Sam | Awp | None = None, precision: str = "float32") -> Step:
-    objective = Objective(validate(ObjectiveSettings, {}, "test"))
+    objective = Objective.from_settings(validate(ObjectiveSettings, {}, "test"))
     passes = None if worst is None else WorstCase(worst, list(encoder.parameters()))
     chosen = choose_precision("bf16" if precision == "bf16" else "float32", encoder.device)
     return Step(encoder, objective, chosen, worst_case=passes)

@@ -14,8 +14,9 @@ from opencse.objective.negatives.fitted import Fitted
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
@@ -27,7 +28,7 @@ N, ACCUMULATE, STEPS, MOMENTUM = 4, 3, 4, 0.8
 
 
 def built(**source: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, {"negatives": [{"kind": "in_batch"}, source]}, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"negatives": [{"kind": "in_batch"}, source]}, "test"))
 
 
 @pytest.fixture

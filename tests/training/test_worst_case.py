@@ -13,8 +13,9 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
@@ -112,7 +113,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
 
 
 def step_of(encoder: SentenceEncoder, settings: Sam | Awp | None) -> Step:
-    objective = Objective(validate(ObjectiveSettings, {}, "test"))
+    objective = Objective.from_settings(validate(ObjectiveSettings, {}, "test"))
     worst_case = None if settings is None else WorstCase(settings, list(encoder.parameters()))
     precision: Precision = choose_precision("float32", encoder.device)
     return Step(encoder, objective, precision, worst_case=worst_case)

@@ -42,7 +42,7 @@ class OwnText:
 
     @property
     def name(self) -> str:
-        """What a person calls them."""
+        """What the user calls them."""
         return "questions from the text itself"
 
     @property

@@ -30,7 +30,7 @@ class Dev:
     """Graded pairs to select on.
 
     Attributes:
-        name: what a person calls them.
+        name: what the user calls them.
         pairs: sentences and gold scores.
     """
 
