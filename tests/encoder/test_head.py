@@ -18,10 +18,11 @@ from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
+from opencse.selection.graded import Dev
+from opencse.selection.score import DevScore
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.selection import Dev, DevScore
 
 QUICK = ("training.max_steps=4", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
 

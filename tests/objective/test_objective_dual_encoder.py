@@ -24,11 +24,11 @@ from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
+from opencse.selection.score import History
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.pace import seconds_per_step
-from opencse.training.selection import History
 from opencse.training.trainer import Trainer
 
 N = 4

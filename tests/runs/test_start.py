@@ -167,7 +167,8 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opencse.training.selection import Dev, DevScore
+    from opencse.selection.graded import Dev
+    from opencse.selection.score import DevScore
 
     monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0))
     result = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls")).run(tmp_path / "run")

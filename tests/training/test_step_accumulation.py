@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import choose_precision
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
@@ -18,7 +19,6 @@ from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
-from opencse.training.precision import choose_precision
 from opencse.training.step import Step
 from opencse.training.worst_case import Awp, FgsmInputs, Sam, WorstCase
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import choose_precision
 from opencse.objective.negatives.fitted import Fitted
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.negatives.momentum_queue import MomentumQueue
@@ -21,7 +22,6 @@ from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
-from opencse.training.precision import choose_precision
 from opencse.training.step import Step
 
 N, ACCUMULATE, STEPS, MOMENTUM = 4, 3, 4, 0.8

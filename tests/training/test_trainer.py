@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError, train
+from opencse.encoder.precision import choose_precision
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
@@ -21,7 +22,6 @@ from opencse.text.readers import Source
 from opencse.training import checkpoint as checkpoints
 from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
-from opencse.training.precision import choose_precision
 from opencse.training.settings import TrainingSettings
 from opencse.training.trainer import Trainer
 from scores import spearman_of

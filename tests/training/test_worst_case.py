@@ -12,6 +12,7 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import Precision, choose_precision
 from opencse.errors import UserError
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -21,7 +22,6 @@ from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
-from opencse.training.precision import Precision, choose_precision
 from opencse.training.step import Step
 from opencse.training.worst_case import Awp, DisturbBatch, FgsmInputs, GaussianInputs, Sam, WorstCase
 

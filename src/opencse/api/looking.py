@@ -15,6 +15,7 @@ from opencse.api.models import Model, open_encoder
 from opencse.encoder.encoder import SentenceEncoder, default_device
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
+from opencse.encoder.precision import choose_precision
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
@@ -27,7 +28,6 @@ from opencse.text import sample
 from opencse.text.check import CorpusCheck, check_corpus
 from opencse.text.corpus import describe_cache
 from opencse.text.given import Text, open_texts, texts_of
-from opencse.training.precision import choose_precision
 
 
 def check(

@@ -29,7 +29,7 @@ class TrainResult:
     Attributes:
         folder: holds the kept encoder; ``last/`` in it the encoder of the last step.
         kept: ``best`` (the trained step of the highest dev score), ``start`` or ``given`` (the start as training takes
-            it up, or with its own pooling, where it is better; see `opencse.training.selection`), ``last`` (no dev
+            it up, or with its own pooling, where it is better; see `opencse.selection.graded`), ``last`` (no dev
             pairs), or ``none`` (a dry run).
         verdict: the outcome in one sentence.
         scores: what was chosen by (x 100), by step, 0 being the start; empty where nothing was chosen by.

@@ -13,6 +13,7 @@ from torch import nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.precision import choose_precision
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -34,7 +35,6 @@ from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
-from opencse.training.precision import choose_precision
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.trainer import Trainer
 

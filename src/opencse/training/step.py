@@ -8,11 +8,11 @@ from dataclasses import dataclass
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.text.batches import Batches
-from opencse.training.precision import Precision
 from opencse.training.worst_case import DisturbBatch, WorstCase
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import Precision
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
@@ -34,7 +35,6 @@ from opencse.training.checkpoint import (
 )
 from opencse.training.metrics import METRICS, MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
-from opencse.training.precision import Precision
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
