@@ -17,11 +17,6 @@ from opencse.evaluation import ScoredPairs, cosine_of_rows, read_scored_pairs
 from opencse.text import sample
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
-
-
 @pytest.fixture(scope="module")
 def pairs() -> ScoredPairs:
     whole = read_scored_pairs(sample.DEV)

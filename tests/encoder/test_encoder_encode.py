@@ -22,11 +22,6 @@ from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
-
-
 @pytest.fixture(scope="module")
 def shuffled(sentences: list[str]) -> list[str]:
     """Sixty texts of very different lengths, in no order."""

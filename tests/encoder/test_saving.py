@@ -22,11 +22,6 @@ from opencse.errors import UserError
 TEXTS = ["A dog.", "A cat sits there.", ""]
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
-
-
 def another(encoder: SentenceEncoder) -> SentenceEncoder:
     """The same encoder with other weights, another pooling and a dense layer."""
     with torch.no_grad():

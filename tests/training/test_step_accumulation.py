@@ -25,11 +25,6 @@ N = 4
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
-
-
-@pytest.fixture
 def batches(encoder: SentenceEncoder, sentences: list[str]) -> list[StepInputs]:
     keys = torch.arange(N).unsqueeze(1).repeat(1, 2)
     rows = [sentences[start : start + N] * 2 for start in (0, N, 2 * N)]
