@@ -16,8 +16,6 @@ from opencse.evaluation.regressor import RegressorData, evaluate_sts_regressor, 
 from opencse.evaluation.regressor_fit import fit
 from opencse.evaluation.regressor_result import PUBLISHED, RegressorResult, regressor_table
 
-pytestmark = pytest.mark.slow
-
 WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
 
 

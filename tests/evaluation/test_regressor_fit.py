@@ -17,8 +17,6 @@ from torch import nn
 from opencse.evaluation.correlation import spearman
 from opencse.evaluation.regressor_fit import SETTINGS, Regressor, RegressorSettings, fit, soft_labels
 
-pytestmark = pytest.mark.slow
-
 Rows = NDArray[np.float64]
 SHORT = RegressorSettings(batch_size=8, passes=12, misses=2, max_passes=120)
 
