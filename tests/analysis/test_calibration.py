@@ -23,6 +23,7 @@ def pairs() -> ScoredPairs:
     return ScoredPairs("dev", whole.scores[:40], whole.first[:40], whole.second[:40])
 
 
+@pytest.mark.slow
 def test_it_is_made_of_its_parts(encoder: SentenceEncoder, pairs: ScoredPairs, sentences: list[str]) -> None:
     texts = sentences[:30]
     found = calibrate(encoder, [*texts, *texts[:9]], labelled=pairs, cut=3.0, precision=0.4, corpus="c", resamples=9)

@@ -49,6 +49,7 @@ FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure(name: str) -> None:
     make, texts = FIGURES[name]
@@ -62,6 +63,7 @@ def test_a_figure(name: str) -> None:
     assert 'href="http' not in svg.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_the_page_chooses_the_colours() -> None:
     svg = training_curve({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0})
     page = themed(svg)
@@ -71,6 +73,7 @@ def test_the_page_chooses_the_colours() -> None:
     assert "var(--ink)" in page
 
 
+@pytest.mark.slow
 def test_more_models_than_colours() -> None:
     names = [f"model-{number}" for number in range(11)]
     told = spectra({name: [2.0, 1.0] for name in names})

@@ -59,6 +59,7 @@ def with_tokenizer(folder: Path, **parts: Any) -> None:  # parts of the tokenize
     generic.save_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_order_is_kept_for_shuffled_lengths(encoder: SentenceEncoder, shuffled: list[str]) -> None:
     lengths = [len(ids) for ids in encoder.tokenize(shuffled)]
     assert lengths != sorted(lengths)

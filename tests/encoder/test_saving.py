@@ -122,6 +122,7 @@ class Killed(BaseException):
     """The end of the process, as far as the disk can tell."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_killed_anywhere_in_the_move_no_loader_opens_another_model(
     encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool

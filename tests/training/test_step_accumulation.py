@@ -92,6 +92,7 @@ def test_losses_and_numbers_are_means(encoder: SentenceEncoder, batches: list[St
     assert isinstance(outcome, Outcome)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("worst", [Sam(rho=0.1), Awp(gamma=0.02), Awp(inputs=FgsmInputs(epsilon=0.01))], ids=str)
 def test_the_worst_case_is_that_of_the_mean_loss(
