@@ -138,6 +138,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
     return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [None, 12])
 def test_a_whitened_encoder_saves_and_loads_with_the_same_vectors(
     encoder: SentenceEncoder, sentences: list[str], tmp_path: Path, dimension: int | None

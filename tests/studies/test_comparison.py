@@ -113,6 +113,7 @@ def test_seeds_are_paired_whatever_their_order(records: list[RunRecord]) -> None
         assert by_recipe[row.recipe] == row.beside_baseline
 
 
+@pytest.mark.slow
 def test_each_start_has_its_own_baseline() -> None:
     runs = [
         record(recipe, seed, {"sts.average": score + shift}, start)
@@ -139,6 +140,7 @@ def test_metric_and_baseline_are_checked(records: list[RunRecord]) -> None:
     assert compare(without, "simcse").metric == "transfer.average"
 
 
+@pytest.mark.slow
 def test_over_pairs_agrees_with_the_pairs(records: list[RunRecord]) -> None:
     rng = np.random.default_rng(0)
     gold = {"stsb": rng.integers(0, 26, 400) / 5.0, "sickr": rng.uniform(0, 5, 300)}
@@ -226,6 +228,7 @@ def test_starts_that_were_kept_are_counted_and_said() -> None:
     assert "Judged: the encoder of each run's last step." in markdown(found, last, "x")
 
 
+@pytest.mark.slow
 def test_the_picture_has_every_run(records: list[RunRecord]) -> None:
     own = {"untrained, cls": 55.0, "as given, mean": 62.0}
     svg = scores_by_recipe({"a": (SCORES_LISTED, own), "b": (SCORES_LISTED, {})}, "sts.average", "simcse")

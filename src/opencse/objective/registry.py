@@ -111,7 +111,9 @@ class PartOf:
         try:
             settings: type[PartSettings] = find(self.role, kind).Settings
         except UserError as error:
-            line = InitErrorDetails(type="value_error", loc=("kind",), input=kind, ctx={"error": ValueError(str(error))})
+            line = InitErrorDetails(
+                type="value_error", loc=("kind",), input=kind, ctx={"error": ValueError(str(error))}
+            )
             raise ValidationError.from_exception_data("part", [line]) from None
         try:
             return settings.model_validate({**value, "kind": _kind(settings)})
