@@ -12,7 +12,7 @@ from markupsafe import Markup
 
 from opencse.analysis.figures.base import themed
 from opencse.errors import printable
-from opencse.evaluation.result import write_text
+from opencse.records import write_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment

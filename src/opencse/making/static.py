@@ -38,7 +38,6 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
-from opencse.making.svd import truncated_svd
 from opencse.progress import Counted, Progress, Silent
 from opencse.settings import Settings
 from opencse.text.corpus import Corpus, tokenise
@@ -150,9 +149,10 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
     _require(corpus, dimension, "different pieces", int((times > 0).sum()))
     counts = count_pairs(corpus, real, window=settings.window, progress=Counted(tell, "counting pairs"))
     met, pairs = np.diff(counts.indptr) > 0, (counts.nnz + int((counts.diagonal() > 0).sum())) // 2
-    vectors, strengths = truncated_svd(
-        ppmi(counts, settings.smoothing), dimension, generator, progress=Counted(tell, "factorising")
-    )
+    tell.start("factorising", 1)
+    vectors, strengths = leading_vectors(ppmi(counts, settings.smoothing), dimension, generator)
+    tell.advance(1)
+    tell.finish()
     _require(corpus, dimension, "independent word vectors", int((strengths > _NULL * strengths[0]).sum()))
     shares = times / times.sum()
     weights = 1 / (1 + shares / settings.sif)
@@ -166,6 +166,28 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
     words[~met] = 0
     words *= _RMS / np.sqrt(shares @ (words**2).mean(axis=1))
     return Static(_encoder(words, tokenizer, settings), int(met.sum()), pairs)
+
+
+def leading_vectors(
+    matrix: csr_array, rank: int, generator: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The first left singular vectors (V, rank) of a (V, V) matrix, and the values (rank,), largest first.
+
+    By random projection (Halko, Martinsson & Tropp 2011); the power iterations are for a spectrum that falls slowly, as
+    that of words does.
+    """
+    from sklearn.utils.extmath import randomized_svd
+
+    left, values, _ = randomized_svd(
+        matrix,
+        rank,
+        n_oversamples=32,
+        n_iter=3,
+        power_iteration_normalizer="QR",
+        flip_sign=False,
+        random_state=int(generator.integers(2**32)),
+    )
+    return left, values
 
 
 def _require(corpus: Corpus, needed: int, what: str, found: int) -> None:

@@ -17,8 +17,8 @@ from opencse.settings import Settings, validate
 _MOST_SEEDS = 10_000
 
 
-def seeds_of(text: str) -> list[int]:
-    """``42,43,44`` or ``42-46`` as numbers.
+def seeds_of(text: str, name: str = "--seeds") -> list[int]:
+    """``42,43,44`` or ``42-46`` as numbers; ``name`` is what a message calls them.
 
     Raises:
         UserError: for anything else.
@@ -28,16 +28,16 @@ def seeds_of(text: str) -> list[int]:
         first, dash, last = part.partition("-")
         begin, end = whole_number(first), whole_number(last if dash else first)
         if part and (begin is None or end is None or end < begin):
-            raise UserError(f"seeds: {shortened(part)!r} is neither a number nor a range such as 42-46")
+            raise UserError(f"{name}: {shortened(part)!r} is neither a number nor a range such as 42-46")
         if begin is not None and end is not None:
             if end - begin >= _MOST_SEEDS:
-                raise UserError(f"seeds: {part!r} is more than {_MOST_SEEDS:,} seeds")
+                raise UserError(f"{name}: {part!r} is more than {_MOST_SEEDS:,} seeds")
             seeds += range(begin, end + 1)
     return seeds
 
 
 def _seeds(given: object) -> object:
-    return seeds_of(given) if isinstance(given, str) else given
+    return seeds_of(given, "seeds") if isinstance(given, str) else given
 
 
 def _settings(given: object) -> object:
