@@ -14,10 +14,13 @@ from opencse.analysis.geometry import geometry
 from opencse.analysis.inspection import Findings, Material, Subject, inspect, short_names
 from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation import evaluate_pairs, load_sts, read_scored_pairs
+from opencse.evaluation import load_sts, read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel, distinct
 from opencse.records import read_record, write_json
 from opencse.text import sample
+from scores import spearman_of
+
+pytestmark = pytest.mark.slow
 
 PAIRS = read_scored_pairs(sample.TEST)
 
@@ -40,7 +43,7 @@ def test_two_callables_on_pairs_and_text(sentences: list[str]) -> None:
     subjects = [Subject(EmbeddingModel("lengths", lengths)), Subject(EmbeddingModel("letters", letters))]
     found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
     one = found.subjects[1]
-    assert one.spearman == pytest.approx(evaluate_pairs(letters, PAIRS).spearman)
+    assert one.spearman == pytest.approx(spearman_of(letters, PAIRS))
     texts = distinct([PAIRS.first, PAIRS.second])
     assert one.geometry is not None
     assert one.geometry.uniformity == pytest.approx(geometry(letters(texts)).uniformity)

@@ -20,7 +20,7 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.text import sample
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
 
 def letters(texts: Sequence[str]) -> NDArray[np.float64]:

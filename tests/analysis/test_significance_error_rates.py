@@ -19,6 +19,8 @@ from opencse.analysis.significance import (
     williams,
 )
 
+pytestmark = pytest.mark.slow
+
 Floats = NDArray[np.float64]
 Test = Callable[[float, float, float, int], Difference]
 DRAWS = 1000

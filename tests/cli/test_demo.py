@@ -12,6 +12,8 @@ from opencse import SentenceEncoder
 from opencse.api.demo import EXAMPLES
 from opencse.cli import main
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_demo_helps_and_writes_its_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

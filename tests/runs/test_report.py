@@ -36,6 +36,7 @@ def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> TrainJob:
     return TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=SETTINGS)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> None:
     result = job.run(tmp_path / "run")
     page = write_run_report(job, result, Silent())
@@ -69,12 +70,14 @@ def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJ
     assert list(losses_of(log, even)) == [1, 2, 3, 4, 5, 6]
 
 
+@pytest.mark.slow
 def test_without_dev_pairs_there_is_a_page_too(job: TrainJob, tmp_path: Path) -> None:
     plain = TrainJob(job.text, job.recipe, job.model, settings=SETTINGS, dev=None)
     page = write_run_report(plain, plain.run(tmp_path / "run"), Silent())
     assert "Nearest neighbours" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "run", progress=Stopped(2))

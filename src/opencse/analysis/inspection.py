@@ -26,7 +26,7 @@ from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts.data import StsData
 from opencse.evaluation.sts.result import StsResult
-from opencse.evaluation.sts.score import evaluate_sts
+from opencse.evaluation.sts.score import Sts
 from opencse.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -230,16 +230,9 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs) -> tuple[dict[str, object], 
 
 
 def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], tell: Progress) -> StsResult:
-    judged = subject.judged
-    return evaluate_sts(
-        judged.encode,
-        data,
-        model=judged.name,
-        pooling=judged.pooling,
-        device=judged.device,
-        progress=tell,
-        keep=lambda key, found: cosines.update({key: found}),
-    )
+    found = Sts().evaluate(subject.judged, data, tell)
+    cosines.update({key: found.arrays[f"{key}.cosine"] for key in data.tasks})
+    return found.record
 
 
 def _difference(
