@@ -164,7 +164,7 @@ class Flow:
             raise UserError("a flow is fitted on finite vectors, but some are NaN or infinite; try float32")
         flow = cls(vectors.shape[1], settings or FlowSettings())
         flow.steps.to(device)
-        # The networks are drawn from `seed` itself; the order of the vectors must not repeat those numbers.
+        # The networks are drawn from `seed` itself; the order of the vectors must not repeat those draws.
         generator = torch.Generator().manual_seed(flow.settings.seed + 1)
         flow.start(data[torch.randperm(len(data), generator=generator)[:_ROWS]].to(device))
         flow._train(data, generator, torch.device(device), progress)

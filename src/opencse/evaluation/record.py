@@ -39,7 +39,7 @@ class EvaluationRecord(Settings):
         created: when, UTC.
         model: folder or name of the model.
         pooling: how its token vectors became one.
-        data: what it was judged on.
+        data: what it was evaluated on.
         environment: versions and machine.
         seconds: wall clock of encoding and scoring.
         code: the classes of the model folder's own that made the vectors (``--trust-remote-code``); None: none did.

@@ -1,6 +1,6 @@
 """Adam and RMSprop over many fits at once, with torch.optim's arithmetic.
 
-torch.optim itself gives the same results bit for bit, but its fixed cost a step (about 1 ms) makes small fits 60% slower.
+torch.optim itself gives the same results bit for bit, but its fixed cost of each step makes small fits 60% slower.
 """
 
 from __future__ import annotations

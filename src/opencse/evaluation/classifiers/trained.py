@@ -83,7 +83,7 @@ class Classifiers:
 
         Raises:
             UserError: for fewer than 20 sentences where dev rows are to be taken from them (5 % of them is none).
-            ValueError: for an empty set, or numbers that do not fit together.
+            ValueError: for an empty set, or sizes that do not fit together.
         """
         l2 = torch.tensor(regularisation, dtype=self.features.dtype, device=self.features.device)
         if not folds or l2.ndim != 2 or len(l2) != len(folds):
