@@ -17,13 +17,13 @@ from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
-from opencse.adaptation import adapt
-from opencse.cli.console import ConsoleReporter
+from opencse import adapt
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.evaluation.retrieval.score import Retrieval
+from opencse.progress import Terminal
 from opencse.records import write_json
 from opencse.selection.own_text import quick
 
@@ -57,7 +57,7 @@ def run(collection: Path, model: str, seed: int | None, out: Path, sts: Path, se
     folder = out / "runs" / f"{collection.name} {Path(model).name} {seed}"
     result = adapt(
         collection, folder, model=model, settings=[f"training.seed={seed}", *settings],
-        resume=(folder / "run.json").is_file(), reporter=ConsoleReporter(),
+        resume=(folder / "run.json").is_file(), progress=Terminal(),
     )  # fmt: skip
     seconds = json.loads((folder / "run.json").read_text())["seconds"]
     made |= {"kept": result.kept, "verdict": result.verdict, "seconds": seconds, "settings": settings}

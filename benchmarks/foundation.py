@@ -21,9 +21,9 @@ from itertools import combinations, groupby
 from pathlib import Path
 
 from opencse import SentenceEncoder, evaluate
-from opencse.cli.console import ConsoleReporter
 from opencse.environment import Environment
 from opencse.evaluation import TASKS, StsResult
+from opencse.progress import Terminal
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source, read_line_numbers
 
@@ -95,7 +95,7 @@ def experiments(data: Path, work: Path) -> Iterator[Experiment]:
 def seven_tasks(model: Path, data: Path, out: Path) -> StsResult:
     """The seven-task result of a model, from ``out`` if it was made before."""
     if not out.is_file():
-        evaluate(model, data / "sts", pooling=None, reporter=ConsoleReporter()).write_json(out)
+        evaluate(model, data / "sts", pooling=None, progress=Terminal()).write_json(out)
     return StsResult.read_json(out)
 
 
@@ -143,7 +143,7 @@ def main() -> None:
                 settings=(*experiment.settings, "training.checkpoint_every=100", f"training.seed={seed}"),
                 dev=data / "sts" / "stsb" / "dev.tsv",
             )
-            outcome = job.run(folder, resume=(folder / "run.json").is_file(), reporter=ConsoleReporter())
+            outcome = job.run(folder, resume=(folder / "run.json").is_file(), progress=Terminal())
             begun = outcome.scores[0]
             best.append(max(outcome.scores.values()))
             kept.append(outcome.kept)

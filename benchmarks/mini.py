@@ -149,7 +149,13 @@ def main() -> None:
     made = arguments.ship or nexts[0]
     if arguments.ship:
         print(line("shipped (fp16, first seed)", [best(next_runs[0])], [Judged.of(made, data, work)]))
-    print(line("a further stage, not shipped", [best(r) for r in last_runs], [Judged.of(f, data, work) for f in lasts]))
+    print(
+        line(
+            "a further stage, not shipped",
+            [best(r) for r in last_runs],
+            [Judged.of(f, data, work) for f in lasts],
+        )
+    )
     texts = (data / "wiki" / "heldout10k.txt").read_text(encoding="utf-8").splitlines()
     encoder = SentenceEncoder.load(made, device="cpu")
     seconds = [[run["seconds"] for run in runs] for runs in (next_runs, last_runs)]

@@ -38,8 +38,10 @@ from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.measures import ndcg
 from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.progress import Silent
 from opencse.records import write_json
-from opencse.runs.job import TrainJob, load_start
+from opencse.runs.job import TrainJob
+from opencse.runs.start import load_start
 from opencse.selection import probes as kinds
 from opencse.selection.finding import Floats, Measure
 from opencse.selection.holdout import fraction, hold_out
@@ -47,7 +49,6 @@ from opencse.selection.probes import Probes
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
-from opencse.training.reporter import Silent
 from opencse.training.trainer import Trainer
 
 DOCUMENTS = 1_500  # of SciFact: all that are relevant, and others
@@ -359,7 +360,7 @@ def study(data: Path, minilm: Path, out: Path) -> None:
         first = records / f"{case_.task} {case_.start} start.json"
         if not first.is_file():
             name = RECIPES.get(case_.recipe, case_.recipe)
-            recipe = TrainJob(task.source, name, models[case_.start], None, case_.settings).resolve()[0]
+            recipe = TrainJob(task.source, name, models[case_.start], None, case_.settings).resolve().recipe
             encoder = load_start(recipe, models[case_.start], "cpu")
             write_json(first, {"start": judged(encoder, task, kept, data)})
         path = records / f"{case_.name}.json"

@@ -21,11 +21,11 @@ from pathlib import Path
 import torch
 
 from opencse.environment import Environment
+from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import seconds_per_step
-from opencse.training.reporter import Silent
 
 
 def pace(p: Prepared) -> float:

@@ -25,6 +25,8 @@ from opencse.evaluation import TASKS
 from opencse.recipes.recipe import resolve_recipe
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 READ = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 MEASURED = sorted(f"docs/results/{path.name}" for path in (ROOT / "docs" / "results").glob("*.md"))
@@ -86,6 +88,7 @@ def desk(folder: Path, encoders: list[str]) -> Path:
         rows = list(csv.reader(stream))[1:200]
         csv.writer(out).writerows([["question", "answer"], *rows])
     graded = sample.DEV.read_text().splitlines()
+    (folder / "pairs-graded.tsv").write_text("\n".join(graded) + "\n")
     for task in TASKS.values():
         (folder / "sts-data" / task.key).mkdir(parents=True)
         for number, subset in enumerate(task.subsets):
@@ -179,9 +182,9 @@ def of_the_command_line(words: list[str]) -> tuple[Any, list[str]]:
     """The command that ``opencse WORD ...`` names, and what is left of the words."""
     command: Any = typer.main.get_command(app)
     rest = words[1:]
-    while hasattr(command, "commands") and rest and not rest[0].startswith("-"):
-        assert rest[0] in command.commands, f"no command {rest[0]!r}"
-        command, rest = command.commands[rest[0]], rest[1:]
+    while hasattr(command, "list_commands") and rest and not rest[0].startswith("-"):
+        assert rest[0] in command.list_commands(None), f"no command {rest[0]!r}"
+        command, rest = command.get_command(None, rest[0]), rest[1:]
     return command, rest
 
 

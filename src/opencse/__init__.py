@@ -1,33 +1,104 @@
-"""OpenCSE: raw text in, an evaluated sentence-embedding model out."""
+"""OpenCSE: raw text in, an evaluated sentence-embedding model out.
+
+Every command is a function of the same name: ``opencse.train``, ``opencse.evaluate``, ... Each is loaded when it is
+first used, so that ``import opencse`` costs nothing; ``dir(opencse)`` shows them all.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
-__all__ = ["SentenceEncoder", "UserError", "__version__", "adapt", "evaluate", "judge", "pretrain", "train"]
+__all__ = [
+    "InterruptedRunError",
+    "SentenceEncoder",
+    "UserError",
+    "__version__",
+    "adapt",
+    "analyze",
+    "calibrate",
+    "check",
+    "compare",
+    "demo",
+    "diff_recipes",
+    "doctor",
+    "encode",
+    "evaluate",
+    "list_presets",
+    "list_recipes",
+    "nearest",
+    "pretrain",
+    "reproduce",
+    "show_recipe",
+    "similarity",
+    "static",
+    "train",
+    "whiten",
+]
 
 if TYPE_CHECKING:
-    from opencse.adaptation import adapt
+    from opencse.api.demo import demo
+    from opencse.api.evaluation import evaluate
+    from opencse.api.looking import analyze, check, doctor
+    from opencse.api.making import static, whiten
+    from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
+    from opencse.api.studies import compare, reproduce
+    from opencse.api.training import adapt, pretrain, train
+    from opencse.api.vectors import calibrate, encode, nearest, similarity
     from opencse.encoder.encoder import SentenceEncoder
-    from opencse.errors import UserError
-    from opencse.run import evaluate, judge, pretrain, train
+    from opencse.errors import InterruptedRunError, UserError
 
 _HOMES = {
-    "SentenceEncoder": "opencse.encoder.encoder",
-    "UserError": "opencse.errors",
-    "adapt": "opencse.adaptation",
-    "evaluate": "opencse.run",
-    "judge": "opencse.run",
-    "pretrain": "opencse.run",
-    "train": "opencse.run",
+    "opencse.api.demo": ("demo",),
+    "opencse.api.evaluation": ("evaluate",),
+    "opencse.api.looking": (
+        "analyze",
+        "check",
+        "doctor",
+    ),
+    "opencse.api.making": (
+        "static",
+        "whiten",
+    ),
+    "opencse.api.recipes": (
+        "diff_recipes",
+        "list_presets",
+        "list_recipes",
+        "show_recipe",
+    ),
+    "opencse.api.studies": (
+        "compare",
+        "reproduce",
+    ),
+    "opencse.api.training": (
+        "adapt",
+        "pretrain",
+        "train",
+    ),
+    "opencse.api.vectors": (
+        "calibrate",
+        "encode",
+        "nearest",
+        "similarity",
+    ),
+    "opencse.encoder.encoder": ("SentenceEncoder",),
+    "opencse.errors": (
+        "InterruptedRunError",
+        "UserError",
+    ),
 }
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
-    """Loads a public name when it is first used, so that ``import opencse`` costs nothing."""
-    if name not in _HOMES:
+    """Loads a public name when it is first used."""
+    if name not in _HOME_OF:
         raise AttributeError(f"module 'opencse' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_HOME_OF[name]), name)
+
+
+def __dir__() -> list[str]:
+    """The public names, loaded or not."""
+    return sorted({*globals(), *__all__})

@@ -16,6 +16,8 @@ from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-c", "from opencse.cli import main; main()"]
 
@@ -88,8 +90,9 @@ def test_ctrl_c_in_the_demo(opencse: Run, monkeypatch: pytest.MonkeyPatch, tmp_p
         raise error
 
     monkeypatch.setattr(TrainJob, "run", stopped)
-    code, _, err = opencse("demo", "--out", tmp_path / "demo")
-    assert (code, err) == (130, "opencse: stopped\n")
+    code, out, err = opencse("demo", "--out", tmp_path / "demo")
+    assert (code, out, err.splitlines()[1:]) == (130, "", ["opencse: stopped"])
+    assert err.startswith("1. raw text alone")
 
 
 def test_a_comparison_in_a_file(opencse: Run, tmp_path: Path) -> None:

@@ -52,7 +52,7 @@ def broken_off(monkeypatch: pytest.MonkeyPatch, windows: int, error: BaseExcepti
         if len(sizes) == windows:
             raise error
         sizes.append(len(texts))
-        return encode(self, texts, **how)  # type: ignore[arg-type]
+        return encode(self, texts, **how)  # type: ignore[call-overload]
 
     with monkeypatch.context() as patch:
         patch.setattr(SentenceEncoder, "encode", ending)
@@ -79,7 +79,7 @@ def test_the_file_is_what_numpy_would_save(
 ) -> None:
     calls: list[tuple[int, int]] = []
     made = encode_file(source, out, encoder, normalize=normalize, progress=lambda d, n: calls.append((d, n)))
-    np.save(tmp_path / "whole.npy", encoder.encode(LINES, normalize=normalize))
+    np.save(tmp_path / "whole.npy", encoder.encode(LINES, normalize_embeddings=normalize))
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
     assert (made.rows, made.dimension, made.before) == (23, 32, 0)
     assert calls[-1] == (23, 23)
@@ -122,7 +122,8 @@ def again(source: Source, out: Path, encoder: SentenceEncoder, **how: object) ->
     said: list[str] = []
     made: EncodedFile = encode_file(source, out, encoder, window=5, say=said.append, **how)  # type: ignore[arg-type]
     assert made.before == 0
-    assert np.allclose(np.load(out), encoder.encode([r[0] for r in source.read().rows], **how), atol=1e-6)  # type: ignore[arg-type]
+    expected = encoder.encode([row[0] for row in source.read().rows], normalize_embeddings="normalize" in how)
+    assert np.allclose(np.load(out), expected, atol=1e-6)
     assert beside(out) == ["v.npy"]
     (line,) = said
     return line
@@ -211,7 +212,7 @@ def test_vectors_that_are_not_finite_are_refused(
     encode = SentenceEncoder.encode
 
     def overflowing(self: SentenceEncoder, texts: list[str], **how: object) -> object:
-        vectors = encode(self, texts, **how)  # type: ignore[arg-type]
+        vectors = encode(self, texts, **how)  # type: ignore[call-overload]
         vectors[[text.startswith("sentence number 7 ") for text in texts], 3] = value
         return vectors
 
@@ -296,6 +297,7 @@ def test_a_link_is_followed(source: Source, out: Path, encoder: SentenceEncoder,
     assert len(np.load(tmp_path / "there" / "real.npy")) == 23
 
 
+@pytest.mark.slow
 def test_the_command(
     opencse: Run,
     source: Source,
@@ -310,5 +312,5 @@ def test_the_command(
     assert (code, stdout, stderr) == (130, "", "opencse: stopped; the same command goes on where it was\n")
     code, stdout, stderr = opencse(*arguments)
     assert code == 0, stderr
-    assert stdout.startswith(f"{out}: 23 vectors of 32, ")
+    assert stdout.startswith(f"{out}: 23 vectors of 32 dimensions, ")
     assert np.array_equal(np.load(out), encoder.encode(LINES))

@@ -20,6 +20,8 @@ from opencse.evaluation import ScoredPairs
 from opencse.evaluation.models import open_model
 from scores import spearman_of
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ("A dog runs.", "The cat sleeps on the mat.", "Dogs run.")
 
 

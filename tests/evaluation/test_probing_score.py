@@ -22,6 +22,8 @@ from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_p
 from opencse.evaluation.probing.result import ProbingResult, probing_table
 from opencse.evaluation.probing.score import Probing
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 12
 WORDS = ["sing", "sang", "sung", "a", "the", "so", "it", "in", "old", "new", "cat", "dog", "sun", "sea"]
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)

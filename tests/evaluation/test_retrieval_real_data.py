@@ -15,6 +15,8 @@ from opencse.evaluation.embedding import EmbeddingModel, distinct, embed
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.score import Retrieval
 
+pytestmark = pytest.mark.slow
+
 WIDTH = 512
 
 

@@ -92,6 +92,7 @@ def test_data_set_that_cannot_be_loaded_is_told_in_one_line(space: Path) -> None
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_importing_the_room_imports_nothing_heavy() -> None:
     heavy = ("torch", "transformers", "datasets", "scipy", "rich", "pyarrow")
     code = f"import sys, opencse.evaluation; print([m for m in {heavy} if m in sys.modules])"

@@ -12,6 +12,8 @@ from sentence_transformers import SentenceTransformer
 from opencse import SentenceEncoder, evaluate
 from opencse.evaluation import TASKS
 
+pytestmark = pytest.mark.slow
+
 KEYS = ("sts13", "stsb")  # one of several files, one of a single file
 PAIRS = 100  # of each file
 

@@ -11,7 +11,7 @@ from scipy.stats import pearsonr, spearmanr
 from opencse.evaluation import TASKS, EmbeddingModel, Sts, load_sts
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "sts"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the STS data is not here")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DATA.is_dir(), reason="the STS data is not here")]
 WIDTH = 256
 # A weight for each bucket, so that cosines tie only where the sentences do, and rounding decides no rank.
 WEIGHTS = np.sqrt(np.arange(1, WIDTH + 1, dtype=np.float32))

@@ -40,6 +40,8 @@ def evaluate_transfer(
     return Transfer(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
 
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["good", "fine", "great", "bad", "poor", "weak", "the", "film", "was", "a", "so", "it", "plot", "cast"]
 WIDTH = 16
 

@@ -8,6 +8,8 @@ import pytest
 
 from hostile.harness import Case, Run, cases, refuse
 
+pytestmark = pytest.mark.slow
+
 DIGITS = "9" * 5_000
 COMPARE = "compare good.txt --out new --data data --recipes simcse --starts tiny --seeds 1"
 REPRODUCE = "reproduce simcse:bert-base good.txt --out new --data data --model tiny"
@@ -27,8 +29,8 @@ DEVICES = [
 ]
 
 USAGE = [
-    Case("nope", ("No such command 'nope'",)),
-    Case("trian", ("Did you mean 'train'",)),
+    Case("nope", ("unknown command 'nope'",)),
+    Case("trian", ("did you mean 'train'",)),
     Case("--nope", ("--nope",)),
     *(Case(command, ("Missing argument",)) for command in ("train", "evaluate", "encode", "check", "static", "whiten")),
     *(Case(f"{command} good.txt", ("Missing option",)) for command in ("train", "pretrain", "static")),

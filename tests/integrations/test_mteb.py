@@ -17,7 +17,7 @@ from opencse.integrations.mteb import MtebEncoder
 from opencse.text import sample
 from scores import spearman_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")]
 needs_mteb = pytest.mark.skipif(importlib.util.find_spec("mteb") is None, reason="mteb is not installed")
 
 

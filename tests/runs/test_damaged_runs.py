@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,12 +11,14 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from helpers import Stopped
 from opencse import io
 from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., tuple[int, str, str]]
 SETTINGS = (
@@ -30,12 +30,6 @@ SETTINGS = (
     "encoder.pooling=mean",
 )
 OPTIONS = [part for setting in SETTINGS for part in ("--set", setting)]
-
-
-class StopAt(Silent):
-    def advance(self, done: int, note: str = "") -> None:
-        if done == 2 and not note:
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +44,7 @@ def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytes
         device="cpu",
     )  # fmt: skip
     with pytest.raises(InterruptedRunError):
-        job.run(folder / "run", reporter=StopAt())
+        job.run(folder / "run", progress=Stopped(2))
     return folder
 
 

@@ -11,11 +11,14 @@ from pathlib import Path
 import pytest
 
 from opencse import SentenceEncoder, UserError, train
+from opencse.progress import Silent
+from opencse.runs.finish import TrainResult
 from opencse.runs.folder import RunFolder, State
-from opencse.runs.job import TrainJob, TrainResult
+from opencse.runs.job import TrainJob
 from opencse.runs.lock import LOCK, Owner, held
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
+
+pytestmark = pytest.mark.slow
 
 Run = Callable[..., tuple[int, str, str]]
 QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_every=1", "encoder.pooling=mean")

@@ -42,6 +42,7 @@ def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
         child.stdout.close()
 
 
+@pytest.mark.slow
 def test_the_second_process_is_told_of_the_first_and_a_dead_ones_lock_is_taken_over(tmp_path: Path) -> None:
     file = tmp_path / "run.lock"
     with holder(file) as child:
@@ -89,6 +90,7 @@ def test_a_file_removed_by_its_holder_is_not_locked_by_the_next(
         assert Owner.model_validate_json(file.read_bytes()).process == os.getpid()
 
 
+@pytest.mark.slow
 def test_without_locks_of_the_system_the_file_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(descriptor: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

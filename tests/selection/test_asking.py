@@ -20,12 +20,12 @@ from opencse.selection.asking import Asking
 from opencse.selection.chosen import graded_pairs, load_selector
 from opencse.selection.finding import Floats, Integers, Measure
 from opencse.selection.given_queries import GivenQueries
+from opencse.selection.graded import Dev
 from opencse.selection.guard import TOLERANCE, Guard, Guarded
 from opencse.selection.own_text import own_text
 from opencse.selection.score import DevScore, Given, History
 from opencse.text import sample
 from opencse.text.readers import Source, Texts
-from opencse.training.selection import Dev
 from scores import spearman_of
 
 

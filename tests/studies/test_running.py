@@ -13,16 +13,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers import Heard
 from opencse.errors import UserError
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
-from opencse.runs.job import TrainJob, TrainResult
+from opencse.progress import Progress
+from opencse.runs.finish import TrainResult
+from opencse.runs.job import TrainJob
 from opencse.studies import running
 from opencse.studies.record import RunRecord
 from opencse.studies.running import read_arrays, run_study
 from opencse.studies.study import RunSpec, Study, SuiteChoice
 from opencse.text.readers import Source
-from opencse.training.reporter import Reporter, Silent
 from opencse.training.step import Step
+
+pytestmark = pytest.mark.slow
 
 QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_every=2", "training.learning_rate=1e-3")
 
@@ -84,9 +88,9 @@ def test_what_is_finished_is_not_made_again(study: Study, monkeypatch: pytest.Mo
     trained: list[str] = []
     run = TrainJob.run
 
-    def spy(self: TrainJob, out: str | Path, *, resume: bool, reporter: Reporter) -> TrainResult:
+    def spy(self: TrainJob, out: str | Path, *, resume: bool, progress: Progress) -> TrainResult:
         trained.append(str(out))
-        return run(self, out, resume=resume, reporter=reporter)
+        return run(self, out, resume=resume, progress=progress)
 
     monkeypatch.setattr(TrainJob, "run", spy)
     records = run_study(study)
@@ -128,19 +132,11 @@ def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
     assert len(calls) == 5 + 2 + 6, "the second run went on after its first step"
 
 
-class Told(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
 def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
     one = by_run(run_study(study))
-    told = Told()
+    told = Heard()
     two = by_run(run_study(replace(study, out=tmp_path / "parallel"), workers=2, reporter=told))
-    finished = [line for line in told.lines if line.startswith("run ")]
+    finished = [line for line in told.said if line.startswith("run ")]
     assert len(finished) == len(list(study.runs()))
     assert finished[-1].startswith(f"run {len(finished)} of {len(finished)}: ")
     assert one.keys() == two.keys()

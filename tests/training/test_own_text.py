@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers import Stopped
 from opencse import SentenceEncoder, train
 from opencse.errors import InterruptedRunError
 from opencse.objective.inputs import InputBuilder
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.selection.asking import Asking
 from opencse.selection.holdout import normalised
 from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
-from opencse.training.reporter import Silent
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = (
     "training.max_steps=12",
@@ -86,24 +87,12 @@ def test_flags_of_another_text_are_refused() -> None:
         InputBuilder(corpus, encoder.tokenizer, prepared.objective, 1, np.ones(len(corpus) + 1, dtype=bool))
 
 
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step, self.sent = step, False
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step and not self.sent:
-            self.sent = True
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.mark.parametrize("stop", [2, 9])
 def test_a_resumed_run_holds_out_and_chooses_the_same(tmp_path: Path, stop: int) -> None:
     job = TrainJob(Source(str(sample.TRAIN)), "next-sentence", settings=SETTINGS)
     whole = job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "stopped", reporter=StopAt(stop))
+        job.run(tmp_path / "stopped", progress=Stopped(stop))
     resumed = job.run(tmp_path / "stopped", resume=True)
     assert (resumed.kept, resumed.verdict, resumed.scores) == (whole.kept, whole.verdict, whole.scores)
     for name in ("model.safetensors", "metrics.jsonl"):

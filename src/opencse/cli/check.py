@@ -2,44 +2,43 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opencse.cli.models import Trust
+from opencse.cli import options as own
 
 if TYPE_CHECKING:
     from opencse.text.check import CorpusCheck
 
 
 def check(
-    text: Annotated[
-        str,
-        typer.Argument(help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."),
-    ],
+    text: own.Text,
     model: Annotated[
         str, typer.Option("--model", "-m", help="Whose vocabulary is tried on it: a folder, a Hub id, opencse-mini.")
     ] = "opencse-mini",
     max_length: Annotated[int, typer.Option(min=3, help="Ids that training would read of a text.")] = 32,
-    columns: Annotated[str | None, typer.Option(help="Columns to read; see opencse train.")] = None,
-    split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write every number here.")] = None,
-    trust_remote_code: Trust = False,
+    columns: own.Columns = None,
+    split: own.Split = "train",
+    json_file: own.Json = None,
+    trust_remote_code: own.Trust = False,
 ) -> None:
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice."""
+    import opencse
     from opencse.cli.console import echo
-    from opencse.cli.jobs import open_source, require_writable
-    from opencse.cli.models import load_encoder
+    from opencse.progress import Terminal
     from opencse.records import write_json
-    from opencse.text.check import check_corpus
 
-    if json_file is not None:
-        require_writable(json_file)
-    source = open_source(text, columns, split, None)
-    texts = source.read()
-    encoder = load_encoder(model, device="cpu", trust_remote_code=trust_remote_code)
-    found = check_corpus(texts, encoder.tokenizer, max_length=max_length)
+    own.require_writable(json_file)
+    found = opencse.check(
+        text,
+        model=model,
+        max_length=max_length,
+        columns=own.listed(columns),
+        split=split,
+        trust_remote_code=trust_remote_code,
+        progress=Terminal(),
+    )
     if json_file is not None:
         write_json(json_file, found.model_dump(mode="json"))
     for line in lines(found, model):
@@ -47,7 +46,7 @@ def check(
 
 
 def lines(found: CorpusCheck, model: str) -> list[str]:
-    """The check for a person."""
+    """The check, to be read."""
     quantiles = ", ".join(f"{words:.0f} ({float(share):.0%})" for share, words in found.words.items())
     scripts = ", ".join(f"{name.title()} {share:.1%}" for name, share in list(found.scripts.items())[:4])
     told = [

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from opencse.cli.models import Trust
+from opencse.cli import options as own
 
 if TYPE_CHECKING:
     from opencse.evaluation import EvaluationRecord
@@ -51,10 +50,10 @@ def evaluate(
     suite: Annotated[
         str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor; several with commas.")
     ] = "sts",
-    pooling: Annotated[str | None, typer.Option(help="Replaces the model's own: cls, mean, first_last_0, ...")] = None,
+    pooling: own.Pooling = None,
     layers: Annotated[
         str | None,
-        typer.Option(help="Evaluate layers one by one: 'all', or numbers from 0 (the embeddings), comma-separated."),
+        typer.Option(help="Score layers one by one: 'all', or numbers from 0 (the embeddings), comma-separated."),
     ] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Transfer, probing: SentEval's fast classifier.")] = False,
@@ -66,46 +65,45 @@ def evaluate(
     ] = Aggregation.ALL,
     correlation: Annotated[Correlation, typer.Option(help="STS: what the table shows.")] = Correlation.SPEARMAN,
     subsets: Annotated[bool, typer.Option("--subsets", help="STS: one row a subset.")] = False,
-    lengths: Annotated[bool, typer.Option("--lengths", help="STS: pairs of like and of unlike length apart.")] = False,
-    json_file: Annotated[Path | None, typer.Option("--json", help="Write the whole result here.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
-    trust_remote_code: Trust = False,
+    lengths: Annotated[bool, typer.Option("--lengths", help="STS: pairs of like and unlike length apart.")] = False,
+    json_file: own.Json = None,
+    device: own.Device = None,
+    trust_remote_code: own.Trust = False,
 ) -> None:
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
-    from opencse import run
-    from opencse.cli.console import ConsoleReporter, show
-    from opencse.cli.jobs import require_writable
+    import opencse
+    from opencse.cli.console import show
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.sts.result import length_table
-    from opencse.evaluation.suite import Options
     from opencse.evaluation.suites import suite_folder, suite_named
+    from opencse.progress import Terminal
 
-    suites = [suite_named(name.strip()) for name in suite.split(",")]
+    suites = [suite_named(name) for name in own.listed(suite) or [suite]]
     parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers, trust_remote_code)}
     if json_file is not None and (len(parts) > 1 or len(suites) > 1):
         raise UserError("--json takes the result of one model (or layer) on one suite; call evaluate for each")
-    if json_file is not None:
-        require_writable(json_file)
+    own.require_writable(json_file)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
-    chosen = None if tasks is None else [task.strip() for task in tasks.split(",")]
-    reporter = ConsoleReporter()
+    progress = Terminal()
     for one in suites:
         folder = suite_folder(data, one.name, alone=len(suites) == 1)
         results: dict[str, EvaluationRecord] = {
-            name: run.judge(
+            name: opencse.evaluate(
                 model,
                 folder,
                 one.name,
                 pooling=pooling,
                 layer=layer,
-                options=Options(tasks=chosen, fast=fast, logistic=logistic),
+                tasks=own.listed(tasks),
+                fast=fast,
+                logistic=logistic,
                 transform=None if transform is None else transform.value,
                 fit=fit,
                 device=device,
                 trust_remote_code=trust_remote_code,
-                reporter=reporter,
+                progress=progress,
             )
             for name, (model, layer) in parts.items()
         }
@@ -121,7 +119,7 @@ def evaluate(
 
 
 def _parts(model: str, layers: str | None, trust_remote_code: bool) -> list[tuple[str, int | None]]:
-    """What of a model is judged: its name and None, or a name and number for each layer."""
+    """What of a model is scored: its name and None, or a name and number for each layer."""
     from opencse import SentenceEncoder
     from opencse.errors import UserError, shortened
     from opencse.numerals import whole_number

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from opencse.cli import options as own
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -22,16 +24,15 @@ def overview(context: typer.Context) -> None:
         return
     from rich.table import Table
 
+    import opencse
     from opencse.cli.console import show
-    from opencse.recipes.recipe import load_recipe, recipe_names
     from opencse.recipes.summary import made_of, published, short_paper
 
     table = Table(title="Recipes", title_justify="left")
     table.add_column("name", no_wrap=True)
     for column in ("what", "made of", "published for BERT-base", "paper"):
         table.add_column(column, overflow="fold")
-    for name in recipe_names():
-        recipe = load_recipe(name)
+    for name, recipe in opencse.list_recipes().items():
         table.add_row(name, recipe.title, made_of(recipe), published(recipe), short_paper(recipe))
     show(table, _console())
     typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
@@ -43,23 +44,20 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
     from rich.table import Table
     from rich.text import Text
 
+    import opencse
     from opencse.cli.console import echo, show
-    from opencse.errors import UserError
-    from opencse.recipes.recipe import load_recipe, split_name
     from opencse.recipes.summary import preset_changes, scores
 
-    base, given = split_name(name)
-    if given:
-        raise UserError(f"{name}: all presets of a recipe are listed; name the recipe alone, {base}")
-    recipe = load_recipe(base)
-    if not recipe.presets:
-        echo(f"{base} has no presets")
+    found = opencse.list_presets(name)
+    if not found:
+        echo(f"{name} has no presets")
         return
+    recipe = opencse.show_recipe(name).recipe
     table = Table(title=f"Presets of {recipe.name}", title_justify="left", show_lines=True)
     table.add_column("preset", no_wrap=True)
     for column in ("sort", "changes", "published", "note"):
         table.add_column(column, overflow="fold")
-    for key, preset in recipe.presets.items():
+    for key, preset in found.items():
         sort = recipe.sort_of(key)
         row = [
             key,
@@ -70,21 +68,22 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
         ]
         table.add_row(*map(Text, row))
     show(table, _console())
-    echo(f"Use one or several: --recipe {base}:{next(iter(recipe.presets))}")
+    echo(f"Use one or several: --recipe {name}:{next(iter(found))}")
 
 
 @recipes.command()
 def show(
     name: Annotated[str, typer.Argument(help=_NAMED)],
     preset: Annotated[str | None, typer.Option(help="More presets, joined by colons.")] = None,
-    set_: Annotated[list[str] | None, typer.Option("--set", "-s", help="Any setting: key.path=value.")] = None,
+    set_: own.Set = None,
     source: Annotated[
         bool, typer.Option("--source", help="Print the file as it is written, with its comments.")
     ] = False,
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
+    import opencse
     from opencse.errors import UserError, printable
-    from opencse.recipes.recipe import recipe_text, resolve_recipe, split_name, to_toml
+    from opencse.recipes.recipe import recipe_text, split_name, to_toml
 
     base, given = split_name(name)
     if source:
@@ -94,7 +93,7 @@ def show(
             )
         typer.echo(printable(recipe_text(base), keep="\n\t"), nl=False)
         return
-    resolved = resolve_recipe(name, preset=preset, overrides=set_ or [])
+    resolved = opencse.show_recipe(name, preset=preset, settings=set_ or [])
     overrides = "".join(f" --set {text}" for text in set_ or [])
     called = " ".join(f"{':'.join([base, *resolved.presets])}{overrides}".split())
     typer.echo(printable(f"# {printable(called)}\n{to_toml(resolved.recipe)}", keep="\n\t"), nl=False)
@@ -108,11 +107,10 @@ def diff(
     from rich.table import Table
     from rich.text import Text
 
+    import opencse
     from opencse.cli.console import show
-    from opencse.recipes.recipe import load_recipe
-    from opencse.recipes.summary import differences
 
-    found = differences(load_recipe(a), load_recipe(b))
+    found = opencse.diff_recipes(a, b)
     if not found:
         typer.echo("no difference")
         return

@@ -7,18 +7,12 @@ from typing import Annotated
 
 import typer
 
-from opencse.cli.jobs import out_folder
-from opencse.cli.models import Trust
+from opencse.cli import options as own
 
 
 def train(
-    text: Annotated[
-        str,
-        typer.Argument(help="Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."),
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", parser=out_folder, metavar="FOLDER", help="Folder for the trained encoder.")
-    ],
+    text: own.Text,
+    out: Annotated[Path, own.out("for the trained encoder")],
     recipe: Annotated[
         str, typer.Option("--recipe", "-r", help="Recipe (opencse recipes) or TOML file; :PRESET may follow.")
     ] = "simcse",
@@ -29,14 +23,9 @@ def train(
     preset: Annotated[
         str | None, typer.Option(help="More presets of the recipe, joined by colons; --model's own is applied.")
     ] = None,
-    columns: Annotated[
-        str | None,
-        typer.Option(help="Columns to read, by name or (without header) by position: anchor[,positive[,negative]]."),
-    ] = None,
-    skip_lines: Annotated[
-        Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line.")
-    ] = None,
-    split: Annotated[str, typer.Option(help="Split of a Hub data set.")] = "train",
+    columns: own.Columns = None,
+    skip_lines: own.SkipLines = None,
+    split: own.Split = "train",
     dev: Annotated[
         str,
         typer.Option(
@@ -45,34 +34,43 @@ def train(
             "with relevant documents (BEIR's layout), or 'none'."
         ),
     ] = "auto",
-    metric: Annotated[
-        str | None, typer.Option(help="How answers to questions are judged: ndcg@10 (default), mrr@10, recall@100, ...")
-    ] = None,
-    set_: Annotated[
-        list[str] | None,
-        typer.Option("--set", "-s", help="Any setting: key.path=value, for instance training.epochs=2."),
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")] = None,
-    trust_remote_code: Trust = False,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")] = False,
-    overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace a run or encoder of opencse in --out; other files stay.")
-    ] = False,
-    report: Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")] = True,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")] = False,
+    metric: own.Metric = None,
+    set_: own.Set = None,
+    seed: own.Seed = None,
+    device: own.Device = None,
+    trust_remote_code: own.Trust = False,
+    resume: own.Resume = False,
+    overwrite: own.Overwrite = False,
+    report: own.Report = True,
+    dry_run: own.DryRun = False,
 ) -> None:
     """Train a sentence encoder from text; no labels needed.
 
     The encoder that is best by --dev is kept, unless the start is better by it. A model with a pooling of its own keeps
     it; --set encoder.pooling=cls (mean, ...) says otherwise.
     """
-    from opencse.cli.console import ConsoleReporter
-    from opencse.cli.jobs import open_source, run_job
-    from opencse.runs.job import TrainJob
+    import opencse
+    from opencse.cli.console import show_run
+    from opencse.progress import Terminal
 
-    reporter = ConsoleReporter()
-    source = open_source(text, columns, split, skip_lines)
-    settings = list(set_ or []) + ([f"training.seed={seed}"] if seed is not None else [])
-    job = TrainJob(source, recipe, model, preset, tuple(settings), dev, device, trust_remote_code, metric=metric)
-    run_job(job, out, resume=resume, overwrite=overwrite, dry_run=dry_run, reporter=reporter, report=report)
+    result = opencse.train(
+        text,
+        out,
+        recipe=recipe,
+        model=model,
+        preset=preset,
+        columns=own.listed(columns),
+        split=split,
+        skip_lines=own.lines_of(skip_lines),
+        settings=own.settings(set_, seed=seed),
+        dev=dev,
+        metric=metric,
+        resume=resume,
+        overwrite=overwrite,
+        dry_run=dry_run,
+        report=report,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        progress=Terminal(),
+    )
+    show_run(result, dry_run)

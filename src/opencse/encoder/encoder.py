@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -21,13 +21,13 @@ from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError, reason, shortened
+from opencse.progress import Count, Counted, Terminal
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Vectors = NDArray[np.float32]
-Progress = Callable[[int, int], None]
 Disturb = Callable[[Tensor], Tensor]
 """Input embeddings (rows, length, hidden) -> the same shape."""
 _TOKEN_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
@@ -67,7 +67,7 @@ class SentenceEncoder(nn.Module):
         dense: layers kept at inference (supervised SimCSE's head, a reduction).
         projection: the head used in training only, or None.
         lm_head: the masked-LM head, there only while an objective has the MLM term.
-        normalize: whether vectors are cut to unit length.
+        normalize: whether vectors are L2-normalised.
         max_length: longest text in ids, special tokens counted; longer ones are cut.
         prompt: put before every text (models from elsewhere).
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
@@ -208,7 +208,7 @@ class SentenceEncoder(nn.Module):
             tokens: the sentences; None if only the MLM term is trained.
             layers: intermediate layers whose sentence vectors are wanted (0 = embedding output).
             masked: a masked copy for the MLM term.
-            disturb: changes the sentences' input embeddings (the words' alone; positions come after), if given.
+            disturb: changes the sentences' token embeddings (positions come after), if given.
         """
         sentence, by_layer = None, {}
         if tokens is not None:
@@ -256,25 +256,64 @@ class SentenceEncoder(nn.Module):
         prepared = [self.prompt + text for text in texts] if self.prompt else texts
         return self.tokenizer.encode(prepared, self.max_length)
 
+    @overload
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool = False,
+        convert_to_tensor: Literal[False] = False,
+        device: str | torch.device | None = None,
+        precision: Literal["float32", "bf16"] = "float32",
+        token_budget: int | None = None,
+        progress: Count | None = None,
+    ) -> Vectors: ...
+
+    @overload
+    def encode(
+        self,
+        texts: str | Iterable[str],
+        *,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool = False,
+        convert_to_tensor: Literal[True],
+        device: str | torch.device | None = None,
+        precision: Literal["float32", "bf16"] = "float32",
+        token_budget: int | None = None,
+        progress: Count | None = None,
+    ) -> Tensor: ...
+
     @torch.inference_mode()
     def encode(
         self,
         texts: str | Iterable[str],
         *,
-        normalize: bool = False,
+        batch_size: int | None = None,
+        show_progress_bar: bool = False,
+        normalize_embeddings: bool = False,
+        convert_to_tensor: bool = False,
+        device: str | torch.device | None = None,
         precision: Literal["float32", "bf16"] = "float32",
         token_budget: int | None = None,
-        progress: Progress | None = None,
-    ) -> Vectors:
+        progress: Count | None = None,
+    ) -> Vectors | Tensor:
         """Vectors of ``texts``, in their order.
 
         Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
         ``token_budget`` ids, so that hardly any padding is computed; other batches change the result by rounding alone.
         A text without a single token (an empty one, where the tokenizer adds no special tokens) has the zero vector.
+        The arguments that sentence-transformers has too mean the same there.
 
         Args:
             texts: one text or many (a list, an array or a generator of them).
-            normalize: cut the vectors to unit length.
+            batch_size: texts in a batch, at most; by default the token budget alone decides.
+            show_progress_bar: show a bar on stderr, where that is a terminal.
+            normalize_embeddings: L2-normalise the vectors.
+            convert_to_tensor: give a tensor on the encoder's device instead of an array.
+            device: move the encoder there first; it stays there.
             precision: ``float32``, or ``bf16`` (autocast: faster where the processor has it, cosine to the
                 float32 vector about 0.9999).
             token_budget: ids in a batch, padding counted; by default one that suits the device.
@@ -284,14 +323,22 @@ class SentenceEncoder(nn.Module):
             (n, dimension) float32; (dimension,) for a single text.
 
         Raises:
-            UserError: if ``texts`` are not strings, or for an unknown precision or a budget below 1.
+            UserError: if ``texts`` are not strings, for an unknown precision, no such device, a batch size or budget
+                below 1, or a progress bar beside ``progress``.
         """
         rows = [texts] if isinstance(texts, str) else _listed(texts)
         _require_texts(rows)
         if precision not in ("float32", "bf16"):
             raise UserError(f"unknown precision {precision!r}; known: float32, bf16")
-        if token_budget is not None and token_budget < 1:
-            raise UserError(f"token_budget is at least 1, not {token_budget}")
+        for name, most in (("token_budget", token_budget), ("batch_size", batch_size)):
+            if most is not None and most < 1:
+                raise UserError(f"{name} is at least 1, not {most}")
+        if show_progress_bar:
+            if progress is not None:
+                raise UserError("show_progress_bar and progress are two ways to be told; give one of them")
+            progress = Counted(Terminal(), "encoding")
+        if device is not None:
+            self.to(_usable(device))
         budget = _TOKEN_BUDGET.get(self.device.type, 2_048) if token_budget is None else token_budget
         vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
         cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
@@ -299,7 +346,7 @@ class SentenceEncoder(nn.Module):
         with _evaluating(self), cast:
             for start in range(0, len(rows), WINDOW):
                 ids = self.tokenize(rows[start : start + WINDOW])
-                for indices in token_batches([len(row) for row in ids], budget):
+                for indices in token_batches([len(row) for row in ids], budget, batch_size):
                     filled = indices[[len(ids[i]) > 0 for i in indices]]
                     if len(filled):
                         tokens = self.tokenizer.pad([ids[i] for i in filled]).to(self.device)
@@ -307,9 +354,10 @@ class SentenceEncoder(nn.Module):
                     done += len(indices)
                     if progress is not None:
                         progress(done, len(rows))
-        if normalize:
+        if normalize_embeddings:
             vectors = unit_rows(vectors)
-        return vectors[0] if isinstance(texts, str) else vectors
+        given = vectors[0] if isinstance(texts, str) else vectors
+        return torch.from_numpy(given).to(self.device) if convert_to_tensor else given
 
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
@@ -324,7 +372,7 @@ class SentenceEncoder(nn.Module):
         """
         left, right = self._vectors("a", a), self._vectors("b", b)
         if left.shape[1] != right.shape[1]:
-            raise UserError(f"vectors of {left.shape[1]} and of {right.shape[1]} numbers cannot be compared")
+            raise UserError(f"vectors of {left.shape[1]} and of {right.shape[1]} dimensions cannot be compared")
         product: Vectors = unit_rows(left) @ unit_rows(right).T
         return product
 
@@ -338,14 +386,20 @@ class SentenceEncoder(nn.Module):
         return np.atleast_2d(given)
 
 
-def token_batches(lengths: Sequence[int], budget: int) -> list[NDArray[np.int64]]:
-    """Indices of texts in batches of similar length, each of at most ``budget`` ids when padded (at least one text)."""
+def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[NDArray[np.int64]]:
+    """Indices of texts in batches of similar length, each of at most ``budget`` ids when padded (at least one text).
+
+    Args:
+        lengths: ids of each text.
+        budget: ids in a batch, padding counted.
+        most: texts in a batch, at most.
+    """
     order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
     batches: list[NDArray[np.int64]] = []
     start = 0
     for end in range(1, len(order) + 1):
         longest_next = 0 if end == len(order) else lengths[order[end]]
-        if end == len(order) or longest_next * (end - start + 1) > budget:
+        if end == len(order) or longest_next * (end - start + 1) > budget or end - start == most:
             batches.append(order[start:end])
             start = end
     return batches

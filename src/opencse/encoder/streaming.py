@@ -12,7 +12,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
@@ -27,13 +27,12 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, sync, write_text
+from opencse.progress import Count, Say
 from opencse.text.formats import Record
 from opencse.text.readers import Source
 
 SUFFIX = ".npy"
 _BLOCK = 1 << 20
-Progress = Callable[[int, int], None]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -64,7 +63,7 @@ def encode_file(
     device: str | None = None,
     trust_remote_code: bool = False,
     window: int = WINDOW,
-    progress: Progress | None = None,
+    progress: Count | None = None,
     say: Say | None = None,
 ) -> EncodedFile:
     """Writes the vectors of ``source`` (its first column) to ``out``: (rows, dimension) float32, in ``.npy``.
@@ -77,7 +76,7 @@ def encode_file(
         source: texts.
         out: the file; its folder must be there.
         model: what `SentenceEncoder.load` takes, or an encoder.
-        normalize: cut the vectors to unit length.
+        normalize: L2-normalise the vectors.
         precision: see `SentenceEncoder.encode`.
         pooling: replaces the model's own (not with an encoder).
         device: where to put the model (not with an encoder).
@@ -118,7 +117,7 @@ def encode_file(
             for records in _windows(source, before, window):
                 vectors = encoder.encode(
                     [texts[0] for _, texts in records],
-                    normalize=normalize,
+                    normalize_embeddings=normalize,
                     precision=precision,
                     progress=None if progress is None else partial.counting(progress),
                 )
@@ -174,7 +173,7 @@ class _Partial:
                     partial.discard()
                 raise
 
-    def counting(self, progress: Progress) -> Progress:
+    def counting(self, progress: Count) -> Count:
         """``progress`` of the whole, for a window's own."""
         done, rows = self.done, self._identity["rows"]
         return lambda here, _: progress(done + here, rows)

@@ -18,6 +18,7 @@ from opencse.evaluation.models import Say
 from opencse.evaluation.sts.data import StsData
 from opencse.evaluation.sts.result import StsResult
 from opencse.evaluation.sts.score import Sts
+from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
 Kind = Literal["whitening", "flow"]
@@ -70,7 +71,7 @@ def postprocessed(
     return replace(model, name=name, encode=lambda texts: mapped(np.asarray(model.encode(texts))))
 
 
-def sample_texts(source: Source, most: int, seed: int = SEED) -> list[str]:
+def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
     """Up to ``most`` different texts of ``source``, drawn at random, in the order of the file.
 
     Raises:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from opencse.progress import Count
 from opencse.text.corpus import Corpus
 
-Progress = Callable[[int, int], None]
 _CHUNK = 8_000_000
 _ROWS = 256
 
@@ -39,7 +39,7 @@ def count_pairs(
     *,
     window: int,
     chunk: int = _CHUNK,
-    progress: Progress | None = None,
+    progress: Count | None = None,
 ) -> csr_array:
     """How often two pieces stand near each other in one text, near pairs counting more.
 

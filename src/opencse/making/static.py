@@ -25,9 +25,7 @@ the weighted average.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 import torch
@@ -40,14 +38,13 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
-from opencse.making.svd import truncated_svd
+from opencse.progress import Counted, Progress, Silent
 from opencse.settings import Settings
 from opencse.text.corpus import Corpus, tokenise
-from opencse.text.readers import Source
+from opencse.text.given import TextSource
 from opencse.text.tokenizer import Tokenizer
 
 Floats = NDArray[np.floating]
-Progress = Callable[[str, int, int], None]
 _EPS = 0.5
 _RMS = 0.06
 _SAMPLE = 40_000
@@ -109,7 +106,7 @@ class Static:
 
 
 def static_encoder(
-    source: Source, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None
+    source: TextSource, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None
 ) -> SentenceEncoder:
     """An encoder of the words of ``source``; the module's text has the method.
 
@@ -117,15 +114,15 @@ def static_encoder(
         source: raw text; of pairs and triples every text is read by itself.
         tokenizer: cuts it into pieces.
         settings: sizes and constants.
-        progress: called with (what is done, steps done, steps in all).
+        progress: hears of it.
 
     Raises:
         UserError: for bad input, settings that do not fit together, or too little text.
     """
     check(settings, tokenizer)
-    tell = None if progress is None else partial(progress, "tokenising")
-    corpus = tokenise(source, tokenizer, settings.positions, progress=tell)
-    return build(corpus, tokenizer, settings, progress).encoder
+    tell = progress or Silent()
+    corpus = tokenise(source, tokenizer, settings.positions, progress=Counted(tell, "tokenising"), say=tell.say)
+    return build(corpus, tokenizer, settings, tell).encoder
 
 
 def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
@@ -144,16 +141,18 @@ def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
 def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None) -> Static:
     """The same as `static_encoder`, from a tokenised corpus; made with this tokenizer and ``settings.positions``."""
     check(settings, tokenizer)
-    counting = None if progress is None else partial(progress, "counting pairs")
-    factorising = None if progress is None else partial(progress, "factorising")
+    tell = progress or Silent()
     dimension, generator = settings.dimension, np.random.default_rng(settings.seed)
     real = np.ones(max(tokenizer.hf.get_vocab().values()) + 1, dtype=np.bool_)
     real[tokenizer.hf.all_special_ids] = False
     times = count_pieces(corpus, real)
     _require(corpus, dimension, "different pieces", int((times > 0).sum()))
-    counts = count_pairs(corpus, real, window=settings.window, progress=counting)
+    counts = count_pairs(corpus, real, window=settings.window, progress=Counted(tell, "counting pairs"))
     met, pairs = np.diff(counts.indptr) > 0, (counts.nnz + int((counts.diagonal() > 0).sum())) // 2
-    vectors, strengths = truncated_svd(ppmi(counts, settings.smoothing), dimension, generator, progress=factorising)
+    tell.start("factorising", 1)
+    vectors, strengths = leading_vectors(ppmi(counts, settings.smoothing), dimension, generator)
+    tell.advance(1)
+    tell.finish()
     _require(corpus, dimension, "independent word vectors", int((strengths > _NULL * strengths[0]).sum()))
     shares = times / times.sum()
     weights = 1 / (1 + shares / settings.sif)
@@ -167,6 +166,28 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
     words[~met] = 0
     words *= _RMS / np.sqrt(shares @ (words**2).mean(axis=1))
     return Static(_encoder(words, tokenizer, settings), int(met.sum()), pairs)
+
+
+def leading_vectors(
+    matrix: csr_array, rank: int, generator: np.random.Generator
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The first left singular vectors (V, rank) of a (V, V) matrix, and the values (rank,), largest first.
+
+    By random projection (Halko, Martinsson & Tropp 2011); the power iterations are for a spectrum that falls slowly, as
+    that of words does.
+    """
+    from sklearn.utils.extmath import randomized_svd  # type: ignore[import-untyped]
+
+    left, values, _ = randomized_svd(
+        matrix,
+        rank,
+        n_oversamples=32,
+        n_iter=3,
+        power_iteration_normalizer="QR",
+        flip_sign=False,
+        random_state=int(generator.integers(2**32)),
+    )
+    return left, values
 
 
 def _require(corpus: Corpus, needed: int, what: str, found: int) -> None:

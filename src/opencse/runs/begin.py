@@ -11,14 +11,14 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
+from opencse.progress import Progress
 from opencse.text.given import TextSource
-from opencse.training.reporter import Reporter
 
 
 class NewStart(Protocol):
     """Something a run can begin with, once it is written to a folder."""
 
-    def write(self, source: TextSource, folder: Path, seed: int, tell: Reporter) -> None:
+    def write(self, source: TextSource, folder: Path, seed: int, tell: Progress) -> None:
         """Writes the start to ``folder``.
 
         Args:
@@ -51,7 +51,7 @@ class NewBackbone:
     vocabulary: int
     shape: Shape
 
-    def write(self, source: TextSource, folder: Path, seed: int, tell: Reporter) -> None:
+    def write(self, source: TextSource, folder: Path, seed: int, tell: Progress) -> None:
         """Learns the vocabulary from ``source``; the weights are drawn by ``seed``."""
         texts = [text for row in source.read().rows for text in row]
         tell.say(f"vocabulary learning {self.vocabulary:,} pieces from {len(texts):,} texts")
@@ -72,7 +72,7 @@ class GivenEncoder:
 
     encoder: SentenceEncoder
 
-    def write(self, source: TextSource, folder: Path, seed: int, tell: Reporter) -> None:
+    def write(self, source: TextSource, folder: Path, seed: int, tell: Progress) -> None:
         """Saves a copy of the encoder."""
         del source, seed, tell
         self.encoder.save(folder)

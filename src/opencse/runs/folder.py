@@ -14,11 +14,11 @@ from pathlib import Path
 from opencse import io
 from opencse.encoder.saving import is_ours
 from opencse.errors import UserError, reason
+from opencse.progress import Progress
 from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
 from opencse.training.checkpoint import CHECKPOINT, checkpoint_folders
 from opencse.training.metrics import METRICS
-from opencse.training.reporter import Reporter
 
 RECORD, LAST, START = "run.json", "last", "start"
 REPORT, NUMBERS = "report.html", "report.json"
@@ -185,7 +185,7 @@ class RunFolder:
 
     @contextmanager
     def held(
-        self, tell: Reporter, *, resume: bool = False, overwrite: bool = False, start: Path | None = None
+        self, tell: Progress, *, resume: bool = False, overwrite: bool = False, start: Path | None = None
     ) -> Iterator[RunRecord | None]:
         """Keeps other processes out within the block, and removes what a killed one left unfinished.
 
@@ -283,7 +283,7 @@ def require_makeable(folder: Path) -> None:
 
 
 @contextmanager
-def locked(folder: Path, tell: Reporter) -> Iterator[None]:
+def locked(folder: Path, tell: Progress) -> Iterator[None]:
     """Keeps other processes out of ``folder`` within the block; it is made, and removed if nothing comes to be in it.
 
     Raises:
@@ -299,16 +299,25 @@ def locked(folder: Path, tell: Reporter) -> Iterator[None]:
 def _made(folder: Path) -> Iterator[None]:
     """The folder is there within the block; what was made for it and stays empty is removed afterwards."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
+    make(folder)
     try:
         yield
     finally:
         for one in made:
             with contextlib.suppress(OSError):
                 one.rmdir()
+
+
+def make(folder: Path) -> None:
+    """Makes a folder before the long work, so that one that cannot be made is told of at once.
+
+    Raises:
+        UserError: naming the mend.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
 
 
 def require_empty(folder: Path) -> None:

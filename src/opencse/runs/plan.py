@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
+from opencse.encoder.fingerprint import hash_model
+from opencse.encoder.precision import Precision
+from opencse.environment import Environment
 from opencse.foreign import told
 from opencse.recipes.recipe import Recipe
+from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
-from opencse.training.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,7 @@ class Plan:
     pooling_reason: str = ""
 
     def lines(self) -> list[str]:
-        """The plan for a person."""
+        """The plan, to be read."""
         facts, training = self.corpus, self.recipe.training
         documents = f", {facts.documents:,} documents" if facts.documents else ""
         duplicates = f"{facts.duplicates:,} duplicate rows" if facts.duplicates else "no duplicate rows"
@@ -71,6 +74,30 @@ class Plan:
             f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
             f"selection  {selection}",
         ]
+
+    def identity(self) -> Identity:
+        """What makes it this run."""
+        return Identity(
+            recipe=self.recipe.model_dump(mode="json", exclude={"presets"}),
+            model=self.model,
+            text=self.corpus.fingerprint,
+            precision=self.precision.name,
+            dev=self.dev.name if self.dev else None,
+            code=list(self.code) or None,
+            start=hash_model(self.model),
+            dev_pairs=self.dev.fingerprint() if self.dev else None,
+        )
+
+    def record(self) -> RunRecord:
+        """The record of the run as it begins."""
+        return RunRecord(
+            identity=self.identity(),
+            source=self.corpus.source,
+            corpus=TextCounts(**asdict(self.corpus)),
+            examples=self.examples,
+            steps=self.steps,
+            environment=Environment.here(self.device),
+        )
 
     def _passes(self) -> list[str]:
         worst_case = self.recipe.training.worst_case

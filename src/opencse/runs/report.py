@@ -1,4 +1,4 @@
-"""The report of a training run: what it changed, on the person's own text and pairs."""
+"""The report of a training run: what it changed, on the user's own text and pairs."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opencse.analysis.figures import plane, training_curve
-from opencse.analysis.figures.training import course
-from opencse.analysis.inspection import Material, Subject, inspect
+from opencse.analysis.figures import curves, plane, training_curves
+from opencse.analysis.inspection import Material, Subject, inspect, short_names
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
@@ -16,21 +15,24 @@ from opencse.errors import UserError, reason
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
 from opencse.foreign import told
+from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
 from opencse.records import write_json
+from opencse.runs.finish import TrainResult
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
-from opencse.runs.job import TrainJob, TrainResult
+from opencse.runs.job import TrainJob
 from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_start
 from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
+from opencse.text.batches import BatchPlan
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
-from opencse.training.reporter import Reporter
+from opencse.training.settings import TrainingSettings
 
 
-def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> Path:
+def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> Path:
     """Looks at the start and at what training made of it, and writes ``report.html`` and ``report.json``.
 
     What is shown as "trained" is the kept encoder; where no trained one was kept, the last step's, so that a person
@@ -53,7 +55,7 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
     ]
     texts = [text for row in job.text.read().rows for text in row]
     material = Material(pairs=graded_pairs(job.dev), texts=texts, source=job.text.name)
-    findings = inspect(subjects, material, progress=reporter.say)
+    findings = inspect(subjects, material, progress=progress.say)
     log = MetricsLog(folder.metrics_file).read()
     write_json(
         result.folder / NUMBERS,
@@ -67,7 +69,7 @@ def write_run_report(job: TrainJob, result: TrainResult, reporter: Reporter) -> 
         page,
         f"{recipe.name} on {job.text.name}",
         opening + made_with(findings),
-        [course_of(log), *sections(findings), settings_of(recipe, record), how_to_load(str(result.folder))],
+        [training_of(log, record), *sections(findings), settings_of(recipe, record), how_to_load(str(result.folder))],
     )
     return page
 
@@ -84,32 +86,30 @@ def open_subjects(
     *,
     pooling: str | None,
     device: str | None,
-    reporter: Reporter,
+    progress: Progress,
     trust_remote_code: bool = False,
 ) -> list[Subject]:
     """Whatever can be judged, by name; of a run that is still going, the encoder of its last checkpoint.
 
-    They are called by the last part of their names where that tells them apart.
+    They are called by `short_names`.
 
     Raises:
         UserError: if a model is named twice, or nothing can be made of one.
     """
     if len(set(models)) < len(models):
         raise UserError("a model is named twice; name each once")
-    short = [Path(model).name for model in models]
-    names = short if len(set(short)) == len(short) else list(models)
     opened = []
-    for model, name in zip(models, names, strict=True):
+    for model, name in zip(models, short_names(models), strict=True):
         if RunFolder(Path(model)).is_unfinished():
             opened.append(subject(name, open_checkpoint(Path(model), device, trust_remote_code)))
         elif model.startswith(WORDS) or model == BAG_OF_WORDS:
-            opened.append(Subject(replace(open_model(model, pooling=pooling, say=reporter.say), name=name)))
+            opened.append(Subject(replace(open_model(model, pooling=pooling, say=progress.say), name=name)))
         else:
             encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
             opened.append(subject(name, encoder))
         code = opened[-1].judged.code
         if code:
-            reporter.say(told(code))
+            progress.say(told(code))
     return opened
 
 
@@ -124,23 +124,34 @@ def path_of(log: list[dict[str, float]]) -> list[tuple[float, float]]:
     return [(uniformity[step], alignment[step]) for step in alignment if step in uniformity]
 
 
-def course_of(log: list[dict[str, float]]) -> Section:
+def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float]:
+    """The loss by step, without the smaller last batch of each epoch, whose fewer negatives make it lower."""
+    found, training = series(log, "loss"), TrainingSettings.model_validate(record.identity.recipe["training"])
+    if record.examples is None or training.batch_tokens is not None or training.accumulate > 1:
+        return found
+    plan = BatchPlan(record.examples, training.batch_size, training.seed)
+    if not plan.examples % plan.batch_size:
+        return found
+    return {step: loss for step, loss in found.items() if step % plan.steps_per_epoch} or found
+
+
+def training_of(log: list[dict[str, float]], record: RunRecord) -> Section:
     """The curves of a run: loss, dev score, cosines, and the path in the plane."""
-    pictures = [figure(training_curve(series(log, "loss"), series(log, "dev")), wide=True)]
+    pictures = [figure(picture) for picture in training_curves(losses_of(log, record), series(log, "dev"))]
     sides = {name: series(log, key) for name, key in _SIMILARITIES.items()}
     if any(sides.values()):
         drawn = {name: found for name, found in sides.items() if found}
-        pictures.append(figure(course(drawn, "cosine"), "Of positive pairs and of negatives, in the batches."))
+        pictures.append(figure(curves(drawn, "mean cosine"), "Of positive pairs and of negatives, in the batches."))
     path = path_of(log)
     if len(path) > 1:
         ends = {"start": path[0], "last step": path[-1]}
         pictures.append(
             figure(
                 plane(ends, paths={"run": path}),
-                "The way of the run on the dev pairs (uniformity: first 1,000 sentences); down and left is better.",
+                "From the start to the last step, on the dev pairs (uniformity: first 1,000 sentences); low is better.",
             )
         )
-    return Section("The course of training", figures(*pictures))
+    return Section("Training curves", figures(*pictures))
 
 
 def settings_of(recipe: Recipe, record: RunRecord) -> Section:

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.analysis.figures import scores_by_recipe, standalone
+from opencse.progress import Counted, Progress
 from opencse.records import write_json, write_text
 from opencse.studies.comparison import Comparison, compare
 from opencse.studies.record import RunRecord
 from opencse.studies.running import read_arrays
 from opencse.studies.study import RunSpec, Study
 from opencse.studies.tables import markdown
-from opencse.training.reporter import Counted, Reporter
 
 
 def write_comparison(
@@ -25,7 +25,7 @@ def write_comparison(
     metric: str | None,
     resamples: int,
     command: str,
-    reporter: Reporter,
+    reporter: Progress,
 ) -> Comparison:
     """Compares, writes the three files, and gives the comparison.
 

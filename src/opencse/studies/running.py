@@ -26,6 +26,7 @@ from opencse.evaluation.record import DataRecord
 from opencse.evaluation.suite import Evaluate
 from opencse.evaluation.suites import suite_named
 from opencse.io import writing
+from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.overrides import flatten
 from opencse.records import write_json
 from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
@@ -35,12 +36,11 @@ from opencse.runs.start import Reading
 from opencse.selection.chosen import load_selector
 from opencse.studies.record import Contents, RunRecord
 from opencse.studies.study import RunSpec, Study
-from opencse.training.reporter import Counted, Reporter, Silent
 
 Judges = Mapping[str, Evaluate]
 
 
-def run_study(study: Study, *, workers: int = 1, reporter: Reporter | None = None) -> list[RunRecord]:
+def run_study(study: Study, *, workers: int = 1, reporter: Progress | None = None) -> list[RunRecord]:
     """Makes what is missing, and reads the rest.
 
     Args:
@@ -81,7 +81,7 @@ def require_study(folder: Path) -> None:
     require_empty(folder)
 
 
-def _run_missing(study: Study, workers: int, tell: Reporter) -> list[RunRecord]:
+def _run_missing(study: Study, workers: int, tell: Progress) -> list[RunRecord]:
     asked = {run: study.asked(run) for run in study.runs()}
     contents = _contents(study)
     found = {run: _known(study, run, asked[run], contents[run.start]) for run in asked}
@@ -107,11 +107,11 @@ def _run_missing(study: Study, workers: int, tell: Reporter) -> list[RunRecord]:
     return [*starts, *(record for record in found.values() if record is not None)]
 
 
-def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> RunRecord:
+def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> RunRecord:
     """Trains and judges one run, from its checkpoint if it was broken off; its record is written at the end."""
     folder = study.folder(run)
     trained = RunFolder(folder)
-    study.job(run).run(folder, resume=trained.record_file.is_file(), reporter=reporter)
+    study.job(run).run(folder, resume=trained.record_file.is_file(), progress=reporter)
     told = trained.record()
     encoder = folder if study.judge == "kept" else trained.last
     judged = open_model(
@@ -143,7 +143,7 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Reporter) -> R
 
 
 def judge_start(
-    study: Study, start: str, reading: Reading, contents: Contents, judges: Judges, reporter: Reporter
+    study: Study, start: str, reading: Reading, contents: Contents, judges: Judges, reporter: Progress
 ) -> RunRecord:
     """Judges an untrained start, read so, once."""
     folder = study.start_folder(start, reading)
@@ -188,7 +188,7 @@ def read_arrays(folder: Path, suite: str) -> dict[str, NDArray[np.float64]]:
 
 
 def _judge(
-    judged: EmbeddingModel, judges: Judges, folder: Path, reporter: Reporter
+    judged: EmbeddingModel, judges: Judges, folder: Path, reporter: Progress
 ) -> tuple[dict[str, float], dict[str, DataRecord], float]:
     started = time.perf_counter()
     results: dict[str, float] = {}
@@ -213,7 +213,7 @@ def _contents(study: Study) -> dict[str, Contents]:
     """What the runs from each start are made of now."""
     text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
     dev_pairs = None if dev is None else dev.fingerprint()
-    models = {run.start: study.job(run).resolve()[1] for run in study.runs()}
+    models = {run.start: study.job(run).resolve().model for run in study.runs()}
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
 
 
@@ -254,7 +254,7 @@ def _same(record: RunRecord, asked: dict[str, Any], folder: Path) -> None:
             )
 
 
-def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: Reporter) -> dict[RunSpec, RunRecord]:
+def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: Progress) -> dict[RunSpec, RunRecord]:
     found: dict[RunSpec, RunRecord] = {}
     threads = max(1, (os.cpu_count() or 1) // workers)
     tell.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")

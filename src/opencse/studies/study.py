@@ -14,7 +14,7 @@ from opencse.evaluation.suites import suite_named
 from opencse.runs.job import TrainJob
 from opencse.runs.start import Reading
 from opencse.studies.record import Which
-from opencse.text.readers import Source
+from opencse.text.given import TextSource
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Study:
         starts: folders, Hub ids, ``opencse-mini``.
         seeds: one run each.
         suites: what is judged.
-        dev: pairs to select on; see `opencse.run.train`.
+        dev: pairs to select on; see `opencse.train`.
         settings: ``key.path=value`` of every run alike.
         judge: which encoder of a run is judged; the last step's tells what a recipe does.
         device: where to run.
@@ -69,7 +69,7 @@ class Study:
         metric: the score that will be compared, so that one that no suite gives is refused before the first run.
     """
 
-    text: Source
+    text: TextSource
     out: Path
     recipes: Sequence[str]
     starts: Sequence[str]
@@ -142,7 +142,7 @@ class Study:
         start = job.start()
         return {
             "recipe": start.recipe.model_dump(mode="json", exclude={"presets"}),
-            "presets": job.resolve()[2],
+            "presets": job.resolve().preset,
             "model": start.model,
             "source": self.text.location,
             "dev": None if self.dev is None else str(self.dev),

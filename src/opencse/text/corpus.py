@@ -9,7 +9,6 @@ import shutil
 import time
 import uuid
 import warnings
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -20,6 +19,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
 from opencse.io import hash_files
+from opencse.progress import Count, Say
 from opencse.text.given import TextSource
 from opencse.text.readers import Texts
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
@@ -33,8 +33,6 @@ _UNFINISHED = ".tmp"
 _FORGOTTEN = 86_400
 _TRIES = 5
 _ANOTHER_FOLDER = "make room there, or name another folder in the environment variable OPENCSE_CACHE"
-Progress = Callable[[int, int], None]
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -132,7 +130,7 @@ def tokenise(
     *,
     words: bool = False,
     cache: Path | None = None,
-    progress: Progress | None = None,
+    progress: Count | None = None,
     say: Say | None = None,
 ) -> Corpus:
     """The corpus of ``source``, from the cache if it was made before.
@@ -188,7 +186,7 @@ def _names(words: bool) -> tuple[str, ...]:
 
 
 def _make(
-    texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, words: bool, progress: Progress | None
+    texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, words: bool, progress: Count | None
 ) -> Corpus:
     flat = [text for row in texts.rows for text in row]
     pieces: list[NDArray[np.integer]] = []

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -46,19 +46,40 @@ class GivenTexts:
 
 
 TextSource = Source | GivenTexts
+GivenRows = Sequence[str] | Sequence[tuple[str, ...]]
+Text = str | Path | Source | GivenRows
+"""What functions take as text: a file or Hub id, a `Source`, or a list of texts, pairs or triples."""
 
 
-def open_texts(text: object) -> TextSource:
+def open_texts(
+    text: object,
+    *,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    skip_lines: Collection[int] = (),
+) -> TextSource:
     """What to read: a `Source` as it is, a path or Hub id, or a list of texts, pairs or triples.
+
+    Args:
+        text: the text, or where it is.
+        columns: of a file or Hub data set; see `Source`.
+        split: of a Hub data set; ``train`` by default.
+        skip_lines: of a file; see `Source`.
 
     Raises:
         TypeError: for anything else, naming the argument and the row.
-        UserError: for an empty list, rows of several widths, or a text that is empty or no Unicode.
+        UserError: for an empty list, rows of several widths, a text that is empty or no Unicode, or columns, a split
+            or lines of what is not read from a file.
     """
+    if isinstance(columns, str):
+        raise TypeError('columns is a list of names, such as ["anchor", "positive"], not a text')
+    if isinstance(text, str | Path):
+        named = None if columns is None else tuple(columns)
+        return Source(str(text), columns=named, split=split or "train", skip_lines=frozenset(skip_lines))
+    if columns is not None or split is not None or skip_lines:
+        raise UserError("columns, split and skip_lines say how a file is read; leave them out with texts or a Source")
     if isinstance(text, Source | GivenTexts):
         return text
-    if isinstance(text, str | Path):
-        return Source(str(text))
     if not isinstance(text, Sequence) or isinstance(text, bytes | bytearray):
         raise TypeError(f"text is a path, a Hub id, a Source or a list of texts, not {type(text).__name__}")
     rows = tuple(_row(row, f"text[{number}]") for number, row in enumerate(text))
@@ -83,3 +104,8 @@ def _row(row: object, where: str) -> tuple[str, ...]:
         if any("\ud800" <= character <= "\udfff" for character in text):
             raise UserError(f"{where} holds half of a surrogate pair, which is not text")
     return texts
+
+
+def texts_of(source: TextSource) -> list[str]:
+    """Every text of every row, in their order."""
+    return [text for row in source.read().rows for text in row]

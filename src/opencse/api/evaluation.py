@@ -1,0 +1,207 @@
+"""Evaluation: any model on any suite of tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Literal, overload
+
+from opencse.evaluation import EvaluationRecord, Sts, StsResult
+from opencse.evaluation.models import open_model
+from opencse.evaluation.probing.result import ProbingResult
+from opencse.evaluation.regression.result import RegressorResult
+from opencse.evaluation.retrieval.result import RetrievalResult
+from opencse.evaluation.suite import Options
+from opencse.evaluation.suites import suite_folder, suite_named
+from opencse.evaluation.transfer.result import TransferResult
+from opencse.evaluation.transforms import TARGET, Kind, evaluate_sts_on_target, postprocessed
+from opencse.progress import Counted, Progress, Silent, Stages
+
+
+@overload
+def evaluate(
+    model: object,
+    data: str | Path,
+    suite: Literal["sts"] = "sts",
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> StsResult: ...
+
+
+@overload
+def evaluate(
+    model: object,
+    data: str | Path,
+    suite: Literal["sts-regressor"],
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> RegressorResult: ...
+
+
+@overload
+def evaluate(
+    model: object,
+    data: str | Path,
+    suite: Literal["transfer"],
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> TransferResult: ...
+
+
+@overload
+def evaluate(
+    model: object,
+    data: str | Path,
+    suite: Literal["probing"],
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> ProbingResult: ...
+
+
+@overload
+def evaluate(
+    model: object,
+    data: str | Path,
+    suite: Literal["retrieval"],
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> RetrievalResult: ...
+
+
+@overload
+def evaluate(
+    model: object,
+    data: str | Path,
+    suite: str,
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> EvaluationRecord: ...
+
+
+def evaluate(
+    model: object,
+    data: str | Path,
+    suite: str = "sts",
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> EvaluationRecord:
+    """Scores any model on a suite of tasks.
+
+    STS is scored as SimCSE does (section 6.1, appendix B): text as it stands in ``data``, float32, cosine, Spearman x
+    100 over the concatenation of a year's subsets (``all``) beside ``mean`` and ``wmean``; texts are cut only at the
+    model's own maximum length. Transfer and probing follow SentEval, retrieval BEIR's form.
+
+    Args:
+        model: a `SentenceEncoder`, a folder, a Hub id, ``opencse-mini``, ``words:FILE`` (word vectors),
+            ``bag-of-words``, an object with ``encode(texts)`` (a sentence-transformers model), or a function of a list
+            of texts.
+        data: a folder that holds one of the suite's name, the suite's own folder, or ``hub`` (STS).
+        suite: ``sts``, ``sts-regressor``, ``transfer``, ``probing`` or ``retrieval``.
+        pooling: replaces the model's own.
+        layer: scores this layer's vectors, from 0 (the embedding layer's output) on, instead of the whole encoder's.
+        tasks: some of the suite's tasks; all for None.
+        fast: transfer, probing: SentEval's fast classifier.
+        logistic: transfer: scikit-learn's logistic regression.
+        transform: ``whitening`` or ``flow`` after the model.
+        fit: what a transform is fitted on: ``target``, the texts scored (STS: each task's by itself), or a text file.
+        device: where to run.
+        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Returns:
+        The suite's record: the scores, what they were computed on, and by what.
+
+    Raises:
+        TypeError: for data that is no path; pairs of your own stand in a file of each task.
+        UserError: for bad input, in one line.
+    """
+    if not isinstance(data, str | Path):
+        raise TypeError(f"data is a path, not {type(data).__name__}")
+    if not isinstance(suite, str):
+        raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
+    tell = progress or Silent()
+    options = Options(tasks=tasks, fast=fast, logistic=logistic, device=device)
+    folder = suite_folder(data, suite_named(suite).name, alone=True)
+    opener = partial(
+        open_model,
+        model,
+        pooling=pooling,
+        layer=layer,
+        device=device,
+        progress=Counted(tell, "encoding"),
+        say=tell.say,
+        trust_remote_code=trust_remote_code,
+    )
+    if transform is not None and suite == "sts" and str(fit) == TARGET:
+        sts = Sts().load(folder, tasks)
+        return evaluate_sts_on_target(opener(), transform, sts, progress=tell.say, stage=Stages(tell))
+    opened = suite_named(suite).open(folder, options)
+    judged = opener()
+    if transform is not None:
+        judged = postprocessed(judged, transform, fit, progress=Stages(tell), say=tell.say)
+    found: EvaluationRecord = opened(judged, tell.say).record
+    return found

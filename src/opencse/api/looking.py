@@ -1,0 +1,185 @@
+"""Looking before and after: `check` a text, `analyze` models, and `doctor` for the machine."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from opencse import __version__
+from opencse.analysis.inspection import Findings, Material, inspect
+from opencse.analysis.pages import how_to_load, lead, made_with, sections
+from opencse.analysis.report import write_report
+from opencse.api.models import Model, open_encoder
+from opencse.encoder.encoder import SentenceEncoder, default_device
+from opencse.encoder.layout import read_config
+from opencse.encoder.locate import BUILTIN
+from opencse.encoder.precision import choose_precision
+from opencse.environment import Environment
+from opencse.errors import UserError
+from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
+from opencse.evaluation.suites import suite_folder
+from opencse.progress import Progress, Silent
+from opencse.records import write_json
+from opencse.runs.folder import NUMBERS, REPORT, make
+from opencse.runs.report import open_subjects
+from opencse.text import sample
+from opencse.text.check import CorpusCheck, check_corpus
+from opencse.text.corpus import describe_cache
+from opencse.text.given import Text, open_texts, texts_of
+
+
+def check(
+    text: Text,
+    *,
+    model: Model = BUILTIN,
+    max_length: int = 32,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> CorpusCheck:
+    """Looks at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice.
+
+    Args:
+        text: a file, a Hub data set id, a `Source`, or a list of texts, pairs or triples.
+        model: whose vocabulary is tried on it: the built-in encoder, a folder, a Hub id, or a `SentenceEncoder`.
+        max_length: ids that training would read of a text.
+        columns: of a file; see `opencse.train`.
+        split: of a Hub data set.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
+    texts = open_texts(text, columns=columns, split=split).read()
+    device = None if isinstance(model, SentenceEncoder) else "cpu"
+    encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)
+    return check_corpus(texts, encoder.tokenizer, max_length=max_length)
+
+
+def analyze(
+    models: str | Path | Sequence[str | Path],
+    out: str | Path | None = None,
+    *,
+    text: Text | None = None,
+    columns: Sequence[str] | None = None,
+    data: str | Path | None = None,
+    pairs: str | Path | ScoredPairs = "sample",
+    queries: Sequence[str] | None = None,
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Findings:
+    """Looks inside one model, or several side by side: verdict, tasks, geometry, layers, neighbours.
+
+    Args:
+        models: folders, Hub ids, ``opencse-mini``, ``words:FILE``, ``bag-of-words``, or a run that is still going; one
+            or several.
+        out: folder for the page, ``report.html``, and its numbers, ``report.json``; None writes neither.
+        text: your own sentences, for neighbours, calibration and layers.
+        columns: of the text; see `opencse.train`.
+        data: folder with the STS tasks (or with ``sts/`` in it), or ``hub``.
+        pairs: graded pairs: a file, ``sample`` (built in), or read already.
+        queries: sentences whose neighbours in ``text`` are told; by default a few of it.
+        pooling: replaces the models' own.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the models' folders bring; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, a model named twice, queries without a text, or an ``out`` that holds another page.
+    """
+    tell = progress or Silent()
+    named = [str(models)] if isinstance(models, str | Path) else [str(model) for model in models]
+    folder = None if out is None else Path(out)
+    if folder is not None:
+        _require_own(folder)
+    texts = None if text is None else texts_of(open_texts(text, columns=columns))
+    sts = None
+    if data is not None:
+        sts = Sts().load(suite_folder(data, "sts", alone=True), None)
+    if isinstance(pairs, str | Path):
+        pairs = read_scored_pairs(sample.TEST if str(pairs) == "sample" else Path(pairs))
+    if queries and texts is None:
+        raise UserError("--query looks for neighbours among your own sentences; name them with --text")
+    source = str(text) if isinstance(text, str | Path) else None
+    material = Material(pairs=pairs, texts=texts, source=source, sts=sts, queries=queries)
+    subjects = open_subjects(named, pooling=pooling, device=device, progress=tell, trust_remote_code=trust_remote_code)
+    if folder is not None:
+        make(folder)
+    findings = inspect(subjects, material, progress=tell.say)
+    if folder is not None:
+        write_json(folder / NUMBERS, findings.model_dump(mode="json"))
+        title = " and ".join(one.judged.name for one in subjects) if len(named) < 3 else f"{len(named)} encoders"
+        opening = lead(findings) + made_with(findings)
+        write_report(folder / REPORT, title, opening, [*sections(findings), how_to_load(named[-1])])
+    return findings
+
+
+def _require_own(folder: Path) -> None:
+    """Refuses to write over a page that is no analysis: that of a run, or another's."""
+    page, numbers = folder / REPORT, folder / NUMBERS
+    if (page.exists() or numbers.exists()) and "subjects" not in read_config(numbers):
+        raise UserError(f"{page}: is there and is no analysis, so it is not written over; choose another --out")
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Versions, hardware and choices, and how the built-in encoder does here.
+
+    Attributes:
+        environment: versions and machine.
+        threads: of torch.
+        precision: what training computes in here by itself, with the reason.
+        cache: where tokenised texts are kept.
+        load_seconds: to load the built-in encoder.
+        texts_per_second: short texts that it encodes, in float32.
+        dimension: of its vectors.
+    """
+
+    environment: Environment
+    threads: int
+    precision: str
+    cache: str
+    load_seconds: float
+    texts_per_second: float
+    dimension: int
+
+    def lines(self) -> list[str]:
+        """What to paste into a bug report."""
+        return [
+            f"opencse        {__version__}",
+            *(f"{key:<14} {value}" for key, value in self.environment.model_dump().items()),
+            f"threads        {self.threads}",
+            f"training in    {self.precision}",
+            f"token cache    {self.cache}",
+            f"opencse-mini   loads in {self.load_seconds:.2f} s, encodes {self.texts_per_second:,.0f} short texts/s in "
+            f"float32, {self.dimension} dimensions",
+        ]
+
+
+def doctor() -> Diagnosis:
+    """Tells versions, hardware and choices, and tries the built-in encoder."""
+    import torch
+
+    device = default_device()
+    precision = choose_precision("auto", device)
+    started = time.perf_counter()
+    encoder = SentenceEncoder.load()
+    loaded = time.perf_counter() - started
+    texts = ["A quick check of the built-in encoder."] * 2_000
+    started = time.perf_counter()
+    vectors = encoder.encode(texts)
+    return Diagnosis(
+        environment=Environment.here(str(device)),
+        threads=torch.get_num_threads(),
+        precision=f"{precision.name} ({precision.reason})",
+        cache=describe_cache(),
+        load_seconds=loaded,
+        texts_per_second=len(texts) / (time.perf_counter() - started),
+        dimension=vectors.shape[1],
+    )

@@ -1,0 +1,44 @@
+"""What the functions that open an encoder have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.foreign import told
+from opencse.progress import Progress
+
+Model = str | Path | SentenceEncoder
+"""The built-in encoder's name, a folder or a Hub id; or an encoder."""
+
+
+def open_encoder(
+    model: Model,
+    progress: Progress,
+    *,
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+) -> SentenceEncoder:
+    """The encoder, with a line where code of its folder is run.
+
+    Raises:
+        UserError: if it cannot be loaded, or a pooling or device is asked for of one that is loaded.
+        TypeError: for a ``model`` of another kind.
+    """
+    if isinstance(model, SentenceEncoder):
+        if pooling is not None or device is not None:
+            raise UserError(
+                "pooling and device are chosen when a model is loaded; leave them out with a SentenceEncoder"
+            )
+        return model
+    encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    if encoder.own_code:
+        progress.say(told(encoder.own_code))
+    return encoder
+
+
+def name_of(model: Model) -> str:
+    """What a record calls it."""
+    return type(model.backbone).__name__ if isinstance(model, SentenceEncoder) else str(model)

@@ -1,0 +1,271 @@
+"""Training: `train` an encoder from text, `pretrain` a backbone, `adapt` an encoder to documents."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.locate import BUILTIN
+from opencse.errors import UserError
+from opencse.making.backbone import Shape
+from opencse.progress import Progress, Silent
+from opencse.recipes.recipe import Recipe
+from opencse.runs.adaptation import RECIPE, adaptation_job
+from opencse.runs.begin import GivenEncoder, NewBackbone
+from opencse.runs.finish import TrainResult
+from opencse.runs.folder import REPORT, RunFolder
+from opencse.runs.job import TrainJob
+from opencse.selection.chosen import DevChoice
+from opencse.text.given import Text, open_texts
+
+
+def train(
+    text: Text,
+    out: str | Path,
+    *,
+    recipe: str | Recipe = "simcse",
+    model: str | Path | SentenceEncoder = BUILTIN,
+    preset: str | None = None,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    skip_lines: Collection[int] = (),
+    settings: Iterable[str] = (),
+    dev: DevChoice = "auto",
+    metric: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    report: bool = False,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> TrainResult:
+    """Trains a sentence encoder from text and keeps the best one on the dev pairs.
+
+    The start is kept instead where it is better beyond the chance of the pairs; see `opencse.selection.graded`. A
+    model with a pooling of its own keeps it; see `opencse.recipes.recipe.EncoderSettings`.
+
+    Args:
+        text: a file, a Hub data set id, a `Source`, or a list of texts, pairs or triples.
+        out: folder for the kept encoder, ``last/``, ``metrics.jsonl`` and ``run.json``; a new or empty one.
+        recipe: a recipe's name or a TOML file, either with presets (``simcse:dropout-0.2``), or a `Recipe`.
+        model: the built-in encoder, a folder, a Hub id, one of the recipe's presets, or a `SentenceEncoder`, which is
+            written to ``out/start`` and stays as it is.
+        preset: more presets, joined by colons; the one for ``model`` is applied without being named.
+        columns: of a file or data set, one to three: anchor, positive, negative; by name, or (without header) by
+            position from 1.
+        split: of a Hub data set; ``train`` by default.
+        skip_lines: line numbers of a file to leave out, from 1.
+        settings: ``key.path=value`` each; they come last.
+        dev: what the best is chosen by: ``text`` (questions from a share of the text that is held out), ``auto`` (that
+            where the text is large enough, else ``sample``), ``sample`` (built-in graded pairs), a file or a list of
+            graded pairs (score, sentence, sentence), a folder of queries with relevant documents in BEIR's layout, or
+            None.
+        metric: by which answers to questions are scored: ``ndcg@10`` (by default), ``mrr@10``, ``recall@100``, ...
+        resume: go on from the checkpoint in ``out``; refused if the content of the start, the text or the dev pairs,
+            or any setting, is another than it was.
+        overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
+        dry_run: check everything and return the plan; nothing is written, and nothing trained.
+        report: write ``report.html`` at the end: what training changed.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
+        progress: hears of progress and decisions, for instance `opencse.progress.Terminal`; silent by default.
+
+    Raises:
+        TypeError: for an argument of another kind, naming it.
+        UserError: for bad input, in one line.
+        InterruptedRunError: on Ctrl-C, after a checkpoint was written.
+    """
+    _require_path(out, "out")
+    own = GivenEncoder(model) if isinstance(model, SentenceEncoder) else None
+    start = RunFolder.at(out).start if own is not None else model
+    _require_path(start, "model")
+    job = TrainJob(
+        open_texts(text, columns=columns, split=split, skip_lines=skip_lines),
+        recipe,
+        str(start),
+        preset,
+        _settings(settings),
+        dev,
+        device,
+        trust_remote_code,
+        own,
+        metric,
+    )
+    return _carry_out(job, out, resume, overwrite, dry_run, report, progress)
+
+
+def pretrain(
+    text: Text,
+    out: str | Path,
+    *,
+    model: str | Path | None = None,
+    vocabulary: int = 16_384,
+    shape: Shape | None = None,
+    recipe: str | Recipe = "pretrain",
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    skip_lines: Collection[int] = (),
+    settings: Iterable[str] = (),
+    dev: DevChoice = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    report: bool = False,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> TrainResult:
+    """Masked-language-model pretraining of a new BERT, or of ``model`` on your domain; the head is kept with it.
+
+    Without ``model``, a WordPiece vocabulary is learned from the text and a BERT with random weights is written to
+    ``out/start``; from there on it is a training run like any other, with the masked-LM term alone.
+
+    Args:
+        text: see `train`.
+        out: folder for the backbone, ``start/`` (a new one), ``last/``, ``metrics.jsonl`` and ``run.json``; a new or
+            empty one.
+        model: the backbone to go on from (with its masked-LM head); None makes a new one.
+        vocabulary: pieces of the new vocabulary.
+        shape: size of the new backbone.
+        recipe: how to train; an objective without contrast.
+        columns: see `train`; so are ``split`` and ``skip_lines``.
+        split: of a Hub data set.
+        skip_lines: of a file.
+        settings: ``key.path=value`` each, for instance ``training.minutes=90`` or ``training.tokens=70_000_000``.
+        dev: graded pairs to follow and select on; by default none, and the last weights are kept.
+        resume: see `train`.
+        overwrite: see `train`.
+        dry_run: see `train`.
+        report: see `train`.
+        device: where to run.
+        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
+        progress: hears of progress and decisions.
+
+    Raises:
+        UserError: for bad input, in one line.
+        InterruptedRunError: on Ctrl-C, after a checkpoint was written.
+    """
+    _require_path(out, "out")
+    if model is not None:
+        _require_path(model, "model")
+    size = shape or Shape()
+    begin = NewBackbone(vocabulary, size) if model is None else None
+    job = TrainJob(
+        open_texts(text, columns=columns, split=split, skip_lines=skip_lines),
+        recipe,
+        str(model or RunFolder.at(out).start),
+        None,
+        _settings(settings),
+        dev,
+        device,
+        trust_remote_code,
+        begin,
+    )
+    asked = job.resolve().recipe
+    if asked.objective.negatives:
+        raise UserError(f"{asked.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
+    if begin is not None and asked.data.max_length > size.positions:
+        raise UserError(
+            f"data.max_length {asked.data.max_length} is beyond the {size.positions} positions of the new "
+            f"backbone; set --positions {asked.data.max_length} or --set data.max_length={size.positions}"
+        )
+    return _carry_out(job, out, resume, overwrite, dry_run, report, progress)
+
+
+def adapt(
+    corpus: str | Path,
+    out: str | Path,
+    *,
+    model: str | Path = BUILTIN,
+    recipe: str = RECIPE,
+    settings: Iterable[str] = (),
+    dev: str | Path | None = "auto",
+    metric: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+    dry_run: bool = False,
+    report: bool = False,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> TrainResult:
+    """Adapts an encoder to documents, without labels: trains on what their order gives, keeps what answers best.
+
+    Titles with their texts are pairs, a sentence and the next are pairs, and sentences without any order are trained on
+    by themselves. A share of the documents is held out; questions about them, whose answers the text itself knows,
+    choose among the steps, averages of their weights and the start's (Wortsman et al. 2022), and the start. What is
+    kept is told with its gain on those questions; whether real queries gain as much, only real queries can tell.
+
+    Args:
+        corpus: sentences a line with blank lines between documents (``.txt``), ``title`` and ``text`` (``.jsonl``, or a
+            table), or a folder in BEIR's layout, of which ``corpus.jsonl`` alone is read.
+        out: folder for the kept encoder; a new or empty one.
+        model: the built-in encoder, a folder, a Hub id, or one of the recipe's presets.
+        recipe: how to train; a recipe for pairs.
+        settings: ``key.path=value`` each; they come last.
+        dev: what the best is chosen by; ``auto`` asks about the held-out documents where there are enough; see `train`.
+        metric: by which answers are scored; ``ndcg@10`` by default.
+        resume: go on from the checkpoint in ``out``; see `train`.
+        overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
+        dry_run: see `train`.
+        report: see `train`.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
+        progress: hears of progress and decisions; silent by default.
+
+    Raises:
+        UserError: for bad input, in one line.
+        InterruptedRunError: on Ctrl-C, after a checkpoint was written.
+    """
+    _require_path(corpus, "corpus")
+    _require_path(out, "out")
+    _require_path(model, "model")
+    tell = progress or Silent()
+    job = adaptation_job(
+        corpus,
+        model=str(model),
+        recipe=recipe,
+        settings=_settings(settings),
+        dev=dev,
+        metric=metric,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        progress=tell,
+    )
+    return _carry_out(job, out, resume, overwrite, dry_run, report, tell)
+
+
+def _carry_out(
+    job: TrainJob,
+    out: str | Path,
+    resume: bool,
+    overwrite: bool,
+    dry_run: bool,
+    report: bool,
+    progress: Progress | None,
+) -> TrainResult:
+    """Runs ``job``, or with ``dry_run`` plans it."""
+    tell = progress or Silent()
+    if dry_run:
+        plan = job.dry_run(out, resume=resume, overwrite=overwrite, progress=tell)
+        return TrainResult(Path(out), "none", "a dry run: nothing was trained", {}, plan)
+    result = job.run(out, resume=resume, overwrite=overwrite, progress=tell)
+    if report and not (result.folder / REPORT).is_file():
+        from opencse.runs.report import write_run_report
+
+        tell.say(f"report     {write_run_report(job, result, tell)}")
+    return result
+
+
+def _require_path(place: object, name: str) -> None:
+    if not isinstance(place, str | Path):
+        raise TypeError(f"{name} is a path, not {type(place).__name__}")
+
+
+def _settings(settings: Iterable[str]) -> tuple[str, ...]:
+    chosen = tuple(settings)
+    if isinstance(settings, str) or not all(isinstance(setting, str) for setting in chosen):
+        raise TypeError('settings is a list of "key.path=value"')
+    return chosen

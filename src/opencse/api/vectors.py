@@ -1,0 +1,320 @@
+"""Vectors and cosines: `encode` texts, `similarity` of some, the `nearest` of many, `calibrate` what they mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.analysis import calibration
+from opencse.analysis.calibration import Calibration
+from opencse.api.models import Model, name_of, open_encoder
+from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.locate import locate
+from opencse.encoder.streaming import EncodedFile, encode_file
+from opencse.errors import InterruptedRunError, UserError
+from opencse.evaluation import Encode, ScoredPairs, read_scored_pairs
+from opencse.evaluation.neighbours import Neighbours, compare_neighbours
+from opencse.progress import Counted, Progress, Silent
+from opencse.text.given import GivenTexts, Text, open_texts, texts_of
+
+Precision = Literal["float32", "bf16"]
+
+
+@overload
+def encode(
+    model: Model,
+    text: Text,
+    out: None = None,
+    *,
+    column: str | None = None,
+    normalize: bool = False,
+    precision: Precision = "float32",
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Vectors: ...
+
+
+@overload
+def encode(
+    model: Model,
+    text: Text,
+    out: str | Path,
+    *,
+    column: str | None = None,
+    normalize: bool = False,
+    precision: Precision = "float32",
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> EncodedFile: ...
+
+
+def encode(
+    model: Model,
+    text: Text,
+    out: str | Path | None = None,
+    *,
+    column: str | None = None,
+    normalize: bool = False,
+    precision: Precision = "float32",
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Vectors | EncodedFile:
+    """The vectors of a text, as an array or written to a file as they are made.
+
+    Written to a file, at most 32,768 texts and their vectors are in memory, and the same call goes on where it was
+    broken off. For texts at hand, `SentenceEncoder.encode` has more to choose from.
+
+    Args:
+        model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
+        text: a file, a Hub data set id, a `Source`, or a list of texts. Of rows of several texts the first is taken.
+        out: ``.npy`` file to write; with a list of texts there is none.
+        column: of a file, by name or position.
+        normalize: L2-normalise the vectors.
+        precision: ``float32``, or ``bf16`` (faster where the processor has it).
+        pooling: replaces the model's own.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Returns:
+        (n, dimension) float32, or what was written to ``out``.
+
+    Raises:
+        UserError: for bad input, in one line.
+        InterruptedRunError: on Ctrl-C while a file is written.
+    """
+    tell = progress or Silent()
+    source = open_texts(text, columns=None if column is None else [column])
+    if out is None:
+        encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        first = [row[0] for row in source.read().rows]
+        return _encoded(encoder, first, "encoding", tell, normalize=normalize, precision=precision)
+    if isinstance(source, GivenTexts):
+        raise UserError("out is for the vectors of a file; those of a list of texts are returned (see numpy.save)")
+    try:
+        return encode_file(
+            source,
+            out,
+            open_encoder(model, tell, pooling=pooling, device=device) if isinstance(model, SentenceEncoder) else model,
+            normalize=normalize,
+            precision=precision,
+            pooling=pooling,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            progress=Counted(tell, "encoding"),
+            say=tell.say,
+        )
+    except KeyboardInterrupt:
+        raise InterruptedRunError("stopped; the same command goes on where it was") from None
+    finally:
+        tell.finish()
+
+
+@dataclass(frozen=True)
+class Similar:
+    """How similar a text is to another.
+
+    Attributes:
+        text: the other text.
+        cosine: of the two vectors.
+        above: percent of random pairs of the model's calibration that have a lower cosine; None without one.
+        similar: whether the cosine reaches the calibration's threshold; None without one.
+    """
+
+    text: str
+    cosine: float
+    above: float | None = None
+    similar: bool | None = None
+
+
+def similarity(
+    model: Model,
+    text: str,
+    others: Sequence[str],
+    *,
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> list[Similar]:
+    """Cosine similarity of one text to others, the most similar first.
+
+    With a calibration in the model's folder (see `calibrate`), used with its own pooling, also what the cosines mean.
+
+    Args:
+        model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
+        text: the one.
+        others: at least one.
+        pooling: replaces the model's own.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: without another text, or if the model cannot be loaded.
+    """
+    if isinstance(others, str) or not others:
+        raise UserError("others: give at least one text to compare with, in a list")
+    tell = progress or Silent()
+    encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    row = encoder.similarity(text, others)[0].tolist()
+    folder = _calibrated(model, pooling)
+    known = None if folder is None else Calibration.load(folder, encoder)
+    found = sorted(zip(row, others, strict=True), reverse=True)
+    if known is None:
+        return [Similar(other, cosine) for cosine, other in found]
+    best = known.best_f1
+    return [
+        Similar(other, cosine, known.percentile_of(cosine), None if best is None else cosine >= best.cosine)
+        for cosine, other in found
+    ]
+
+
+def nearest(
+    models: Model | Sequence[Model],
+    corpus: Text,
+    queries: Sequence[str],
+    *,
+    k: int = 3,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Neighbours:
+    """The sentences of a corpus nearest to each query, by one or more encoders.
+
+    Sentences that differ in case or white space alone are one, and the query itself is left out. Encoders are loaded
+    one at a time. With a calibration in a model's folder (see `calibrate`) also how many random pairs are below.
+
+    Args:
+        models: the built-in encoder's name, a folder, a Hub id or a `SentenceEncoder`; one or several.
+        corpus: sentences to look among: a file, a Hub data set id, a `Source` or a list of texts.
+        queries: sentences, in the corpus or not.
+        k: sentences for each query.
+        columns: of a file; see `opencse.train`.
+        split: of a Hub data set.
+        pooling: replaces the models' own.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the models' folders bring; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, a model named twice, or no query.
+    """
+    tell = progress or Silent()
+    given = [models] if isinstance(models, Model) else list(models)
+    names = [name_of(model) for model in given]
+    if len(set(names)) < len(names):
+        raise UserError("a model is named twice; name each once")
+    if isinstance(queries, str) or not queries:
+        raise UserError("no query; give at least one, in a list")
+    for model in given:
+        if not isinstance(model, SentenceEncoder):
+            locate(model, code=trust_remote_code)  # before any of them encodes the corpus
+    texts = texts_of(open_texts(corpus, columns=columns, split=split))
+
+    def encoding(model: Model) -> Encode:
+        """Loads its model when it is called, so that one at a time is in memory."""
+
+        def encode(texts: Sequence[str]) -> NDArray[np.floating]:
+            encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+            return _encoded(encoder, texts, f"encoding with {name_of(model)}", tell)
+
+        return encode
+
+    folders = {name: _calibrated(model, pooling) for name, model in zip(names, given, strict=True)}
+    known = {
+        name: Calibration.load(folder, trust_remote_code=trust_remote_code)
+        for name, folder in folders.items()
+        if folder is not None
+    }
+    return compare_neighbours(
+        {name: encoding(model) for name, model in zip(names, given, strict=True)},
+        texts,
+        list(queries),
+        k=k,
+        source=str(corpus) if isinstance(corpus, str | Path) else None,
+        percentile_of={name: one.percentile_of for name, one in known.items() if one is not None},
+        progress=tell.say,
+    )
+
+
+def calibrate(
+    model: str | Path,
+    text: Text,
+    *,
+    pairs: str | Path | ScoredPairs | None = None,
+    cut: float | None = None,
+    precision: float | None = None,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Calibration:
+    """Finds out what a cosine of this model means on a text, and keeps it in the model's folder.
+
+    `similarity` and `nearest` tell it from then on. See `opencse.analysis.calibration` for the rules.
+
+    Args:
+        model: folder of an encoder; ``calibration.json`` is written into it.
+        text: your own sentences: a file, a Hub data set id, a `Source` or a list of texts.
+        pairs: labelled pairs (0 or 1, sentence, sentence), for a threshold; a file of them, or read already.
+        cut: graded pairs: the score from which on a pair is similar.
+        precision: adds the threshold that reaches this precision.
+        columns: of a file; see `opencse.train`.
+        split: of a Hub data set.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, too little text, or a folder that is not there or cannot be written.
+    """
+    if not Path(model).is_dir():
+        raise UserError(f"{model}: no such folder; a calibration is kept in the model's own (opencse train makes one)")
+    texts = texts_of(open_texts(text, columns=columns, split=split))
+    labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
+    encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)
+    corpus = str(text) if isinstance(text, str | Path) else None
+    found = calibration.calibrate(encoder, texts, labelled=labelled, cut=cut, precision=precision, corpus=corpus)
+    found.save(model)
+    return found
+
+
+def _calibrated(model: Model, pooling: str | None) -> Path | None:
+    """The folder that may hold a calibration of the model as it is used."""
+    if pooling is not None or isinstance(model, SentenceEncoder) or not Path(model).is_dir():
+        return None
+    return Path(model)
+
+
+def _encoded(
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    what: str,
+    progress: Progress,
+    *,
+    normalize: bool = False,
+    precision: Precision = "float32",
+) -> Vectors:
+    progress.start(what, len(texts))
+    try:
+        return encoder.encode(
+            texts, normalize_embeddings=normalize, precision=precision, progress=lambda done, _: progress.advance(done)
+        )
+    finally:
+        progress.finish()

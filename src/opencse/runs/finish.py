@@ -1,0 +1,131 @@
+"""The two ends of a run: the start's score that others are compared with, and what is kept."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import cast
+
+from torch import nn
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.locate import locate
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.objective.vectors.masked import Masked
+from opencse.progress import Progress
+from opencse.runs.card import model_card
+from opencse.runs.folder import RunFolder
+from opencse.runs.plan import Plan
+from opencse.runs.record import Outcome, RunRecord, now
+from opencse.runs.start import load_given, load_start
+from opencse.selection.score import Choice, DevScore, Given, History, Selector
+from opencse.training.trainer import Trainer
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a run ended with.
+
+    Attributes:
+        folder: holds the kept encoder; ``last/`` in it the encoder of the last step.
+        kept: ``best`` (the trained step of the highest dev score), ``start`` or ``given`` (the start as training takes
+            it up, or with its own pooling, where it is better; see `opencse.selection.graded`), ``last`` (no dev
+            pairs), or ``none`` (a dry run).
+        verdict: the outcome in one sentence.
+        scores: what was chosen by (x 100), by step, 0 being the start; empty where nothing was chosen by.
+        plan: what was to be done, with reasons.
+    """
+
+    folder: Path
+    kept: str
+    verdict: str
+    scores: dict[int, float]
+    plan: Plan = field(compare=False, repr=False)
+
+
+def start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Progress) -> DevScore | None:
+    """Dev score of the start as training takes it up; also, noted and told, with its own pooling where that is another.
+
+    The start is judged anew when a run goes on: others are compared with it. See `load_start` and `load_given`.
+    """
+    if plan.dev is None:
+        return None
+    trusted = bool(plan.code)
+    start = plan.dev.begin(load_start(plan.recipe, plan.model, plan.device, trusted))
+    if record.start is None:
+        given = load_given(plan.recipe, plan.model, plan.device, trusted)
+        if given is not None:
+            record.given = Given(str(given.pooling), plan.dev.score(given).value)
+        record.start = replace(start, cosines=None)
+        folder.write(record)
+    own = record.given
+    tell.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
+    if own is not None:
+        tell.say(f"as given   {own.value:.2f} with its own pooling {own.pooling}; what is kept is held against both")
+    return start
+
+
+def finish(
+    trainer: Trainer, history: History, plan: Plan, folder: RunFolder, record: RunRecord, tell: Progress
+) -> TrainResult:
+    """Chooses what is kept of a trained run, and writes it, its card and its record."""
+    encoder = trainer.encoder
+    scores = history.scores
+    if not scores and not plan.recipe.objective.negatives:
+        kept, verdict = "last", _loss_verdict(trainer)
+    elif plan.dev is None:
+        kept, verdict = "last", "no dev pairs: the last encoder is kept, and nothing tells whether it is better"
+    else:
+        choice = _choose(trainer, history, plan.dev, plan, record.given)
+        kept, verdict = choice.kept, choice.verdict
+    card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
+    encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(trainer))
+    kept_encoder = encoder
+    if kept == "best":
+        encoder.load_state_dict(trainer.best)
+    elif kept != "last":
+        kept_encoder = _untrained(plan, kept)
+    if kept_encoder is not encoder and _keeps_head(trainer):
+        words = cast(nn.Embedding, kept_encoder.backbone.get_input_embeddings())
+        kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), words, trust_remote_code=bool(plan.code))
+    kept_encoder.save(folder.path, card=card, masked_lm=_keeps_head(trainer))
+    record.result = Outcome(kept=kept, verdict=verdict, scores=scores, steps=trainer.steps)
+    record.finished = now()
+    folder.write(record)
+    folder.remove_checkpoints()
+    tell.say(verdict)
+    return TrainResult(folder.path, kept, verdict, scores, plan)
+
+
+def _choose(trainer: Trainer, history: History, dev: Selector, plan: Plan, given: Given | None) -> Choice:
+    """See `Selector.choose`; the last encoder's weights are as they were afterwards."""
+
+    def worse() -> bool:
+        encoder, other = trainer.encoder, given is not None and given.value > history.scores[0]
+        start = dev.score(_untrained(plan, "given" if other else "start"))
+        last = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+        encoder.load_state_dict(trainer.best)
+        trained = dev.score(encoder)
+        encoder.load_state_dict(last)
+        return dev.worse(trained, start)
+
+    return dev.choose(history, trainer.steps, given, worse)
+
+
+def _untrained(plan: Plan, which: str) -> SentenceEncoder:
+    """The start as training takes it up, or (``given``) with its own pooling."""
+    given = load_given(plan.recipe, plan.model, plan.device, bool(plan.code)) if which == "given" else None
+    return load_start(plan.recipe, plan.model, plan.device, bool(plan.code)) if given is None else given
+
+
+def _keeps_head(trainer: Trainer) -> bool:
+    """Whether the masked-LM head is the result, as in pretraining, and not a help in training."""
+    objective = trainer.objective
+    return not objective.negatives and any(isinstance(request, Masked) for request in objective.reads)
+
+
+def _loss_verdict(trainer: Trainer) -> str:
+    losses = [line["loss"] for line in trainer.metrics.read() if "loss" in line]
+    last = losses[-10:]
+    mean = sum(last) / len(last)
+    return f"loss {losses[0]:.3f} at the first step, {mean:.3f} over the last {len(last)} lines of the log"

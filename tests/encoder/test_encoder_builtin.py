@@ -1,0 +1,94 @@
+"""The built-in encoder: there without arguments and without network, small, and opened by sentence-transformers."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+from sentence_transformers import SentenceTransformer
+
+import opencse
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.locate import BUILTIN, builtin_folder, locate
+from opencse.encoder.pooling import Pooling
+
+PACKAGE = Path(opencse.__file__).parent
+
+
+def test_loads_by_default_and_by_name() -> None:
+    encoder = SentenceEncoder.load(device="cpu")
+    assert encoder.dimension == 448
+    assert encoder.depth == 0
+    assert encoder.tokenizer.vocabulary_size == 16_384
+    assert encoder.pooling is Pooling.MEAN
+    assert encoder.max_length == 128
+    assert not encoder.training
+    assert locate(BUILTIN) == builtin_folder()
+    assert np.array_equal(SentenceEncoder.load(BUILTIN, device="cpu").encode("A dog."), encoder.encode("A dog."))
+
+
+def test_loads_in_under_half_a_second() -> None:
+    """Once the libraries are imported; the best of three, for what else this machine does."""
+    SentenceEncoder.load(device="cpu")
+    seconds = []
+    for _ in range(3):
+        started = time.perf_counter()
+        SentenceEncoder.load(device="cpu")
+        seconds.append(time.perf_counter() - started)
+    assert min(seconds) < 0.5
+
+
+@pytest.mark.slow
+def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> None:
+    program = (
+        "import socket\n"
+        "def refuse(*a, **k): raise AssertionError('a connection was tried')\n"
+        "socket.socket.connect = socket.create_connection = socket.getaddrinfo = refuse\n"
+        "import sys, opencse\n"
+        "print(opencse.SentenceEncoder.load(device='cpu').encode(['A dog.', 'A cat.']).shape)\n"
+        "print(*sorted({name.split('.')[1] for name in sys.modules if name.startswith('opencse.')}))\n"
+    )
+    environment = {"PYTHONPATH": str(PACKAGE.parent), "HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    shape, rooms = done.stdout.splitlines()
+    assert shape == "(2, 448)"
+    only = ["encoder", "errors", "foreign", "settings", "text"]
+    assert rooms.split() == only, "nothing of training, objective, evaluation"
+
+
+def test_sentence_transformers_opens_it_with_the_same_vectors(sentences: list[str]) -> None:
+    texts = [*sentences[:40], "", "dog " * 300]
+    ours = SentenceEncoder.load(device="cpu").encode(texts)
+    theirs = SentenceTransformer(str(builtin_folder()), device="cpu").encode(texts, show_progress_bar=False)
+    assert np.abs(ours - ours[0]).max() > 0.1
+    assert np.abs(ours - theirs).max() < 1e-5
+
+
+def test_means_something() -> None:
+    near, far = SentenceEncoder.load(device="cpu").similarity(
+        "A man is playing a guitar.", ["Someone plays the guitar.", "The stock market fell on Monday."]
+    )[0]
+    assert near > far + 0.1
+
+
+def test_scores_of_the_seven_sts_tasks(shared_data: Path) -> None:
+    """The model card says 67.76, and 69.04 on STS-B test."""
+    result = opencse.evaluate(BUILTIN, shared_data / "sts", device="cpu")
+    assert result.sts.average is not None
+    assert result.sts.average > 67
+    assert result.sts.tasks["stsb"].spearman.all > 68
+
+
+def test_package_is_below_sixteen_megabytes() -> None:
+    """As it is downloaded: a wheel holds every file deflated."""
+    files = [p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts]
+    assert len(files) > 40
+    assert sum(len(zlib.compress(path.read_bytes())) for path in files) < 16 * 2**20

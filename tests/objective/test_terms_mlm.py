@@ -1,0 +1,213 @@
+"""The masked-language-model term: which tokens are masked, and the loss over them."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.errors import UserError
+from opencse.objective.losses import masked_lm
+from opencse.objective.registry import build as build_part
+from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy, Predictions, mask_tokens
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.text.tokenizer import Tokenizer, Tokens
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tiny_folder: Path) -> Tokenizer:
+    return Tokenizer.load(tiny_folder)
+
+
+@pytest.fixture
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    return encoder
+
+
+def padded(tokenizer: Tokenizer, texts: list[str]) -> Tokens:
+    return tokenizer.pad(tokenizer.encode(texts, 24))
+
+
+def draw(tokens: Tokens, tokenizer: Tokenizer, rate: float, seed: int = 0) -> tuple[MaskedTokens, Tensor]:
+    copy = mask_tokens(tokens, tokenizer, rate, np.random.default_rng(seed))
+    return copy.masked, copy.labels
+
+
+def test_special_and_padding_tokens_are_never_masked(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    tokens = padded(tokenizer, [*sentences[:10], "a", "a man"])
+    ids = tokens.input_ids
+    ids[0, 2], ids[1, 3] = tokenizer.hf.unk_token_id, tokenizer.hf.mask_token_id
+    before = ids.clone()
+    special = torch.isin(ids, torch.tensor(tokenizer.hf.all_special_ids))
+    assert (special & (tokens.attention_mask == 1)).sum() == 2 * 12 + 2
+    assert (tokens.attention_mask == 0).any()
+    for seed in range(50):
+        masked, labels = draw(tokens, tokenizer, 0.9, seed)
+        assert not (masked.positions & special).any()
+        assert torch.equal(masked.tokens.input_ids[special], before[special])
+        assert torch.equal(masked.tokens.attention_mask, tokens.attention_mask)
+        assert torch.equal(labels, before[masked.positions])
+        assert torch.equal(masked.tokens.input_ids[~masked.positions], before[~masked.positions])
+        assert masked.positions.sum() > 0.5 * (~special).sum()
+    assert torch.equal(tokens.input_ids, before)  # a copy was masked
+
+
+def test_what_is_padding_tells_the_mask_not_the_id(tokenizer: Tokenizer) -> None:
+    ids = torch.full((1, 200), 50)
+    mask = (torch.arange(200) < 100).long().unsqueeze(0)
+    masked, labels = draw(Tokens(ids, mask), tokenizer, 0.9)
+    assert not masked.positions[0, 100:].any()
+    assert len(labels) == masked.positions[0, :100].sum() > 50
+
+
+@pytest.mark.parametrize("rate", [0.15, 0.4])
+def test_rate_and_fates_over_many_draws(tokenizer: Tokenizer, sentences: list[str], rate: float) -> None:
+    tokens = padded(tokenizer, sentences[:100])
+    special = torch.tensor(tokenizer.hf.all_special_ids)
+    usable = ~torch.isin(tokens.input_ids, special)
+    draws, fates, random_ids = 120, torch.zeros(3), []
+    frequency = torch.zeros(tokens.input_ids.shape)
+    for seed in range(draws):
+        masked, labels = draw(tokens, tokenizer, rate, seed)
+        new = masked.tokens.input_ids[masked.positions]
+        to_mask, kept = new == tokenizer.hf.mask_token_id, new == labels
+        fates += torch.stack([to_mask.sum(), (~to_mask & ~kept).sum(), kept.sum()])
+        random_ids.append(new[~to_mask & ~kept])
+        frequency += masked.positions
+    chosen = int(fates.sum())
+    trials = draws * int(usable.sum())
+    assert trials > 50_000
+    assert chosen / trials == pytest.approx(rate, abs=5 * math.sqrt(rate * (1 - rate) / trials))
+    for count, share in zip(fates.tolist(), (0.8, 0.1, 0.1), strict=True):
+        # A random id is the old one once in some 800 draws.
+        assert count / chosen == pytest.approx(share, abs=5 * math.sqrt(share * (1 - share) / chosen) + 0.1 / 500)
+    every = torch.cat(random_ids)
+    assert not torch.isin(every, special).any()
+    ordinary = tokenizer.vocabulary_size - len(special)
+    counts = torch.bincount(every, minlength=tokenizer.vocabulary_size)
+    assert (counts > 0).sum() > 0.6 * ordinary
+    assert counts.max() < 6 * len(every) / ordinary + 10  # no id is favoured
+    # Every position is as likely as any other.
+    shares = frequency[usable] / draws
+    spread = 6 * math.sqrt(rate * (1 - rate) / draws)
+    assert shares.min() > rate - spread
+    assert shares.max() < rate + spread
+
+
+def test_the_same_generator_gives_the_same_masks(tokenizer: Tokenizer, sentences: list[str]) -> None:
+    tokens = padded(tokenizer, sentences[:20])
+    first, again, other = (draw(tokens, tokenizer, 0.15, seed)[0] for seed in (4, 4, 5))
+    assert torch.equal(first.tokens.input_ids, again.tokens.input_ids)
+    assert torch.equal(first.positions, again.positions)
+    assert not torch.equal(first.positions, other.positions)
+
+
+def test_nothing_to_mask(tokenizer: Tokenizer) -> None:
+    cls, sep = tokenizer.hf.cls_token_id, tokenizer.hf.sep_token_id
+    tokens = Tokens(torch.tensor([[cls, sep]] * 3), torch.ones(3, 2, dtype=torch.int64))
+    masked, labels = draw(tokens, tokenizer, 0.9)
+    assert labels.shape == (0,)
+    assert not masked.positions.any()
+
+
+def test_a_tokenizer_without_mask_is_refused(tiny_folder: Path) -> None:
+    tokenizer = Tokenizer.load(tiny_folder)
+    tokenizer.hf.mask_token = None
+    with pytest.raises(
+        UserError, match=r"the tokenizer has no mask token, which the mlm term needs; choose another recipe"
+    ):
+        draw(padded(tokenizer, ["a man"]), tokenizer, 0.15)
+
+
+def test_the_loss_against_loops() -> None:
+    random = torch.Generator().manual_seed(1)
+    logits = 3 * torch.randn(7, 11, generator=random, dtype=torch.float64)
+    labels = torch.randint(11, (7,), generator=random)
+    expected = 0.0
+    for row, label in zip(logits.tolist(), labels.tolist(), strict=True):
+        expected += -math.log(math.exp(row[label]) / sum(math.exp(x) for x in row)) / 7
+    assert masked_lm(logits, labels).item() == pytest.approx(expected, rel=1e-12)
+    none = torch.zeros(0, 0, 0)
+    reps = Representations(none, none, none, none, {Masked(0.15): Predictions(logits, labels)})
+    assert build_part(MaskedLM.Settings(weight=5.0)).loss(reps).item() == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_the_loss_of_half_precision_logits_is_float32(dtype: torch.dtype) -> None:
+    logits = torch.randn(5, 9, generator=torch.Generator().manual_seed(0)).to(dtype)
+    labels = torch.arange(5)
+    assert masked_lm(logits, labels).dtype == torch.float32
+    assert masked_lm(logits, labels).item() == masked_lm(logits.float(), labels).item()
+    assert masked_lm(logits[:0], labels[:0]).item() == 0.0
+
+
+def test_the_term_says_what_it_reads() -> None:
+    term = build_part(MaskedLM.Settings(weight=0.3, rate=0.2))
+    assert isinstance(term, MaskedLM)
+    assert term.reads == {Masked(0.2), LmHead()}
+    assert term.weight == 0.3
+    none = torch.zeros(0, 0, 0)
+    with pytest.raises(RuntimeError, match=r"was not asked for Masked\(rate=0\.2\)"):
+        term.loss(Representations(none, none, none, none))
+
+
+def inputs_of(encoder: SentenceEncoder, texts: list[str], rate: float = 0.3) -> StepInputs:
+    tokens = encoder.tokenizer.pad(encoder.tokenize(texts))
+    masked, labels = draw(tokens, encoder.tokenizer, rate)
+    n = len(texts) // 2
+    assert len(labels) > n
+    copies: dict[Request[Any], MaskedCopy] = {Masked(rate): MaskedCopy(masked, labels)}
+    return StepInputs(tokens, n, torch.arange(2 * n).reshape(2, n).T, copies)
+
+
+def test_logits_are_those_of_transformers(encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]) -> None:
+    from transformers import BertForMaskedLM
+
+    inputs = inputs_of(encoder, sentences[:12])
+    copy: MaskedCopy = inputs.prepared[Masked(0.3)]
+    reference = BertForMaskedLM.from_pretrained(tiny_folder)  # in eval mode
+    assert not reference.training
+    with torch.no_grad():
+        reps = represent(encoder, inputs, {Sentences(), Masked(0.3)})
+        every = reference(
+            input_ids=copy.masked.tokens.input_ids, attention_mask=copy.masked.tokens.attention_mask
+        ).logits
+    logits, labels = reps[Masked(0.3)]
+    assert labels is copy.labels
+    expected = every[copy.masked.positions]
+    assert expected.shape == logits.shape
+    assert expected.shape[1] == encoder.tokenizer.vocabulary_size
+    assert torch.allclose(logits, expected, atol=1e-5)
+    assert torch.pdist(expected).min() > 1e-3  # rows in another order would be seen
+    # The contrastive vectors are those of the unmasked texts.
+    own = torch.from_numpy(encoder.encode(sentences[:12]))
+    assert torch.allclose(torch.cat([reps.anchor, reps.positive]), own, atol=1e-5)
+
+
+def test_gradient_reaches_the_word_embeddings(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    inputs = inputs_of(encoder, sentences[:8])
+    copy: MaskedCopy = inputs.prepared[Masked(0.3)]
+    reps = represent(encoder, inputs, {Masked(0.3), LmHead()})
+    torch.autograd.backward(build_part(MaskedLM.Settings(rate=0.3)).loss(reps))
+    table = encoder.backbone.get_input_embeddings().weight
+    assert isinstance(table, Tensor)
+    assert table.grad is not None
+    assert torch.isfinite(table.grad).all()
+    rows = table.grad.abs().amax(dim=1)
+    read = torch.zeros(len(rows), dtype=torch.bool)
+    read[copy.masked.tokens.input_ids] = True
+    assert 50 < read.sum() < 400
+    assert (rows[read] > 0).float().mean() > 0.95  # all but the padding
+    assert (rows[~read] > 0).float().mean() > 0.9  # through the decoder, which shares the table

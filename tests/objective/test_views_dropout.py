@@ -1,0 +1,128 @@
+"""Both views under the very same dropout masks (SimCSE, Table 3, "fixed 0.1")."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.masked import Masked, MaskedCopy
+from opencse.objective.vectors.means import Means
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import StepInputs, represent
+from opencse.runs.job import TrainJob
+from opencse.settings import validate
+from opencse.text import sample
+from opencse.text.readers import Source
+
+N = 6
+COPY = Masked(0.15)
+
+
+@pytest.fixture
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    encoder = SentenceEncoder.load(tiny_folder, pooling="cls", dropout=0.2, device="cpu").train()
+    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    return encoder.train()
+
+
+def step(encoder: SentenceEncoder, texts: list[str], *, masked: bool = False) -> StepInputs:
+    tokens = encoder.tokenizer.pad(encoder.tokenize(texts + texts))
+    keys = torch.arange(len(texts)).unsqueeze(1).expand(-1, 2)
+    if not masked:
+        return StepInputs(tokens, len(texts), keys)
+    places = torch.zeros_like(tokens.input_ids, dtype=torch.bool)
+    places[:, 1] = True
+    copy = MaskedCopy(MaskedTokens(tokens, places), tokens.input_ids[places])
+    return StepInputs(tokens, len(texts), keys, {COPY: copy})
+
+
+def asked(inputs: StepInputs) -> set[Request[Any]]:
+    return {Sentences(), *inputs.prepared}
+
+
+def test_the_setting_asks_for_it() -> None:
+    for shared in (False, True):
+        data = {"view": {"kind": "dropout", "shared_mask": shared}}
+        objective = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
+        assert objective.view.shared_mask == shared
+        assert objective.one_forward != shared
+        assert objective.reads == {Sentences()}
+    assert not Objective.from_settings(ObjectiveSettings()).view.shared_mask
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_views_are_equal_and_rows_and_steps_are_not(encoder: SentenceEncoder, masked: bool) -> None:
+    inputs = step(encoder, ["a man is playing a guitar"] * N, masked=masked)
+    torch.manual_seed(0)
+    first, second = (represent(encoder, inputs, asked(inputs), shared_mask=True) for _ in range(2))
+    for reps in (first, second):
+        assert torch.equal(reps.anchor, reps.positive)
+        assert torch.pdist(reps.anchor).min() > 1e-2  # one text: each row has masks of its own
+    assert (first.anchor - second.anchor).abs().amax(dim=1).min() > 1e-2
+    torch.manual_seed(0)
+    plain = represent(encoder, inputs, asked(inputs))
+    assert not torch.isclose(plain.anchor, plain.positive, atol=1e-3).all(dim=1).any()
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_what_follows_is_as_after_one_forward(encoder: SentenceEncoder, sentences: list[str], masked: bool) -> None:
+    inputs = step(encoder, sentences[:N], masked=masked)
+    torch.manual_seed(3)
+    before = torch.get_rng_state()
+    reps = represent(encoder, inputs, asked(inputs), shared_mask=True)
+    after = torch.get_rng_state()
+    torch.manual_seed(3)
+    copy = inputs.prepared.get(COPY)
+    alone = encoder(inputs.anchors, masked=None if copy is None else copy.masked)
+    assert torch.equal(torch.get_rng_state(), after)
+    assert not torch.equal(before, after)
+    assert torch.equal(alone.sentence, reps.anchor)
+    assert (COPY in reps.answers) == masked
+    if masked:
+        logits, labels = reps[COPY]
+        assert torch.equal(logits, alone.masked_logits)
+        assert len(logits) == len(labels) == 2 * N
+
+
+def test_layers_keep_their_order(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    inputs = step(encoder, sentences[:N])
+    reps = represent(encoder, inputs, {Sentences(), Layer(1), Layer(3)}, shared_mask=True)
+    first, last = reps[Layer(1)], reps[Layer(3)]
+    assert torch.equal(last, torch.cat([reps.anchor, reps.positive]))
+    assert torch.equal(first[:N], first[N:])
+    assert not torch.equal(first, last)
+    assert reps.hard.shape == (N, 0, 32)
+
+
+def test_means_over_draws_do_not_go_with_it(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    with pytest.raises(ValueError, match="independent masks"):
+        represent(encoder, step(encoder, sentences[:N]), {Sentences(), Means(2)}, shared_mask=True)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shared", [False, True])
+def test_a_run_reports_equal_views(tiny_folder: Path, tmp_path: Path, shared: bool) -> None:
+    settings = (
+        "training.max_steps=3",
+        "training.batch_size=8",
+        "training.log_every=1",
+        "training.precision=float32",
+        f"objective.view.shared_mask={str(shared).lower()}",
+    )
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
+    job.run(tmp_path / "run")
+    lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines) == 3
+    for line in lines:
+        assert (line["positive_similarity"] == pytest.approx(1.0, abs=1e-6)) == shared
+        assert line["gradient_norm"] > 0

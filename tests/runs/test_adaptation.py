@@ -1,0 +1,154 @@
+"""What documents give to train on and to ask about, and the whole of a run."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from helpers import Broken
+from opencse import SentenceEncoder, UserError, adapt
+from opencse.progress import Silent
+from opencse.runs.adaptation import adaptation_job, material_of
+from opencse.selection.holdout import normalised
+from opencse.text import sample
+from opencse.text.documents import Document, read_documents
+from opencse.training.trainer import average
+
+QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
+
+
+def collection(count: int, sentences: int = 4, titled: bool = True) -> list[Document]:
+    draw = random.Random(2)
+
+    def some(words: int) -> str:
+        return " ".join(f"w{draw.randint(0, 5_000)}" for _ in range(words))
+
+    return [Document(some(4) if titled else "", tuple(f"{some(8)}." for _ in range(sentences))) for _ in range(count)]
+
+
+def in_rows(rows: list[tuple[str, ...]]) -> set[str]:
+    return {normalised(text) for row in rows for text in row}
+
+
+def test_titles_and_neighbours_are_trained_on_and_titles_asked_about() -> None:
+    documents = collection(800)
+    found = material_of(documents)
+    assert found.kind == "titles"
+    assert found.asked is not None
+    assert [probes.kind for probes in found.asked.probes] == ["pairs"]
+    asked = {documents[unit].title for unit in found.asked.units}
+    assert {(d.title, d.body) for d in documents if d.title not in asked} <= set(found.rows)
+    assert (documents[0].sentences[0], documents[0].sentences[1]) in found.rows or documents[0].title in asked
+    trained = in_rows(found.rows)
+    for document in documents:
+        if document.title in asked:
+            assert not trained & {normalised(text) for text in (document.title, document.body, *document.sentences)}
+    assert 100 <= len(asked) <= 400
+
+
+def test_documents_without_titles_give_neighbours() -> None:
+    found = material_of(collection(400, titled=False))
+    assert found.kind == "neighbours"
+    assert found.asked is not None
+    assert found.asked.probes[0].kind == "neighbours"
+    assert not in_rows(found.rows) & {normalised(query) for query in found.asked.probes[0].queries}
+
+
+def test_a_repeated_text_of_a_held_out_document_is_not_trained_on() -> None:
+    documents = collection(800)
+    asked = material_of(documents).asked
+    assert asked is not None
+    victim = documents[int(asked.units[0])]
+    copy = Document(f"{victim.title.upper()}!", ("Something else is said here.", victim.sentences[1], "And more yet."))
+    found = material_of([*documents, copy])
+    trained = in_rows(found.rows)
+    assert normalised(victim.title) not in trained
+    assert normalised(victim.sentences[1]) not in trained
+
+
+def test_loose_sentences_are_trained_on_by_themselves() -> None:
+    found = material_of(collection(900, sentences=1, titled=False))
+    assert found.kind == "sentences"
+    assert found.asked is not None
+    assert all(len(row) == 1 for row in found.rows)
+
+
+def test_few_documents_allow_no_questions() -> None:
+    found = material_of(collection(20))
+    assert found.asked is None
+    assert found.kind == "titles"
+    assert in_rows(found.rows) >= {normalised(document.title) for document in collection(20)}, "nothing is held out"
+    with pytest.raises(UserError, match="nothing to train on"):
+        material_of([Document("", ("One only.",))])
+
+
+def test_averages_of_weights() -> None:
+    start = {"a": torch.tensor([0.0, 2.0]), "n": torch.tensor(3)}
+    trained = {"a": torch.tensor([4.0, 2.0]), "n": torch.tensor(5)}
+    mean = average(start, trained, 0.25)
+    assert mean["a"].tolist() == [1.0, 2.0]
+    assert mean["n"].item() == 5
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """The sample's articles with their first sentences as titles."""
+    articles = read_documents(sample.TRAIN)
+    records = [
+        {"_id": str(number), "title": " ".join(article.sentences[:1]), "text": " ".join(article.sentences[1:])}
+        for number, article in enumerate(articles)
+    ]
+    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return tmp_path
+
+
+@pytest.mark.slow
+def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path) -> None:
+    """What is held out is not among them, so none is left out a second time."""
+    job = adaptation_job(folder, progress=Silent())
+    plan = job.prepare(Silent()).plan
+    assert plan.dev is not None
+    assert plan.dev.name == "questions from the text itself"
+    assert plan.examples == plan.corpus.rows == len(job.text.read().rows)
+
+
+@pytest.mark.slow
+def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
+    result = adapt(folder, tmp_path / "out", settings=[*QUICK, "training.learning_rate=0.05"])
+    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    found = [line for line in lines if "dev" in line]
+    assert [line["step"] for line in found] == [0, 3, 6]
+    assert any(line.get("dev_share") == 0.5 for line in found), "a large rate goes too far, and half the way is better"
+    SentenceEncoder.load(result.folder)
+
+
+@pytest.mark.slow
+def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
+    settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
+    whole = adapt(folder, tmp_path / "whole", settings=settings)
+    with pytest.raises(KeyboardInterrupt):
+        adapt(folder, tmp_path / "broken", settings=settings, progress=Broken(5, KeyboardInterrupt()))
+    resumed = adapt(folder, tmp_path / "broken", settings=settings, resume=True)
+    assert resumed.verdict == whole.verdict
+    for name in ("model.safetensors", "metrics.jsonl"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+@pytest.mark.slow
+def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    sets = [part for setting in QUICK for part in ("--set", setting)]
+    code, out, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", "--no-report", *sets)
+    assert code == 0, err
+    assert out.strip() == str(tmp_path / "out")
+    assert "270 documents" in err
+    assert "questions from held-out text" in err
+    few = tmp_path / "few.txt"
+    few.write_text("One of them says this.\nTwo of them say that.\n")
+    code, _, err = opencse("adapt", few, "-o", tmp_path / "o", "--dev", "text")
+    assert code == 2
+    assert "too small to hold documents out" in err
