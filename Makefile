@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 DEMO_OUT ?= demo-out
 SPREAD := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo test test-portable lint types check clean
+.PHONY: help demo quick record test test-portable lint types check clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -28,15 +28,22 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 demo: $(VENV)/.installed  ## train, evaluate, search and report on the built-in sample (offline)
 	$(BIN)/opencse demo --out $(DEMO_OUT)
 
+quick: lint types  ## lint, types and all but the slow tests, in a minute or two
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) -m "not slow"
+
+record: $(VENV)/.installed-dev  ## the recorded numbers anew, where they should move
+	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m recorded --write
+
 test: $(VENV)/.installed-dev  ## the whole test suite
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD)
 
 test-portable: $(VENV)/.installed-dev  ## the numeric tests as older processors compute them, on one and two threads
 	PYTEST_ADDOPTS="$(SPREAD)" $(BIN)/python tests/portable.py $(TESTS)
 
-lint: $(VENV)/.installed-dev  ## ruff
+lint: $(VENV)/.installed-dev  ## ruff, and who may import whom
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-logo --no-cache
 
 types: $(VENV)/.installed-dev  ## mypy --strict
 	$(BIN)/mypy

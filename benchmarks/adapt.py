@@ -19,11 +19,12 @@ from typing import Any
 
 from opencse import adapt
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation import Encode, evaluate_sts, load_sts, write_json
-from opencse.evaluation.result import Environment
-from opencse.evaluation.retrieval import evaluate_retrieval
-from opencse.evaluation.retrieval_data import load_retrieval
+from opencse.environment import Environment
+from opencse.evaluation import Encode, evaluate_sts, load_sts
+from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.evaluation.retrieval.score import evaluate_retrieval
 from opencse.progress import Terminal
+from opencse.records import write_json
 from opencse.selection.own_text import quick
 
 

@@ -19,13 +19,13 @@ from opencse.analysis.figures import by_layer, densities, plane, spectra, standa
 from opencse.analysis.figures.training import course
 from opencse.analysis.inspection import Findings, Material, Subject, SubjectFindings, inspect
 from opencse.analysis.layers import LayerSimilarities, layer_similarities, token_similarities
-from opencse.baselines.postprocess import postprocessed
 from opencse.evaluation import load_sts
 from opencse.evaluation.embedding import distinct
 from opencse.evaluation.models import open_model
 from opencse.evaluation.pairs import read_scored_pairs
-from opencse.evaluation.result import write_text
+from opencse.evaluation.transforms import postprocessed
 from opencse.progress import Terminal
+from opencse.records import write_text
 from opencse.runs.report import path_of, series, subject
 from opencse.training.metrics import MetricsLog
 

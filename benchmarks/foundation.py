@@ -21,8 +21,8 @@ from itertools import combinations, groupby
 from pathlib import Path
 
 from opencse import SentenceEncoder, evaluate
+from opencse.environment import Environment
 from opencse.evaluation import TASKS, StsResult
-from opencse.evaluation.result import Environment
 from opencse.progress import Terminal
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source, read_line_numbers

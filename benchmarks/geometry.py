@@ -16,7 +16,7 @@ import numpy as np
 import torch
 
 from opencse.analysis.geometry import geometry
-from opencse.evaluation.result import Environment
+from opencse.environment import Environment
 
 
 def peak() -> float:

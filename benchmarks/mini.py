@@ -27,10 +27,10 @@ from typing import Any
 import torch
 
 from opencse import SentenceEncoder
+from opencse.environment import Environment
 from opencse.evaluation import TASKS, StsResult
-from opencse.evaluation.result import Environment
-from opencse.evaluation.retrieval_result import RetrievalResult
-from opencse.evaluation.transfer_result import TransferResult
+from opencse.evaluation.retrieval.result import RetrievalResult
+from opencse.evaluation.transfer.result import TransferResult
 
 
 def opencse(*arguments: object) -> None:
@@ -149,7 +149,13 @@ def main() -> None:
     made = arguments.ship or nexts[0]
     if arguments.ship:
         print(line("shipped (fp16, first seed)", [best(next_runs[0])], [Judged.of(made, data, work)]))
-    print(line("a further stage, not shipped", [best(r) for r in last_runs], [Judged.of(f, data, work) for f in lasts]))
+    print(
+        line(
+            "a further stage, not shipped",
+            [best(r) for r in last_runs],
+            [Judged.of(f, data, work) for f in lasts],
+        )
+    )
     texts = (data / "wiki" / "heldout10k.txt").read_text(encoding="utf-8").splitlines()
     encoder = SentenceEncoder.load(made, device="cpu")
     seconds = [[run["seconds"] for run in runs] for runs in (next_runs, last_runs)]

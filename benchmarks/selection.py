@@ -32,14 +32,16 @@ from scipy.stats import spearmanr
 
 from opencse.analysis.alignment import uniformity
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation import distinct, embed, read_scored_pairs, spearman, write_json
+from opencse.environment import Environment
+from opencse.evaluation import distinct, embed, read_scored_pairs, spearman
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.measures import ndcg
 from opencse.evaluation.ranking import nearest_rows
-from opencse.evaluation.result import Environment
-from opencse.evaluation.retrieval_data import load_retrieval
+from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.progress import Silent
-from opencse.runs.job import TrainJob, load_start
+from opencse.records import write_json
+from opencse.runs.job import TrainJob
+from opencse.runs.start import load_start
 from opencse.selection import probes as kinds
 from opencse.selection.finding import Floats, Measure
 from opencse.selection.holdout import fraction, hold_out

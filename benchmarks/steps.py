@@ -20,7 +20,7 @@ from pathlib import Path
 
 import torch
 
-from opencse.evaluation.result import Environment
+from opencse.environment import Environment
 from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text.readers import Source

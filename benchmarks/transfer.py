@@ -21,12 +21,12 @@ import torch
 from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation.classifier import Classifiers
-from opencse.evaluation.classifier_settings import MODES, ClassifierSettings, Mode
-from opencse.evaluation.cross_validation import Fold, nested, stratified_folds
-from opencse.evaluation.result import Environment
-from opencse.evaluation.transfer import L2
-from opencse.evaluation.transfer_data import load_transfer
+from opencse.environment import Environment
+from opencse.evaluation.classifiers.cross_validation import Fold, nested, stratified_folds
+from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, Mode
+from opencse.evaluation.classifiers.trained import Classifiers
+from opencse.evaluation.transfer.data import load_transfer
+from opencse.evaluation.transfer.score import L2
 
 
 def plain_fit(x: torch.Tensor, y: torch.Tensor, fold: Fold, l2: float, settings: ClassifierSettings) -> float:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 import shutil
 import sys
-from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 import torch
 
-from opencse.evaluation.sts_data import TASKS
+from helpers import filled, write_small_sts, write_tiny_bert
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
 
@@ -42,29 +40,7 @@ def units() -> Iterator[None]:
 @pytest.fixture(scope="session")
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A transformers folder: BERT, 3 layers x 32, random weights, dropout 0.1, masked-LM head, WordPiece tokenizer."""
-    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
-
-    folder = tmp_path_factory.mktemp("tiny-bert")
-    text = sample.TRAIN.read_text().lower()
-    letters = sorted({c for c in text if not c.isspace()})
-    words = Counter(re.findall(r"[a-z]{2,}", text))
-    common = sorted(words, key=lambda word: (-words[word], word))[:700]
-    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *common]
-    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
-    tokenizer = BertTokenizer.from_pretrained(folder, model_max_length=64)
-    (folder / "vocab.txt").unlink()
-    tokenizer.save_pretrained(folder)
-    torch.manual_seed(0)
-    config = BertConfig(
-        vocab_size=len(tokenizer),
-        hidden_size=32,
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        intermediate_size=64,
-        max_position_embeddings=64,
-    )
-    BertForMaskedLM(config).save_pretrained(folder)
-    return folder
+    return write_tiny_bert(tmp_path_factory.mktemp("tiny-bert"))
 
 
 @pytest.fixture(scope="session")
@@ -91,22 +67,13 @@ def byte_level() -> Tokenizer:
 @pytest.fixture(scope="session")
 def sentences() -> list[str]:
     """The sample's training sentences."""
-    return [line for line in sample.TRAIN.read_text().splitlines() if line]
+    return filled(sample.TRAIN)
 
 
 @pytest.fixture(scope="session")
 def small_sts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder ``sts`` with the seven tasks and all their subsets, twelve of the sample's pairs in each."""
-    lines = [line for line in sample.TEST.read_text().splitlines() if line]
-    folder = tmp_path_factory.mktemp("data") / "sts"
-    start = 0
-    for task in TASKS.values():
-        (folder / task.key).mkdir(parents=True)
-        for subset in task.subsets:
-            chosen = [lines[(start + i) % len(lines)] for i in range(12)]
-            (folder / task.key / f"{subset}.tsv").write_text("\n".join(chosen) + "\n")
-            start += 5
-    return folder
+    return write_small_sts(tmp_path_factory.mktemp("data") / "sts")
 
 
 @pytest.fixture(scope="session")

@@ -15,8 +15,8 @@ from opencse.analysis.inspection import Findings, Material, Subject, inspect
 from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import evaluate_pairs, load_sts, read_scored_pairs
-from opencse.evaluation.embedding import Judged, distinct
-from opencse.evaluation.result import read_record, write_json
+from opencse.evaluation.embedding import EmbeddingModel, distinct
+from opencse.records import read_record, write_json
 from opencse.text import sample
 
 PAIRS = read_scored_pairs(sample.TEST)
@@ -33,11 +33,11 @@ def lengths(texts: Sequence[str]) -> NDArray[np.float64]:
 @pytest.fixture(scope="module")
 def tiny(tiny_folder: Path) -> Subject:
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    return Subject(Judged("tiny", encoder.encode, "mean", "cpu"), encoder)
+    return Subject(EmbeddingModel("tiny", encoder.encode, "mean", "cpu"), encoder)
 
 
 def test_two_callables_on_pairs_and_text(sentences: list[str]) -> None:
-    subjects = [Subject(Judged("lengths", lengths)), Subject(Judged("letters", letters))]
+    subjects = [Subject(EmbeddingModel("lengths", lengths)), Subject(EmbeddingModel("letters", letters))]
     found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
     one = found.subjects[1]
     assert one.spearman == pytest.approx(evaluate_pairs(letters, PAIRS).spearman)
@@ -70,7 +70,7 @@ def test_layers_of_an_encoder(tiny: Subject, sentences: list[str]) -> None:
 
 def test_sts_decides_the_difference(small_sts: Path) -> None:
     data = load_sts(small_sts)
-    subjects = [Subject(Judged("lengths", lengths)), Subject(Judged("letters", letters))]
+    subjects = [Subject(EmbeddingModel("lengths", lengths)), Subject(EmbeddingModel("letters", letters))]
     found = inspect(subjects, Material(pairs=PAIRS, sts=data), resamples=100)
     assert found.difference is not None
     assert set(found.difference.tasks) == set(data.tasks)
@@ -80,7 +80,7 @@ def test_sts_decides_the_difference(small_sts: Path) -> None:
 
 
 def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_path: Path) -> None:
-    subjects = [Subject(Judged("lengths <b>", lengths)), tiny]
+    subjects = [Subject(EmbeddingModel("lengths <b>", lengths)), tiny]
     found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:200], source="mine"), resamples=100)
     titles = [section.title for section in sections(found)]
     assert titles == [
@@ -96,7 +96,7 @@ def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_p
 
 def test_names_that_are_alike_are_refused() -> None:
     with pytest.raises(ValueError, match="different names"):
-        inspect([Subject(Judged("a", letters))] * 2, Material(pairs=PAIRS))
+        inspect([Subject(EmbeddingModel("a", letters))] * 2, Material(pairs=PAIRS))
 
 
 def test_the_command(

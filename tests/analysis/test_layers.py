@@ -8,8 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from opencse.analysis.layers import layer_similarities, layer_vectors, token_similarities, token_similarity
+from opencse.analysis.layers import layer_similarities, token_similarities, token_similarity
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.layers import layer_vectors
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 

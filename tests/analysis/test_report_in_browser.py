@@ -16,7 +16,7 @@ from opencse.analysis.inspection import Material, Subject, inspect
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.evaluation import read_scored_pairs
-from opencse.evaluation.embedding import Judged
+from opencse.evaluation.embedding import EmbeddingModel
 from opencse.text import sample
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -34,7 +34,10 @@ def lengths(texts: Sequence[str]) -> NDArray[np.float64]:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
-    subjects = [Subject(Judged("a-model-with-a-rather-long-name-of-its-own", lengths)), Subject(Judged("b", letters))]
+    subjects = [
+        Subject(EmbeddingModel("a-model-with-a-rather-long-name-of-its-own", lengths)),
+        Subject(EmbeddingModel("b", letters)),
+    ]
     material = Material(pairs=read_scored_pairs(sample.TEST), texts=sentences[:200], source="mine")
     found = inspect(subjects, material, resamples=100)
     write_report(path, "two encoders", lead(found) + made_with(found), [*sections(found), how_to_load("b")])

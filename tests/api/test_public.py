@@ -41,7 +41,7 @@ def test_everything_is_shown_and_there() -> None:
     for name in opencse.__all__:
         assert getattr(opencse, name) is not None
     with pytest.raises(AttributeError, match="no attribute 'judge'"):
-        opencse.judge  # type: ignore[attr-defined]  # noqa: B018
+        opencse.judge  # noqa: B018
 
 
 def test_showing_loads_nothing() -> None:

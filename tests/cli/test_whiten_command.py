@@ -10,11 +10,11 @@ import pytest
 import typer
 from sentence_transformers import SentenceTransformer
 
-from opencse.baselines.postprocess import sample_texts
 from opencse.baselines.whitening import Whitening
 from opencse.cli.whiten import whiten
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.evaluation.transforms import sample_texts
 from opencse.text.readers import Source
 
 Run = Callable[..., None]

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
 from opencse.errors import UserError
-from opencse.evaluation.cross_validation import Fold, kfold, nested, split, stratified_folds
+from opencse.evaluation.classifiers.cross_validation import Fold, kfold, nested, split, stratified_folds
 
 GRID = (1.0, 2.0, 3.0)
 

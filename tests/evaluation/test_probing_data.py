@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opencse.errors import UserError
-from opencse.evaluation import probing_data
-from opencse.evaluation.probing_data import PROBING_TASKS, ProbingExamples, load_probing
+from opencse.evaluation.probing import data as probing_data
+from opencse.evaluation.probing.data import PROBING_TASKS, ProbingExamples, load_probing
 
 Lines = list[tuple[str, str]]  # sentence, label
 TEN = [

@@ -1,183 +1,161 @@
-import io
-from collections.abc import Sequence
-from pathlib import Path
+"""The regressor against a plain loop with ``nn.Linear``, ``nn.MSELoss`` and ``torch.optim.Adam``, in float64."""
+
+import copy
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
-from rich.console import Console
-from scipy.stats import pearsonr, spearmanr
+from scipy.stats import spearmanr
+from torch import nn
 
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError
-from opencse.evaluation.pairs import ScoredPairs
-from opencse.evaluation.regressor import RegressorData, evaluate_sts_regressor, load_sts_regressor
-from opencse.evaluation.regressor_fit import fit
-from opencse.evaluation.regressor_result import PUBLISHED, RegressorResult, regressor_table
+from opencse.evaluation.classifiers.regressor import SETTINGS, Regressor, RegressorSettings, fit, soft_labels
+from opencse.evaluation.correlation import spearman
 
-WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
+Rows = NDArray[np.float64]
+SHORT = RegressorSettings(batch_size=8, passes=12, misses=2, max_passes=120)
 
 
-def counts(texts: Sequence[str]) -> NDArray[np.float32]:
-    return np.array([[text.split().count(word) for word in WORDS] for text in texts], dtype=np.float32)
-
-
-def lines(n: int, seed: int) -> list[str]:
-    """Pairs whose score is their share of common words, with noise."""
+def points(n: int, d: int, seed: int, low: float = 1.0) -> tuple[Rows, Rows]:
     numbers = np.random.default_rng(seed)
-    made = []
-    for _ in range(n):
-        one = list(numbers.choice(WORDS, size=int(numbers.integers(2, 7))))
-        two = [word if numbers.random() < 0.6 else str(numbers.choice(WORDS)) for word in one] + ["the"]
-        common = len(set(one) & set(two)) / len(set(one) | set(two))
-        score = float(np.clip(5 * common + 0.4 * numbers.normal(), 0, 5))
-        made.append(f"{score:.2f}\t{' '.join(one)}\t{' '.join(two)}")
-    return made
+    x = numbers.normal(size=(n, d))
+    grade = x @ np.linspace(-1, 1, d) + 0.7 * numbers.normal(size=n)
+    return x, np.clip(low + (5 - low) / (1 + np.exp(-grade)), low, 5)
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    for seed, key in enumerate(("stsb", "sickr")):
-        (tmp_path / key).mkdir()
-        for step, (part, n) in enumerate((("train", 70), ("dev", 40), ("test", 50))):
-            text = "\n".join(lines(n, 10 * seed + step))
-            (tmp_path / key / f"{part}.tsv").write_text(text, encoding="utf-8")
-    (tmp_path / "sts12").mkdir()
-    return tmp_path
+@pytest.mark.parametrize(
+    ("score", "wanted"),
+    [
+        (1.0, [1, 0, 0, 0, 0]),
+        (3.6, [0, 0, 0.4, 0.6, 0]),
+        (4.25, [0, 0, 0, 0.75, 0.25]),
+        (5.0, [0, 0, 0, 0, 1]),
+        (0.0, [0, 0, 0, 0, 0]),
+        (0.3, [0.3, 0, 0, 0, 0]),
+    ],
+)
+def test_soft_labels_known(score: float, wanted: list[float]) -> None:
+    assert soft_labels(np.array([score]))[0].tolist() == pytest.approx(wanted)
 
 
-def test_each_task_by_a_fit_of_its_own(folder: Path) -> None:
-    """The fit has an oracle of its own; here, what it is given and what is made of it, read from the files again."""
-    result = evaluate_sts_regressor(counts, load_sts_regressor(folder))
-    for key in ("stsb", "sickr"):
-        x: dict[str, NDArray[np.float32]] = {}
-        y: dict[str, NDArray[np.float64]] = {}
-        for part in ("train", "dev", "test"):
-            rows = [line.split("\t") for line in (folder / key / f"{part}.tsv").read_text().splitlines()]
-            rows.sort(key=lambda row: (len(row[1].split()), len(row[2].split()), float(row[0])))
-            features = []
-            for _, one, two in rows:
-                u, v = counts([one, two])
-                features.append([*(abs(a - b) for a, b in zip(u, v, strict=True)), *(u * v)])
-            x[part], y[part] = np.array(features, dtype=np.float32), np.array([float(row[0]) for row in rows])
-        fitted = fit(
-            x["train"],
-            y["train"],
-            lambda r, d=x["dev"], g=y["dev"]: float(spearmanr(r.predict(d), g).statistic),  # type: ignore[misc]
-        )
-        grades = fitted.predict(x["test"])
-        score = result.sts_regressor[key]
-        assert score.spearman == pytest.approx(100 * spearmanr(grades, y["test"]).statistic)
-        assert score.pearson == pytest.approx(100 * pearsonr(grades, y["test"]).statistic)
-        assert score.dev_spearman == pytest.approx(100 * fitted.dev)
-        assert score.passes == fitted.passes
-        assert score.examples == {"train": 70, "dev": 40, "test": 50}
-        assert not score.complete
-        assert 50 < score.spearman < 99
-        assert score.spearman != score.pearson
+@given(st.lists(st.floats(0, 5), min_size=1, max_size=20))
+def test_soft_labels_by_loops(scores: list[float]) -> None:
+    found = soft_labels(np.array(scores))
+    for row, y in zip(found, scores, strict=True):
+        for i in range(1, 6):
+            wanted = 0.0
+            if i == math.floor(y) + 1:
+                wanted = y - math.floor(y)
+            if i == math.floor(y):
+                wanted = math.floor(y) - y + 1
+            assert row[i - 1] == pytest.approx(wanted, abs=1e-12)
+        assert sum(i * share for i, share in enumerate(row, start=1)) == pytest.approx(y, abs=1e-9)
 
 
-def test_a_task_s_score_depends_on_nothing_else(folder: Path) -> None:
-    both = evaluate_sts_regressor(counts, load_sts_regressor(folder)).values()
-    torch.manual_seed(4)
-    np.random.seed(4)  # noqa: NPY002
-    for key in ("sickr", "stsb"):
-        alone = evaluate_sts_regressor(counts, load_sts_regressor(folder, [key])).values()
-        assert alone == {f"sts_regressor.{key}": both[f"sts_regressor.{key}"]}
-    assert list(both) == ["sts_regressor.stsb", "sts_regressor.sickr"]
+def by_loop(
+    x: Rows, y: Rows, dev: tuple[Rows, Rows], test: Rows, settings: RegressorSettings
+) -> tuple[nn.Sequential, float, int, Rows]:
+    targets = torch.from_numpy(soft_labels(y))
+    with torch.random.fork_rng():
+        torch.manual_seed(settings.seed)
+        model = nn.Sequential(nn.Linear(x.shape[1], 5), nn.Softmax(dim=-1)).double()
+    numbers = np.random.RandomState(settings.seed)
+    optimizer = torch.optim.Adam(model.parameters())
+    rows = torch.from_numpy(x)
+
+    def grades(of: nn.Module, features: Rows) -> Rows:
+        with torch.no_grad():
+            shares = of(torch.from_numpy(features)).numpy()
+        return np.array([sum((i + 1) * share for i, share in enumerate(row)) for row in shares])
+
+    best, kept, misses, passes = -1.0, copy.deepcopy(model), 0, 0
+    while passes <= settings.max_passes:
+        for _ in range(settings.passes):
+            order = numbers.permutation(len(x))
+            for start in range(0, len(x), settings.batch_size):
+                chosen = torch.from_numpy(order[start : start + settings.batch_size])
+                optimizer.zero_grad()
+                loss = nn.functional.mse_loss(model(rows[chosen]), targets[chosen])
+                loss.backward()  # type: ignore[no-untyped-call]
+                optimizer.step()
+        passes += settings.passes
+        found = float(spearmanr(grades(model, dev[0]), dev[1]).statistic)
+        if found > best:
+            best, kept = found, copy.deepcopy(model)
+        else:
+            misses += 1
+            if misses == settings.misses:
+                break
+    return kept, best, passes, grades(kept, test)
 
 
-def test_encode_is_called_once_on_the_distinct_sentences(folder: Path) -> None:
-    calls: list[list[str]] = []
+@pytest.mark.parametrize(("n", "low", "seed"), [(70, 1.0, 0), (64, 0.0, 1), (35, 0.0, 2)])
+def test_a_fit_is_the_plain_loop(n: int, low: float, seed: int) -> None:
+    x, y = points(n, 6, seed, low)
+    dev, (test, _) = points(40, 6, seed + 50, low), points(30, 6, seed + 90, low)
+    settings = replace(SHORT, seed=1111 + seed)
 
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        calls.append(list(texts))
-        return counts(texts)
+    def check(regressor: Regressor) -> float:
+        return spearman(regressor.predict(dev[0]), dev[1])
 
-    evaluate_sts_regressor(encode, load_sts_regressor(folder))
-    (call,) = calls
-    texts = [
-        text
-        for path in folder.rglob("*.tsv")
-        for line in path.read_text().splitlines()
-        for text in line.split("\t")[1:]
-    ]
-    assert len(call) == len(set(call)) < len(texts)
-    assert set(call) == set(texts)
-
-
-def test_what_was_done_is_recorded_and_read_again(folder: Path, tmp_path: Path) -> None:
-    said: list[str] = []
-    result = evaluate_sts_regressor(
-        counts, load_sts_regressor(folder), model="words", pooling="sum", device="cpu", progress=said.append
-    )
-    assert (result.model, result.pooling, result.environment.device) == ("words", "sum", "cpu")
-    assert (result.data.source, result.data.text) == (str(folder), "prepared")
-    assert len(said) == 2 + 2
-    assert said[2].startswith("STS-B: Spearman ")
-    assert "published: train 5,749, dev 1,500, test 1,379, so this does not compare" in said[2]
-    result.write_json(tmp_path / "result.json")
-    assert RegressorResult.read_json(tmp_path / "result.json") == result
-    for part in ("train", "dev", "test"):
-        path = folder / "stsb" / f"{part}.tsv"
-        text = path.read_text()
-        path.write_text(text.replace("cat", "Cat", 1))
-        again = evaluate_sts_regressor(counts, load_sts_regressor(folder)).data
-        assert again.sha256["stsb"] != result.data.sha256["stsb"]
-        assert again.sha256["sickr"] == result.data.sha256["sickr"]
-        assert again.text == ("raw" if part == "test" else "prepared")
-        path.write_text(text)
+    found = fit(x, y, check, settings=settings, dtype=torch.float64)
+    model, best, passes, grades = by_loop(x, y, dev, test, settings)
+    linear = model[0]
+    assert isinstance(linear, nn.Linear)
+    assert found.passes == passes
+    assert found.dev == pytest.approx(best, abs=1e-12)
+    assert np.allclose(found.weights[:, :-1].numpy(), linear.weight.detach().numpy(), atol=1e-10)
+    assert np.allclose(found.weights[:, -1].numpy(), linear.bias.detach().numpy(), atol=1e-10)
+    assert np.allclose(found.predict(test), grades, atol=1e-10)
+    assert passes >= 2 * settings.passes
+    assert 0.3 < best < 1
 
 
-def test_table(folder: Path) -> None:
-    both = evaluate_sts_regressor(counts, load_sts_regressor(folder))
-    one = evaluate_sts_regressor(counts, load_sts_regressor(folder, ["sickr"]))
-    console = Console(width=140, record=True, file=io.StringIO())
-    console.print(regressor_table({"[both]": both, "one": one}))
-    text = console.export_text()
-    upper, lower = (line for line in text.splitlines() if "[both]" in line or "one " in line)
-    scores = both.sts_regressor
-    wanted = [scores["stsb"].spearman, scores["stsb"].pearson, scores["sickr"].spearman, scores["sickr"].pearson]
-    assert [cell.strip() for cell in upper.split("│")[2:-1]] == [f"{value:.2f}*" for value in wanted]
-    assert [cell.strip() for cell in lower.split("│")[2:-1]] == ["-", "-", *(f"{value:.2f}*" for value in wanted[2:])]
-    assert "* not the published numbers of pairs" in " ".join(text.split())
+def scripted(values: list[float], seen: list[torch.Tensor]) -> Callable[[Regressor], float]:
+    told: Iterator[float] = iter(values)
+
+    def check(regressor: Regressor) -> float:
+        seen.append(regressor.weights.clone())
+        return next(told)
+
+    return check
 
 
-def test_faults(folder: Path, tmp_path: Path) -> None:
-    with pytest.raises(UserError, match="no such folder; give one that holds stsb or sickr"):
-        load_sts_regressor(tmp_path / "nowhere")
-    with pytest.raises(UserError, match=r"no task 'sts12' .*; tasks with a training set: stsb, sickr"):
-        load_sts_regressor(folder, ["sts12"])
-    with pytest.raises(UserError, match=r"no task 'sickrr' \(did you mean 'sickr'\?\)"):
-        load_sts_regressor(folder, ["sickrr"])
-    with pytest.raises(UserError, match="no task for the regressor chosen"):
-        load_sts_regressor(folder, [])
-    with pytest.raises(UserError, match="no task for the regressor there"):
-        load_sts_regressor(folder / "sts12")
-    path = folder / "sickr" / "train.tsv"
-    path.write_text("1.5\ta\tb\n\n6.5\tc d\te\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"pair 2 \('c d'\) has the score 6.5; the regressor's grades are from 0 to 5"):
-        load_sts_regressor(folder)
-    path.write_text("1.5\ta\tb\n-0.5\tc\td\n", encoding="utf-8")
-    with pytest.raises(UserError, match=r"has the score -0\.5") as error:
-        load_sts_regressor(folder)
-    assert str(error.value).startswith(f"{path}: ")
-    path.unlink()
-    with pytest.raises(UserError, match=r"train.tsv: no such file"):
-        load_sts_regressor(folder)
-    assert list(load_sts_regressor(folder, ["stsb"]).tasks) == ["stsb"]
+def test_misses_are_counted_over_the_whole_fit_and_the_best_is_kept() -> None:
+    x, y = points(20, 3, 0)
+    seen: list[torch.Tensor] = []
+    check = scripted([0.1, 0.2, 0.15, 0.2, 0.1, 0.3, 0.3, 0.9], seen)
+    found = fit(x, y, check, settings=replace(SETTINGS, passes=2))
+    assert len(seen) == 7
+    assert (found.passes, found.dev) == (14, 0.3)
+    assert torch.equal(found.weights, seen[5])
+    assert not torch.equal(seen[5], seen[6])
 
 
-def test_real_data(shared_data: Path) -> None:
-    data = load_sts_regressor(shared_data / "sts")
-    for key, task in data.tasks.items():
-        assert {part: len(pairs) for part, pairs in task.items()} == PUBLISHED[key]
-    assert data.text == "prepared"
-    some = data.tasks["sickr"]["train"]
-    train = ScoredPairs(some.name, some.scores[:600], some.first[:600], some.second[:600])
-    less = RegressorData(data.source, data.text, {"sickr": {**data.tasks["sickr"], "train": train}})
-    encoder = SentenceEncoder.load("opencse-mini", device="cpu")
-    score = evaluate_sts_regressor(encoder.encode, less).sts_regressor["sickr"]
-    assert 45 < score.spearman < 80
-    assert not score.complete
+def test_no_round_begins_after_the_last_pass() -> None:
+    x, y = points(20, 3, 0)
+    seen: list[torch.Tensor] = []
+    found = fit(x, y, scripted(list(np.arange(50) / 50), seen), settings=replace(SETTINGS, passes=1, max_passes=20))
+    assert (len(seen), found.passes) == (21, 21)
+    assert torch.equal(found.weights, seen[-1])
+
+
+def test_the_protocol_is_senteval_s() -> None:
+    assert (SETTINGS.batch_size, SETTINGS.passes, SETTINGS.misses, SETTINGS.max_passes) == (64, 50, 4, 1000)
+    assert SETTINGS.seed == 1111
+
+
+def test_the_global_generators_are_left_alone() -> None:
+    x, y = points(30, 4, 3)
+    before = torch.get_rng_state(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
+    first = fit(x, y, lambda _: 0.5, settings=SHORT)
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index]  # noqa: NPY002
+    torch.manual_seed(9)
+    np.random.seed(9)  # noqa: NPY002
+    assert torch.equal(fit(x, y, lambda _: 0.5, settings=SHORT).weights, first.weights)

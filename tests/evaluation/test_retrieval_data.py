@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.evaluation.retrieval_data import load_retrieval
+from opencse.evaluation.retrieval.data import load_retrieval
 
 CORPUS = (
     '{"_id": "d1", "title": "Cats", "text": "A cat sleeps. "}\n'

@@ -12,8 +12,8 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.evaluation.embedding import distinct, embed
-from opencse.evaluation.retrieval import evaluate_retrieval
-from opencse.evaluation.retrieval_data import RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.score import evaluate_retrieval
 
 WIDTH = 512
 

@@ -8,20 +8,20 @@ import pytest
 from rich.console import Console
 from rich.table import Table
 
+from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import (
     TASKS,
     Aggregates,
     DataRecord,
-    Environment,
     EvaluationRecord,
     Score,
     StsResult,
     StsScores,
     TaskScore,
     sts_table,
-    write_json,
 )
+from opencse.records import write_json
 
 
 def task_score(key: str, value: float) -> TaskScore:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.evaluation import StsResult
-from opencse.evaluation.embedding import Judged
+from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.suites import SUITES, Options, suite_folder, suite_named
 
 
@@ -29,7 +29,7 @@ def test_the_names() -> None:
 def test_sts_keeps_what_its_scores_are_made_of(small_sts: Path) -> None:
     judge = SUITES["sts"].open(small_sts, Options(tasks=["stsb", "sts13"]))
     told: list[str] = []
-    found = judge(Judged("letters", hashed, "counted", "cpu"), told.append)
+    found = judge(EmbeddingModel("letters", hashed, "counted", "cpu"), told.append)
     assert isinstance(found.record, StsResult)
     assert (found.record.model, found.record.pooling) == ("letters", "counted")
     assert set(found.arrays) == {"stsb.gold", "stsb.cosine", "sts13.gold", "sts13.cosine"}
@@ -46,13 +46,13 @@ def test_transfer_passes_its_options_on(tmp_path: Path) -> None:
     lines = [f"{number % 2}\t{'aa' if number % 2 else 'bb'} {'c' * (number % 7)}" for number in range(60)]
     (tmp_path / "mine" / "all.tsv").write_text("\n".join(lines) + "\n")
     judge = SUITES["transfer"].open(tmp_path, Options(tasks=["mine"], fast=True))
-    record = judge(Judged("letters", hashed), None).record
+    record = judge(EmbeddingModel("letters", hashed), None).record
     assert record.values()["transfer.mine"] > 90
     assert record.to_dict()["mode"] == "fast"
     assert record.to_dict()["classifier"] == "softmax"
     pytest.importorskip("sklearn")
     other = SUITES["transfer"].open(tmp_path, Options(tasks=["mine"], fast=True, logistic=True))
-    assert other(Judged("letters", hashed), None).record.to_dict()["classifier"] == "logistic"
+    assert other(EmbeddingModel("letters", hashed), None).record.to_dict()["classifier"] == "logistic"
 
 
 def test_probing_passes_its_options_on(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_probing_passes_its_options_on(tmp_path: Path) -> None:
         (tmp_path / f"{key}.txt").write_text("\n".join(lines) + "\n")
     told: list[str] = []
     judge = SUITES["probing"].open(tmp_path, Options(tasks=["word_content"], fast=True))
-    record = judge(Judged("letters", hashed, "counted"), told.append).record
+    record = judge(EmbeddingModel("letters", hashed, "counted"), told.append).record
     assert record.values() == {"probing.word_content": 100, "probing.average": 100}
     assert (record.model, record.pooling, record.to_dict()["mode"]) == ("letters", "counted", "fast")
     assert told
@@ -80,7 +80,7 @@ def test_the_regressor_reads_the_folder_of_sts(small_sts: Path, tmp_path: Path) 
     assert folder == tmp_path / "sts" == suite_folder(folder, "sts-regressor", alone=True)
     told: list[str] = []
     judge = SUITES["sts-regressor"].open(folder, Options(tasks=["sickr"]))
-    record = judge(Judged("letters", hashed, "counted"), told.append).record
+    record = judge(EmbeddingModel("letters", hashed, "counted"), told.append).record
     assert list(record.values()) == ["sts_regressor.sickr"]
     assert (record.model, record.pooling) == ("letters", "counted")
     assert told

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from opencse.errors import UserError
-from opencse.evaluation.transfer_data import TRANSFER_TASKS, load_transfer
+from opencse.evaluation.transfer.data import TRANSFER_TASKS, load_transfer
 
 SEVEN = ["mr", "cr", "subj", "mpqa", "sst2", "trec", "mrpc"]
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers import Broken
 from opencse import SentenceEncoder, UserError, adapt
 from opencse.progress import Silent
 from opencse.runs.adaptation import adaptation_job, material_of
@@ -124,19 +125,11 @@ def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
     SentenceEncoder.load(result.folder)
 
 
-class Broken(Silent):
-    """Breaks a run off in the middle."""
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == 5:
-            raise KeyboardInterrupt
-
-
 def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
     settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
     whole = adapt(folder, tmp_path / "whole", settings=settings)
     with pytest.raises(KeyboardInterrupt):
-        adapt(folder, tmp_path / "broken", settings=settings, progress=Broken())
+        adapt(folder, tmp_path / "broken", settings=settings, progress=Broken(5, KeyboardInterrupt()))
     resumed = adapt(folder, tmp_path / "broken", settings=settings, resume=True)
     assert resumed.verdict == whole.verdict
     for name in ("model.safetensors", "metrics.jsonl"):

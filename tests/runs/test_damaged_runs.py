@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,9 +11,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from helpers import Stopped
 from opencse import io
 from opencse.errors import InterruptedRunError
-from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -32,12 +30,6 @@ SETTINGS = (
 OPTIONS = [part for setting in SETTINGS for part in ("--set", setting)]
 
 
-class StopAt(Silent):
-    def advance(self, done: int, note: str = "") -> None:
-        if done == 2 and not note:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.fixture(scope="module")
 def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a text, dev pairs, a start, and a run that was stopped after its second step."""
@@ -50,7 +42,7 @@ def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytes
         device="cpu",
     )  # fmt: skip
     with pytest.raises(InterruptedRunError):
-        job.run(folder / "run", progress=StopAt())
+        job.run(folder / "run", progress=Stopped(2))
     return folder
 
 

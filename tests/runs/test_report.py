@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
@@ -62,18 +63,9 @@ def test_without_dev_pairs_there_is_a_page_too(job: TrainJob, tmp_path: Path) ->
     assert "Nearest neighbours" in page.read_text()
 
 
-class StopAt(Silent):
-    def advance(self, done: int, note: str = "") -> None:
-        import os
-        import signal
-
-        if done == 2 and not note:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "run", progress=StopAt())
+        job.run(tmp_path / "run", progress=Stopped(2))
     now = open_checkpoint(tmp_path / "run")
     start = SentenceEncoder.load(job.model, pooling="mean", device="cpu")
     texts = ["One sentence.", "Another one."]

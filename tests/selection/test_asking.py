@@ -13,8 +13,8 @@ import pytest
 
 from opencse import SentenceEncoder, UserError
 from opencse.evaluation import ScoredPairs, evaluate_pairs, read_scored_pairs, spearman
-from opencse.evaluation.retrieval import evaluate_retrieval
-from opencse.evaluation.retrieval_data import load_retrieval
+from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.evaluation.retrieval.score import evaluate_retrieval
 from opencse.selection.asking import Asking
 from opencse.selection.chosen import graded_pairs, load_selector
 from opencse.selection.finding import Floats, Integers, Measure

@@ -12,9 +12,11 @@ from scipy import stats
 
 from opencse.analysis.figures import scores_by_recipe
 from opencse.analysis.significance import holm, paired_seeds
+from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import spearman
-from opencse.evaluation.result import DataRecord, Environment, read_record, write_json
+from opencse.evaluation.record import DataRecord
+from opencse.records import read_record, write_json
 from opencse.studies.comparison import Comparison, compare
 from opencse.studies.record import RunRecord
 from opencse.studies.tables import columns, comparison_table, expected_table, markdown, rows

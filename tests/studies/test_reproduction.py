@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from opencse.environment import Environment
 from opencse.errors import UserError
-from opencse.evaluation.result import Environment
 from opencse.studies.record import RunRecord
 from opencse.studies.reproduction import published, reproduced
 

@@ -13,9 +13,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from helpers import Heard
 from opencse.errors import UserError
 from opencse.evaluation import evaluate_sts, load_sts
-from opencse.progress import Progress, Silent
+from opencse.progress import Progress
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.studies import running
@@ -129,19 +130,11 @@ def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
     assert len(calls) == 5 + 2 + 6, "the second run went on after its first step"
 
 
-class Told(Silent):
-    def __init__(self) -> None:
-        self.lines: list[str] = []
-
-    def say(self, line: str) -> None:
-        self.lines.append(line)
-
-
 def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
     one = by_run(run_study(study))
-    told = Told()
+    told = Heard()
     two = by_run(run_study(replace(study, out=tmp_path / "parallel"), workers=2, reporter=told))
-    finished = [line for line in told.lines if line.startswith("run ")]
+    finished = [line for line in told.said if line.startswith("run ")]
     assert len(finished) == len(list(study.runs()))
     assert finished[-1].startswith(f"run {len(finished)} of {len(finished)}: ")
     assert one.keys() == two.keys()

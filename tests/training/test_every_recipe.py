@@ -9,8 +9,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers import Broken
 from opencse.errors import InterruptedRunError
-from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
@@ -26,14 +26,6 @@ SETTINGS = (
     "training.learning_rate=1e-3",
     "training.precision=float32",
 )
-
-
-class Stop(Silent):
-    """Breaks a run off in the middle of a step, as a kill would: what came after the last checkpoint is lost."""
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == STOP:
-            raise InterruptedRunError("killed")
 
 
 def text_for(name: str, folder: Path, sentences: list[str]) -> Source:
@@ -67,7 +59,7 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
     job = TrainJob(text_for(name, tmp_path, sentences), name, str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "broken", progress=Stop())
+        job.run(tmp_path / "broken", progress=Broken(STOP))
     state = json.loads((tmp_path / "broken" / "checkpoint" / "state.json").read_text())
     assert state["step"] == 3, "two steps were lost, and are made again"
     job.run(tmp_path / "broken", resume=True)

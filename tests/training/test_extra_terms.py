@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers import Stopped
 from opencse import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.progress import Silent
@@ -33,17 +32,6 @@ DCL = 'objective.terms=[{ kind = "dcl" }]'
 REFERENCE = 'objective.terms=[{ kind = "dcl", scaling = "reference" }]'
 TWINS = 'objective.terms=[{ kind = "barlow_twins", artificial = 6 }]'
 BOTH = 'objective.terms=[{ kind = "dcl" }, { kind = "barlow_twins", artificial = 6, centre = true }]'
-
-
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step, as a scheduler would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step and not note:
-            os.kill(os.getpid(), signal.SIGTERM)
 
 
 def job(model: Path, *settings: str, dev: str | None = None) -> TrainJob:
@@ -116,7 +104,7 @@ def test_stopped_and_resumed_is_the_uninterrupted_run(
     training = job(tiny_folder, *settings)
     training.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 5"):
-        training.run(tmp_path / "stopped", progress=StopAt(5))
+        training.run(tmp_path / "stopped", progress=Stopped(5))
     training.run(tmp_path / "stopped", resume=True)
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()

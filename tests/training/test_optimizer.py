@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from helpers import Broken
 from opencse.errors import InterruptedRunError
 from opencse.objective.losses import Columns, info_nce
-from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
@@ -113,14 +113,6 @@ def test_a_weight_without_gradient_keeps_its_place_and_its_count() -> None:
         optimizer.step(lambda: 0.0)
 
 
-class Stop(Silent):
-    """Breaks a run off after a step, as a kill would."""
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == 5:
-            raise InterruptedRunError("killed")
-
-
 def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Path) -> None:
     def job(kind: str) -> TrainJob:
         settings = (
@@ -136,7 +128,7 @@ def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Pat
 
     job("transformers").run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job("transformers").run(tmp_path / "broken", progress=Stop())
+        job("transformers").run(tmp_path / "broken", progress=Broken(5))
     job("transformers").run(tmp_path / "broken", resume=True)
     job("torch").run(tmp_path / "torch")
     ends = [(tmp_path / name / "model.safetensors").read_bytes() for name in ("whole", "broken", "torch")]

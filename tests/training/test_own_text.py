@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from helpers import Stopped
 from opencse import SentenceEncoder, train
 from opencse.errors import InterruptedRunError
 from opencse.objective.inputs import InputBuilder
@@ -86,24 +85,12 @@ def test_flags_of_another_text_are_refused() -> None:
         InputBuilder(corpus, encoder.tokenizer, prepared.objective, 1, np.ones(len(corpus) + 1, dtype=bool))
 
 
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step."""
-
-    def __init__(self, step: int) -> None:
-        self.step, self.sent = step, False
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step and not self.sent:
-            self.sent = True
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.mark.parametrize("stop", [2, 9])
 def test_a_resumed_run_holds_out_and_chooses_the_same(tmp_path: Path, stop: int) -> None:
     job = TrainJob(Source(str(sample.TRAIN)), "next-sentence", settings=SETTINGS)
     whole = job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "stopped", progress=StopAt(stop))
+        job.run(tmp_path / "stopped", progress=Stopped(stop))
     resumed = job.run(tmp_path / "stopped", resume=True)
     assert (resumed.kept, resumed.verdict, resumed.scores) == (whole.kept, whole.verdict, whole.scores)
     for name in ("model.safetensors", "metrics.jsonl"):

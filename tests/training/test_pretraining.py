@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-import os
 import shutil
-import signal
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +17,7 @@ from pydantic import ValidationError
 from safetensors.torch import load_file
 from torch import Tensor
 
+from helpers import Stopped
 from opencse import SentenceEncoder, UserError, pretrain, train
 from opencse.encoder.encoder import MaskedTokens
 from opencse.errors import InterruptedRunError
@@ -236,25 +235,13 @@ def test_with_dev_pairs_the_best_is_kept(
             assert not torch.equal(kept[name], last[name]), name
 
 
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step, as a scheduler would."""
-
-    def __init__(self, step: int) -> None:
-        self.step = step
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step:
-            self.step = -1
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.mark.parametrize("stop", [1, 9])
 def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, stop: int) -> None:
     shape = SHAPE.model_copy(update={"dropout": 0.1})
     how: dict[str, Any] = HOW | {"shape": shape, "settings": [*SETTINGS, "training.max_steps=14"]}
     pretrain(text, tmp_path / "whole", **how)
     with pytest.raises(InterruptedRunError, match=f"step {stop} of 14"):
-        pretrain(text, tmp_path / "stopped", **how, progress=StopAt(stop))
+        pretrain(text, tmp_path / "stopped", **how, progress=Stopped(stop))
     start = tmp_path / "stopped" / "start" / "model.safetensors"
     written = start.stat().st_mtime_ns
     pretrain(text, tmp_path / "stopped", **how, resume=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import signal
 import subprocess
@@ -14,8 +13,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from helpers import Stopped
 from opencse.errors import InterruptedRunError
-from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -87,25 +86,13 @@ def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(tiny_fold
     assert not (broken / "checkpoint").exists()
 
 
-class StopAt(Silent):
-    """Sends this process SIGTERM at a step, as a scheduler would."""
-
-    def __init__(self, step: int) -> None:
-        self.step, self.sent = step, False
-
-    def advance(self, done: int, note: str = "") -> None:
-        if done == self.step and not self.sent:
-            self.sent = True
-            os.kill(os.getpid(), signal.SIGTERM)
-
-
 @pytest.mark.parametrize("stop", [1, 13, 40])
 def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
     job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
     job.run(tmp_path / "whole")
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(InterruptedRunError, match=f"step {stop}"):
-        job.run(tmp_path / "stopped", progress=StopAt(stop))
+        job.run(tmp_path / "stopped", progress=Stopped(stop))
     assert signal.getsignal(signal.SIGTERM) == before
     state = json.loads((tmp_path / "stopped" / "checkpoint" / "state.json").read_text())
     assert state["step"] == stop
@@ -119,7 +106,7 @@ def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, tmp_pa
     job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*settings, negatives))
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 9"):
-        job.run(tmp_path / "stopped", progress=StopAt(9))
+        job.run(tmp_path / "stopped", progress=Stopped(9))
     tensors = load_file(tmp_path / "stopped" / "checkpoint" / "tensors.safetensors")
     kept = {name for name in tensors if name.startswith("objective.")}
     for part in ("average.encoder.backbone.", "average.encoder.projection.", "queue.stored", "queue.pushed"):
@@ -150,7 +137,7 @@ def test_resume_refuses_another_run(tiny_folder: Path, tmp_path: Path) -> None:
 
     job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=20"))
     with pytest.raises(InterruptedRunError):
-        job.run(tmp_path / "run", progress=StopAt(9))
+        job.run(tmp_path / "run", progress=Stopped(9))
     other = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
     with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(20 then, 30 now\)"):
         other.run(tmp_path / "run", resume=True)
@@ -172,7 +159,7 @@ def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, 
     job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 5"):
-        job.run(tmp_path / "stopped", progress=StopAt(5))
+        job.run(tmp_path / "stopped", progress=Stopped(5))
     job.run(tmp_path / "stopped", resume=True)
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
@@ -193,7 +180,7 @@ def test_generated_negatives_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path
     for stop in (1, 6):
         folder = tmp_path / str(stop)
         with pytest.raises(InterruptedRunError, match=f"step {stop}"):
-            job.run(folder, progress=StopAt(stop))
+            job.run(folder, progress=Stopped(stop))
         tensors = load_file(folder / "checkpoint" / "tensors.safetensors")
         kept = {name: value for name, value in tensors.items() if name.startswith("objective.")}
         for part in ("queue.stored", "store.stored", "distribution.first_moment", "distribution.means"):

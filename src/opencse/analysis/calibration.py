@@ -14,8 +14,8 @@ from pydantic import AwareDatetime, Field
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.thresholds import Threshold, at_precision, best_f1
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, distinct, embed, write_json
-from opencse.evaluation.result import read_record
+from opencse.evaluation import ScoredPairs, distinct, embed
+from opencse.records import read_record, write_json
 from opencse.settings import Settings
 
 if TYPE_CHECKING:

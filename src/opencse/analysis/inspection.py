@@ -19,12 +19,13 @@ from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.significance import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation.embedding import Embedded, Judged, Progress, distinct, embed, silent
+from opencse.environment import Environment, installed
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
-from opencse.evaluation.result import Environment, StsResult, installed
-from opencse.evaluation.sts import evaluate_sts
-from opencse.evaluation.sts_data import StsData
+from opencse.evaluation.sts.data import StsData
+from opencse.evaluation.sts.result import StsResult
+from opencse.evaluation.sts.score import evaluate_sts
 from opencse.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -43,7 +44,7 @@ class Subject:
         encoder: the model itself where it is one of ours, for its layers.
     """
 
-    judged: Judged
+    judged: EmbeddingModel
     encoder: SentenceEncoder | None = None
 
 

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from itertools import pairwise
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import FiniteFloat
 from torch import Tensor
 
-from opencse.encoder.encoder import SentenceEncoder, Vectors, token_batches
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.layers import BUDGET, layer_states, require_layer, token_ids
 from opencse.errors import UserError
 from opencse.settings import Settings
-from opencse.text.tokenizer import Ids
-
-BUDGET = 2_048
-"""Ids in a batch, padding counted."""
 
 
 class LayerSimilarities(Settings):
@@ -83,12 +77,12 @@ def layer_similarities(
     """
     if not len(texts):
         raise UserError("no sentences to compare layers on; give at least one")
-    ids = _ids(encoder, texts)
+    ids = token_ids(encoder, texts)
     empty = next((number for number, row in enumerate(ids, start=1) if not len(row)), None)
     if empty is not None:
         raise UserError(f"text {empty} of {len(ids)} has no token for this model; leave it out")
     set_sims, tok_sims, tok_n = torch.zeros(0), torch.zeros(0), 0
-    for batch in _states(encoder, ids, token_budget):
+    for batch in layer_states(encoder, ids, token_budget):
         sentences = [encoder.pooling([state], batch.mask) for state in batch.states]
         found = torch.stack([_total(torch.cosine_similarity(*pair, dim=-1)) for pair in pairwise(sentences)])
         several = batch.mask.sum(dim=1) > 1
@@ -124,43 +118,6 @@ def token_similarity(states: Tensor, mask: Tensor) -> Tensor:
     return (kept.sum(dim=1).square().sum(dim=-1) - own) / (m * (m - 1))
 
 
-def layer_vectors(
-    encoder: SentenceEncoder,
-    texts: Sequence[str],
-    layer: int,
-    *,
-    token_budget: int = BUDGET,
-    progress: Callable[[int, int], None] | None = None,
-) -> Vectors:
-    """Sentence vectors of one layer, by the encoder's own pooling, without dense layers; for probing layer by layer.
-
-    With pooling of the last layer alone and no dense layers, those of layer L are ``encoder.encode``'s.
-
-    Args:
-        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
-        texts: n texts, cut at the encoder's maximum length.
-        layer: from 0 (output of the embedding layer) to L.
-        token_budget: ids in a batch, padding counted.
-        progress: called with (texts done, texts in all) after each batch.
-
-    Returns:
-        (n, hidden) float32; zeros for a text without a token, as in ``encode``.
-
-    Raises:
-        UserError: for an encoder without layers or hidden states, a layer it has not, or a text that is not a string.
-    """
-    _require_layer(encoder, layer)
-    ids = _ids(encoder, texts)
-    vectors = np.zeros((len(ids), int(encoder.backbone.config.hidden_size)), dtype=np.float32)
-    done = 0
-    for batch in _states(encoder, ids, token_budget):
-        vectors[batch.rows] = encoder.pooling([batch.states[layer]], batch.mask).float().cpu().numpy()
-        done += len(batch.rows)
-        if progress is not None:
-            progress(done, len(ids))
-    return vectors
-
-
 def token_similarities(encoder: SentenceEncoder, text: str, layer: int | None = None) -> TokenSimilarities:
     """The cosine of every token of a sentence with every other in one layer, for a heat map (SSCL, Fig. 5).
 
@@ -172,11 +129,11 @@ def token_similarities(encoder: SentenceEncoder, text: str, layer: int | None = 
     Raises:
         UserError: for an encoder without layers or hidden states, a layer it has not, or a text without a token.
     """
-    _require_layer(encoder, layer)
-    ids = _ids(encoder, [text])
+    require_layer(encoder, layer)
+    ids = token_ids(encoder, [text])
     if not len(ids[0]):
         raise UserError("the sentence has no token for this model; give another")
-    (batch,) = _states(encoder, ids, BUDGET)
+    (batch,) = layer_states(encoder, ids, BUDGET)
     chosen = len(batch.states) - 1 if layer is None else layer
     vectors = torch.nn.functional.normalize(batch.states[chosen][0].to("cpu", torch.float64), dim=-1)
     cosines = (vectors @ vectors.T).clamp(-1, 1).fill_diagonal_(1)
@@ -187,56 +144,6 @@ def token_similarities(encoder: SentenceEncoder, text: str, layer: int | None = 
         cosines=cosines.tolist(),
         tok_sim=(float(cosines.sum()) - m) / (m * (m - 1)) if m > 1 else None,
     )
-
-
-@dataclass(frozen=True)
-class _Batch:
-    """Hidden states of some texts.
-
-    Attributes:
-        rows: which texts.
-        states: one (rows, length, hidden) a layer, from the embedding layer's output on.
-        mask: (rows, length), 1 for real tokens.
-    """
-
-    rows: NDArray[np.int64]
-    states: tuple[Tensor, ...]
-    mask: Tensor
-
-
-def _states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int) -> Iterator[_Batch]:
-    if budget < 1:
-        raise UserError(f"token_budget is at least 1, not {budget}")
-    lengths = [len(row) for row in ids]
-    for indices in token_batches(lengths, budget):
-        rows = indices[[lengths[i] > 0 for i in indices]]
-        if not len(rows):
-            continue
-        tokens = encoder.tokenizer.pad([ids[i] for i in rows]).to(encoder.device)
-        with torch.inference_mode(), encoder.without_dropout():
-            output = encoder.backbone(
-                input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, output_hidden_states=True
-            )
-        if output.hidden_states is None:
-            raise UserError(f"{type(encoder.backbone).__name__} gives no hidden states; choose another model")
-        yield _Batch(rows, tuple(output.hidden_states), tokens.attention_mask)
-
-
-def _ids(encoder: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
-    if encoder.depth == 0:
-        raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
-    rows = list(texts)
-    for number, text in enumerate(rows, start=1):
-        if not isinstance(text, str):
-            raise UserError(f"text {number} of {len(rows)} is of type {type(text).__name__}, not a string")
-    return encoder.tokenize(rows)
-
-
-def _require_layer(encoder: SentenceEncoder, layer: int | None) -> None:
-    if encoder.depth == 0:
-        raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
-    if layer is not None and not 0 <= layer <= encoder.depth:
-        raise UserError(f"this encoder has layers 0 (output of the embeddings) to {encoder.depth}, not {layer}")
 
 
 def _total(values: Tensor) -> Tensor:

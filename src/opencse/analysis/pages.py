@@ -10,7 +10,7 @@ from opencse.analysis.figures import before_after, bins, by_layer, densities, pl
 from opencse.analysis.inspection import Findings, SubjectFindings
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table
 from opencse.analysis.significance import ALPHA, Comparison, verdict
-from opencse.evaluation.sts_data import TASKS
+from opencse.evaluation.sts.data import TASKS
 
 NOTHING = "-"
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opencse.analysis.figures.base import themed
 from opencse.errors import printable
-from opencse.evaluation.result import write_text
+from opencse.records import write_text
 
 _STYLE = """
 :root { color-scheme: light dark; --bg: #ffffff; --panel: #f6f8fa; --ink: #243b53; --muted: #5f7388; --line: #d5dee7;

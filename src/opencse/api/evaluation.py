@@ -7,14 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, overload
 
-from opencse.baselines.postprocess import TARGET, Kind, evaluate_sts_on_target, postprocessed
+from opencse.baselines.postprocess import Kind
 from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
 from opencse.evaluation.models import open_model
-from opencse.evaluation.probing_result import ProbingResult
-from opencse.evaluation.regressor_result import RegressorResult
-from opencse.evaluation.retrieval_result import RetrievalResult
+from opencse.evaluation.probing.result import ProbingResult
+from opencse.evaluation.regression.result import RegressorResult
+from opencse.evaluation.retrieval.result import RetrievalResult
 from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
-from opencse.evaluation.transfer_result import TransferResult
+from opencse.evaluation.transfer.result import TransferResult
+from opencse.evaluation.transforms import TARGET, evaluate_sts_on_target, postprocessed
 from opencse.progress import Counted, Progress, Silent, Stages
 
 

@@ -15,9 +15,10 @@ from opencse.api.models import Model, open_encoder
 from opencse.encoder.encoder import SentenceEncoder, default_device
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
+from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, load_sts, load_sts_hub, read_scored_pairs
-from opencse.evaluation.result import Environment, write_json
+from opencse.evaluation.result import write_json
 from opencse.evaluation.suites import HUB, suite_folder
 from opencse.progress import Progress, Silent
 from opencse.runs.folder import NUMBERS, REPORT, make

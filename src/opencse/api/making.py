@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.api.models import Model, name_of, open_encoder
-from opencse.baselines.postprocess import sample_texts
 from opencse.baselines.whitening import Whitening, whitened
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import sentence_config, transformer_folder
 from opencse.encoder.locate import BUILTIN, builtin_folder
 from opencse.encoder.lower_case import lower_casing
 from opencse.errors import UserError
+from opencse.evaluation.transforms import sample_texts
 from opencse.making.static import Static, StaticSettings, build, check
 from opencse.making.vocabulary import train_wordpiece
 from opencse.progress import Counted, Progress, Silent

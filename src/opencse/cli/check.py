@@ -26,8 +26,8 @@ def check(
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice."""
     import opencse
     from opencse.cli.console import echo
-    from opencse.evaluation.result import write_json
     from opencse.progress import Terminal
+    from opencse.records import write_json
 
     own.require_writable(json_file)
     found = opencse.check(

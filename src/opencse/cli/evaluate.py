@@ -75,7 +75,7 @@ def evaluate(
     from opencse.cli.console import show
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
-    from opencse.evaluation.length_table import length_table
+    from opencse.evaluation.sts.result import length_table
     from opencse.evaluation.suites import suite_folder, suite_named
     from opencse.progress import Terminal
 

@@ -1,22 +1,14 @@
 """Judging sentence vectors: takes any `encode(texts) -> (n, d) array`, so any model can be judged."""
 
+from opencse.environment import Environment
 from opencse.evaluation.correlation import cosine_of_rows, pearson, spearman
 from opencse.evaluation.embedding import Embedded, Encode, distinct, embed
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
-from opencse.evaluation.result import (
-    Aggregates,
-    DataRecord,
-    Environment,
-    EvaluationRecord,
-    Score,
-    StsResult,
-    StsScores,
-    TaskScore,
-    write_json,
-)
-from opencse.evaluation.sts import evaluate_pairs, evaluate_sts
-from opencse.evaluation.sts_data import TASKS, StsData, StsTask, TaskPairs, load_sts, load_sts_hub
-from opencse.evaluation.table import sts_table
+from opencse.evaluation.record import DataRecord, EvaluationRecord
+from opencse.evaluation.sts.data import TASKS, StsData, StsTask, TaskPairs, load_sts, load_sts_hub
+from opencse.evaluation.sts.result import Aggregates, Score, StsResult, StsScores, TaskScore, sts_table
+from opencse.evaluation.sts.score import evaluate_pairs, evaluate_sts
+from opencse.records import write_json
 
 __all__ = [
     "TASKS",

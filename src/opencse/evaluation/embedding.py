@@ -23,7 +23,7 @@ def silent(line: str) -> None:
 
 
 @dataclass(frozen=True)
-class Judged:
+class EmbeddingModel:
     """A model ready to be judged.
 
     Attributes:

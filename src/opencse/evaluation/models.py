@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import Judged
+from opencse.evaluation.embedding import EmbeddingModel
 from opencse.foreign import told
 
 WORDS = "words:"
@@ -47,7 +47,7 @@ def open_model(
     progress: Progress | None = None,
     say: Say | None = None,
     trust_remote_code: bool = False,
-) -> Judged:
+) -> EmbeddingModel:
     """Opens whatever can be judged.
 
     Args:
@@ -62,7 +62,7 @@ def open_model(
             The last two give a (n, d) array, a tensor, or a list of vectors.
         pooling: replaces the model's own; for a folder or Hub id alone.
         layer: of an encoder, whose vectors are taken instead of the whole encoder's, from 0 (the embedding layer's
-            output) to its depth; see ``opencse.analysis.layers.layer_vectors``.
+            output) to its depth; see ``opencse.encoder.layers.layer_vectors``.
         device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
         progress: called as texts are encoded, by models that tell (encoders and word vectors).
         say: hears what of the texts has word vectors, and what code of a model's folder is run.
@@ -91,7 +91,7 @@ def _named(
     progress: Progress | None,
     say: Say | None,
     trust_remote_code: bool,
-) -> Judged:
+) -> EmbeddingModel:
     words = model.startswith(WORDS)
     if not words and model != BAG_OF_WORDS:
         from opencse.encoder.encoder import SentenceEncoder
@@ -106,7 +106,7 @@ def _named(
     if not words:
         from opencse.baselines.bag_of_words import BagOfWords
 
-        return Judged(model, BagOfWords().encode, device="cpu")
+        return EmbeddingModel(model, BagOfWords().encode, device="cpu")
     from opencse.baselines.words import WordVectors
 
     file = model.removeprefix(WORDS)
@@ -120,7 +120,7 @@ def _named(
             say(f"{file}: {coverage}")
         return means
 
-    return Judged(model, encode, pooling="mean", device="cpu")
+    return EmbeddingModel(model, encode, pooling="mean", device="cpu")
 
 
 def _require_no_layer(model: str, layer: int | None) -> None:
@@ -128,7 +128,7 @@ def _require_no_layer(model: str, layer: int | None) -> None:
         raise UserError(f"{model}: has no layers to choose from; only an encoder of transformers' has")
 
 
-def _encoder(model: object, layer: int | None, progress: Progress | None) -> Judged | None:
+def _encoder(model: object, layer: int | None, progress: Progress | None) -> EmbeddingModel | None:
     """A `SentenceEncoder` as it is; None for anything else (and nothing heavy is loaded to find out)."""
     module = sys.modules.get("opencse.encoder.encoder")
     if module is None:
@@ -145,31 +145,33 @@ def _judged_encoder(
     name: str,
     layer: int | None,
     progress: Progress | None,
-) -> Judged:
+) -> EmbeddingModel:
     if layer is not None:
-        from opencse.analysis.layers import layer_vectors
+        from opencse.encoder.layers import layer_vectors
 
         def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:
             return layer_vectors(encoder, list(texts), layer, progress=progress)
 
-        return Judged(f"{name}, layer {layer}", of_layer, str(encoder.pooling), str(encoder.device), encoder.own_code)
+        return EmbeddingModel(
+            f"{name}, layer {layer}", of_layer, str(encoder.pooling), str(encoder.device), encoder.own_code
+        )
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress)
         return vectors
 
-    return Judged(name, encode, str(encoder.pooling), str(encoder.device), encoder.own_code)
+    return EmbeddingModel(name, encode, str(encoder.pooling), str(encoder.device), encoder.own_code)
 
 
-def _foreign(model: object) -> Judged:
+def _foreign(model: object) -> EmbeddingModel:
     device = str(model.device) if isinstance(model, _Placed) and model.device is not None else None
     if isinstance(model, Encodes):
         method = model.encode
-        return Judged(type(model).__name__, lambda texts: _as_array(method(list(texts))), device=device)
+        return EmbeddingModel(type(model).__name__, lambda texts: _as_array(method(list(texts))), device=device)
     if callable(model):
         function: Callable[[list[str]], object] = model
         name = model.__name__ if isinstance(model, FunctionType) else type(model).__name__
-        return Judged(name, lambda texts: _as_array(function(list(texts))), device=device)
+        return EmbeddingModel(name, lambda texts: _as_array(function(list(texts))), device=device)
     raise UserError(
         f"a {type(model).__name__} cannot be judged; give a folder, a Hub id, opencse-mini, {WORDS}FILE, "
         f"{BAG_OF_WORDS}, an object with encode(list of texts), or a function of a list of texts"

@@ -11,7 +11,7 @@ from pydantic import FiniteFloat
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Encode, Progress, embed, silent
 from opencse.evaluation.ranking import nearest_rows
-from opencse.evaluation.result import write_json
+from opencse.records import write_json
 from opencse.settings import Settings
 
 if TYPE_CHECKING:

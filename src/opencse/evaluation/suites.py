@@ -12,22 +12,23 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, nearest
-from opencse.evaluation.embedding import Judged, Progress
-from opencse.evaluation.probing import evaluate_probing
-from opencse.evaluation.probing_data import load_probing
-from opencse.evaluation.probing_result import ProbingResult, probing_table
-from opencse.evaluation.regressor import evaluate_sts_regressor, load_sts_regressor
-from opencse.evaluation.regressor_result import RegressorResult, regressor_table
-from opencse.evaluation.result import EvaluationRecord, StsResult
-from opencse.evaluation.retrieval import evaluate_retrieval
-from opencse.evaluation.retrieval_data import load_retrieval
-from opencse.evaluation.retrieval_result import RetrievalResult, retrieval_table
-from opencse.evaluation.sts import evaluate_sts
-from opencse.evaluation.sts_data import load_sts, load_sts_hub
-from opencse.evaluation.table import sts_table
-from opencse.evaluation.transfer import evaluate_transfer
-from opencse.evaluation.transfer_data import load_transfer
-from opencse.evaluation.transfer_result import TransferResult, transfer_table
+from opencse.evaluation.embedding import EmbeddingModel, Progress
+from opencse.evaluation.probing.data import load_probing
+from opencse.evaluation.probing.result import ProbingResult, probing_table
+from opencse.evaluation.probing.score import evaluate_probing
+from opencse.evaluation.record import EvaluationRecord
+from opencse.evaluation.regression.data import load_sts_regressor
+from opencse.evaluation.regression.result import RegressorResult, regressor_table
+from opencse.evaluation.regression.score import evaluate_sts_regressor
+from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.evaluation.retrieval.result import RetrievalResult, retrieval_table
+from opencse.evaluation.retrieval.score import evaluate_retrieval
+from opencse.evaluation.sts.data import load_sts, load_sts_hub
+from opencse.evaluation.sts.result import StsResult, sts_table
+from opencse.evaluation.sts.score import evaluate_sts
+from opencse.evaluation.transfer.data import load_transfer
+from opencse.evaluation.transfer.result import TransferResult, transfer_table
+from opencse.evaluation.transfer.score import evaluate_transfer
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -36,7 +37,7 @@ HUB = "hub"
 
 
 @dataclass(frozen=True)
-class Judgement:
+class Evaluation:
     """What a suite found.
 
     Attributes:
@@ -48,7 +49,7 @@ class Judgement:
     arrays: dict[str, NDArray[np.float64]] = field(default_factory=dict)
 
 
-Judge = Callable[[Judged, Progress | None], Judgement]
+Evaluate = Callable[[EmbeddingModel, Progress | None], Evaluation]
 """Judges one encoder on tasks that are loaded already."""
 
 
@@ -84,16 +85,16 @@ class Suite:
 
     name: str
     title: str
-    open: Callable[[Path, Options], Judge]
+    open: Callable[[Path, Options], Evaluate]
     result: type[EvaluationRecord]
     table: Callable[[Mapping[str, Any]], Table]
     folder: str | None = None
 
 
-def _sts(folder: Path, options: Options) -> Judge:
+def _sts(folder: Path, options: Options) -> Evaluate:
     data = load_sts_hub(options.tasks) if str(folder) == HUB else load_sts(folder, options.tasks)
 
-    def judge(judged: Judged, progress: Progress | None) -> Judgement:
+    def judge(judged: EmbeddingModel, progress: Progress | None) -> Evaluation:
         arrays = {f"{key}.gold": pairs.gold for key, pairs in data.tasks.items()}
         record = evaluate_sts(
             judged.encode,
@@ -104,17 +105,17 @@ def _sts(folder: Path, options: Options) -> Judge:
             progress=progress,
             keep=lambda key, cosines: arrays.update({f"{key}.cosine": cosines}),
         )
-        return Judgement(record.with_code(judged.code), arrays)
+        return Evaluation(record.with_code(judged.code), arrays)
 
     return judge
 
 
-def _sts_regressor(folder: Path, options: Options) -> Judge:
+def _sts_regressor(folder: Path, options: Options) -> Evaluate:
     data = load_sts_regressor(folder, options.tasks)
     return partial(_judge, evaluate_sts_regressor, data, regressor_device=options.device)
 
 
-def _transfer(folder: Path, options: Options) -> Judge:
+def _transfer(folder: Path, options: Options) -> Evaluate:
     return partial(
         _judge,
         evaluate_transfer,
@@ -125,7 +126,7 @@ def _transfer(folder: Path, options: Options) -> Judge:
     )
 
 
-def _probing(folder: Path, options: Options) -> Judge:
+def _probing(folder: Path, options: Options) -> Evaluate:
     return partial(
         _judge,
         evaluate_probing,
@@ -135,20 +136,20 @@ def _probing(folder: Path, options: Options) -> Judge:
     )
 
 
-def _retrieval(folder: Path, options: Options) -> Judge:
+def _retrieval(folder: Path, options: Options) -> Evaluate:
     return partial(_judge, evaluate_retrieval, load_retrieval(folder, options.tasks))
 
 
 def _judge(
     evaluate: Callable[..., EvaluationRecord],
     data: object,
-    judged: Judged,
+    judged: EmbeddingModel,
     progress: Progress | None,
     **settings: str | None,
-) -> Judgement:
+) -> Evaluation:
     """What ``evaluate`` finds of ``judged`` on ``data``."""
     told = {"model": judged.name, "pooling": judged.pooling, "device": judged.device, **settings}
-    return Judgement(evaluate(judged.encode, data, progress=progress, **told).with_code(judged.code))
+    return Evaluation(evaluate(judged.encode, data, progress=progress, **told).with_code(judged.code))
 
 
 SUITES: dict[str, Suite] = {

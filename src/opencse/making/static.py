@@ -176,7 +176,7 @@ def leading_vectors(
     By random projection (Halko, Martinsson & Tropp 2011); the power iterations are for a spectrum that falls slowly, as
     that of words does.
     """
-    from sklearn.utils.extmath import randomized_svd
+    from sklearn.utils.extmath import randomized_svd  # type: ignore[import-untyped]
 
     left, values, _ = randomized_svd(
         matrix,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from opencse.encoder.fingerprint import hash_model
-from opencse.evaluation.result import Environment
+from opencse.environment import Environment
 from opencse.foreign import told
 from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts

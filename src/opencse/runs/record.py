@@ -10,8 +10,8 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from opencse import __version__, io
+from opencse.environment import Environment
 from opencse.errors import UserError, reason
-from opencse.evaluation.result import Environment
 from opencse.recipes.overrides import flatten
 from opencse.selection.score import DevScore, Given
 

@@ -13,13 +13,13 @@ from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, reason
-from opencse.evaluation.embedding import Judged
+from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
-from opencse.evaluation.result import write_json
 from opencse.foreign import told
 from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
+from opencse.records import write_json
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
 from opencse.runs.job import TrainJob
@@ -75,7 +75,9 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
 
 def subject(name: str, encoder: SentenceEncoder) -> Subject:
     """An encoder of ours under ``name``."""
-    return Subject(Judged(name, encoder.encode, str(encoder.pooling), str(encoder.device), encoder.own_code), encoder)
+    return Subject(
+        EmbeddingModel(name, encoder.encode, str(encoder.pooling), str(encoder.device), encoder.own_code), encoder
+    )
 
 
 def open_subjects(

@@ -13,7 +13,7 @@ from opencse.errors import UserError
 from opencse.evaluation import distinct, embed
 from opencse.evaluation.measures import ndcg, recall, reciprocal_rank
 from opencse.evaluation.ranking import nearest_rows
-from opencse.evaluation.retrieval_data import RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.io import hash_json
 from opencse.selection.finding import Floats, Integers, Measure
 

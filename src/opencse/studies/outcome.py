@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.analysis.figures import scores_by_recipe, standalone
-from opencse.evaluation.result import write_json, write_text
 from opencse.progress import Counted, Progress
+from opencse.records import write_json, write_text
 from opencse.studies.comparison import Comparison, compare
 from opencse.studies.record import RunRecord
 from opencse.studies.running import read_arrays

@@ -8,7 +8,9 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, Field, FiniteFloat
 
-from opencse.evaluation.result import DataRecord, Environment, installed, read_record, write_json
+from opencse.environment import Environment, installed
+from opencse.evaluation.record import DataRecord
+from opencse.records import read_record, write_json
 from opencse.settings import Settings
 
 RECORD = "record.json"

@@ -18,14 +18,16 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.fingerprint import hash_model
+from opencse.environment import Environment
 from opencse.errors import UserError, nearest
-from opencse.evaluation.embedding import Judged
+from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model
-from opencse.evaluation.result import DataRecord, Environment, write_json
-from opencse.evaluation.suites import Judge, suite_named
+from opencse.evaluation.record import DataRecord
+from opencse.evaluation.suites import Evaluate, suite_named
 from opencse.io import writing
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.overrides import flatten
+from opencse.records import write_json
 from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
 from opencse.runs.lock import LOCK, require_free, was_locked
 from opencse.runs.record import changed_files
@@ -34,7 +36,7 @@ from opencse.selection.chosen import load_selector
 from opencse.studies.record import Contents, RunRecord
 from opencse.studies.study import RunSpec, Study
 
-Judges = Mapping[str, Judge]
+Judges = Mapping[str, Evaluate]
 
 
 def run_study(study: Study, *, workers: int = 1, reporter: Progress | None = None) -> list[RunRecord]:
@@ -185,7 +187,7 @@ def read_arrays(folder: Path, suite: str) -> dict[str, NDArray[np.float64]]:
 
 
 def _judge(
-    judged: Judged, judges: Judges, folder: Path, reporter: Progress
+    judged: EmbeddingModel, judges: Judges, folder: Path, reporter: Progress
 ) -> tuple[dict[str, float], dict[str, DataRecord], float]:
     started = time.perf_counter()
     results: dict[str, float] = {}

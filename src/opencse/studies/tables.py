@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from opencse.analysis.significance import Summary, brief
+from opencse.environment import Environment
 from opencse.errors import printable
-from opencse.evaluation.result import Environment
 from opencse.markdown import as_text
 from opencse.studies.comparison import Comparison, Row
 from opencse.studies.record import RunRecord

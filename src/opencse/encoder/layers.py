@@ -1,0 +1,125 @@
+"""The layers of an encoder one by one: their hidden states, and the sentence vectors pooled from them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from opencse.encoder.encoder import SentenceEncoder, Vectors, token_batches
+from opencse.errors import UserError
+from opencse.text.tokenizer import Ids
+
+BUDGET = 2_048
+"""Ids in a batch, padding counted."""
+
+
+def layer_vectors(
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    layer: int,
+    *,
+    token_budget: int = BUDGET,
+    progress: Callable[[int, int], None] | None = None,
+) -> Vectors:
+    """Sentence vectors of one layer, by the encoder's own pooling, without dense layers; for probing layer by layer.
+
+    With pooling of the last layer alone and no dense layers, those of layer L are ``encoder.encode``'s.
+
+    Args:
+        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
+        texts: n texts, cut at the encoder's maximum length.
+        layer: from 0 (output of the embedding layer) to L.
+        token_budget: ids in a batch, padding counted.
+        progress: called with (texts done, texts in all) after each batch.
+
+    Returns:
+        (n, hidden) float32; zeros for a text without a token, as in ``encode``.
+
+    Raises:
+        UserError: for an encoder without layers or hidden states, a layer it has not, or a text that is not a string.
+    """
+    require_layer(encoder, layer)
+    ids = token_ids(encoder, texts)
+    vectors = np.zeros((len(ids), int(encoder.backbone.config.hidden_size)), dtype=np.float32)
+    done = 0
+    for batch in layer_states(encoder, ids, token_budget):
+        vectors[batch.rows] = encoder.pooling([batch.states[layer]], batch.mask).float().cpu().numpy()
+        done += len(batch.rows)
+        if progress is not None:
+            progress(done, len(ids))
+    return vectors
+
+
+@dataclass(frozen=True)
+class LayerStates:
+    """Hidden states of some texts.
+
+    Attributes:
+        rows: which texts.
+        states: one (rows, length, hidden) a layer, from the embedding layer's output on.
+        mask: (rows, length), 1 for real tokens.
+    """
+
+    rows: NDArray[np.int64]
+    states: tuple[Tensor, ...]
+    mask: Tensor
+
+
+def layer_states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUDGET) -> Iterator[LayerStates]:
+    """The hidden states of every layer, batch by batch; texts without a token are passed over.
+
+    Args:
+        encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
+        ids: of each text.
+        budget: ids in a batch, padding counted.
+
+    Raises:
+        UserError: for a budget below 1, or a backbone that gives no hidden states.
+    """
+    if budget < 1:
+        raise UserError(f"token_budget is at least 1, not {budget}")
+    lengths = [len(row) for row in ids]
+    for indices in token_batches(lengths, budget):
+        rows = indices[[lengths[i] > 0 for i in indices]]
+        if not len(rows):
+            continue
+        tokens = encoder.tokenizer.pad([ids[i] for i in rows]).to(encoder.device)
+        with torch.inference_mode(), encoder.without_dropout():
+            output = encoder.backbone(
+                input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, output_hidden_states=True
+            )
+        if output.hidden_states is None:
+            raise UserError(f"{type(encoder.backbone).__name__} gives no hidden states; choose another model")
+        yield LayerStates(rows, tuple(output.hidden_states), tokens.attention_mask)
+
+
+def token_ids(encoder: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
+    """The ids of each text, cut at the encoder's maximum length.
+
+    Raises:
+        UserError: for an encoder without layers, or a text that is not a string.
+    """
+    if encoder.depth == 0:
+        raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
+    rows = list(texts)
+    for number, text in enumerate(rows, start=1):
+        if not isinstance(text, str):
+            raise UserError(f"text {number} of {len(rows)} is of type {type(text).__name__}, not a string")
+    return encoder.tokenize(rows)
+
+
+def require_layer(encoder: SentenceEncoder, layer: int | None) -> None:
+    """Refuses an encoder without layers, and a layer it has not.
+
+    Raises:
+        UserError: naming the layers there are.
+    """
+    if encoder.depth == 0:
+        raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
+    if layer is not None and not 0 <= layer <= encoder.depth:
+        raise UserError(f"this encoder has layers 0 (output of the embeddings) to {encoder.depth}, not {layer}")

@@ -1,0 +1,69 @@
+"""The versions and the machine a number comes from."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from opencse.settings import Settings
+
+
+class Environment(Settings):
+    """Versions and machine; None for what is not installed or not known.
+
+    Attributes:
+        commit: of this library, where it runs from a checkout; ``+`` follows if files differ from it.
+    """
+
+    python: str
+    torch: str | None
+    transformers: str | None
+    numpy: str | None
+    scipy: str | None
+    platform: str
+    cpu_count: int | None
+    device: str | None
+    commit: str | None = None
+
+    @classmethod
+    def here(cls, device: str | None = None) -> Environment:
+        """This process's environment; ``device`` is what the model ran on, for instance ``cpu``."""
+        return cls(
+            python=platform.python_version(),
+            torch=installed("torch"),
+            transformers=installed("transformers"),
+            numpy=installed("numpy"),
+            scipy=installed("scipy"),
+            platform=platform.platform(),
+            cpu_count=os.cpu_count(),
+            device=device,
+            commit=commit(),
+        )
+
+
+@cache
+def commit() -> str | None:
+    """The commit of the checkout that this library runs from, with ``+`` if files differ from it; None outside one."""
+    package = Path(__file__).resolve().parent
+    if package.parent.name != "src" or not (package.parents[1] / ".git").exists():
+        return None
+    try:
+        told = [
+            subprocess.run(["git", "-C", str(package), *arguments], capture_output=True, text=True, check=True).stdout
+            for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "."])
+        ]
+    except (OSError, subprocess.CalledProcessError):
+        return None  # no git, or a checkout of somebody else's
+    return told[0].strip() + ("+" if told[1].strip() else "")
+
+
+def installed(package: str) -> str | None:
+    """The installed version of a package, read without importing it; None if there is none."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,1 @@
+"""Classifiers and regressors over frozen vectors, and how they are chosen."""

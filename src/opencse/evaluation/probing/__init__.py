@@ -1,0 +1,1 @@
+"""Probing: what a classifier reads off a sentence vector (SentEval)."""

@@ -1,0 +1,311 @@
+"""SentEval's ten probing tasks: labelled sentences from its own files, or from a folder a task."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from opencse.errors import UserError, nearest
+from opencse.evaluation.classifiers.cross_validation import SEED
+from opencse.evaluation.transfer.data import Examples
+from opencse.text.lines import read_lines
+
+PARTS = {"tr": "train", "va": "dev", "te": "test"}
+PUBLISHED = {"train": 100_000, "dev": 10_000, "test": 10_000}
+TOLERANCE = 0.01  # the published sets differ from these round numbers by a few sentences, to balance the classes
+LAYOUT = "SentEval's <task>.txt (tr, va or te<TAB>label<TAB>sentence), or <task>/va.txt and te.txt (sentence<TAB>label)"
+
+Split = Literal["given", "two_files", "one_file"]
+
+
+@dataclass(frozen=True)
+class ProbingTask:
+    """One task.
+
+    Attributes:
+        key: name in results and of its file, for instance ``tree_depth``.
+        title: name in the paper's tables, for instance ``TreeDepth``.
+        linear: whether it is judged by softmax regression whatever classifier is asked for.
+    """
+
+    key: str
+    title: str
+    linear: bool = False
+
+
+PROBING_TASKS: dict[str, ProbingTask] = {
+    task.key: task
+    for task in (
+        ProbingTask("sentence_length", "SentLen"),
+        ProbingTask("word_content", "WC", linear=True),
+        ProbingTask("tree_depth", "TreeDepth"),
+        ProbingTask("top_constituents", "TopConst"),
+        ProbingTask("bigram_shift", "BShift"),
+        ProbingTask("past_present", "Tense"),
+        ProbingTask("subj_number", "SubjNum"),
+        ProbingTask("obj_number", "ObjNum"),
+        ProbingTask("odd_man_out", "SOMO"),
+        ProbingTask("coordination_inversion", "CoordInv"),
+    )
+}
+"""The ten tasks in the paper's order (Conneau et al. 2018, Table 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProbingExamples:
+    """The examples of one task.
+
+    Attributes:
+        task: what is asked.
+        parts: ``train``, ``dev`` and ``test``, each in SentEval's order: by number of words, then class.
+        classes: the training set's labels, sorted alphabetically.
+        files: the names of the files they come from, seen from the folder.
+        split: who parted them; see ``load_probing``.
+        dropped: lines left out, see ``load_probing``: nearly all of train, for their sentence is also in test.
+    """
+
+    task: ProbingTask
+    parts: dict[str, Examples]
+    classes: tuple[str, ...]
+    files: tuple[str, ...]
+    split: Split
+    dropped: int
+
+    @property
+    def complete(self) -> bool:
+        """Whether the parts are given and of the published sizes; if not, published scores do not compare."""
+        return self.split == "given" and all(
+            abs(len(self.parts[name]) - wanted) <= TOLERANCE * wanted for name, wanted in PUBLISHED.items()
+        )
+
+    def sha256(self) -> str:
+        """A hash of the parts' labels and sentences."""
+        digest = hashlib.sha256()
+        for name, part in self.parts.items():
+            for label, sentence in zip(part.labels.tolist(), part.first, strict=True):
+                digest.update(f"{name}\t{self.classes[label]}\t{sentence}\n".encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class ProbingData:
+    """Tasks ready to be judged on.
+
+    Attributes:
+        source: the folder.
+        tasks: by key, in the order of ``PROBING_TASKS``.
+        absent: the keys of those that were looked for and not found.
+    """
+
+    source: str
+    tasks: dict[str, ProbingExamples]
+    absent: tuple[str, ...] = ()
+
+
+def load_probing(folder: Path, tasks: Sequence[str] | None = None) -> ProbingData:
+    """The tasks of a local folder, or of the one folder within it that holds any.
+
+    A task is SentEval's file ``<task>.txt`` or else a folder ``<task>``. Lines of the file are ``tr``, ``va`` or
+    ``te``, label, maybe more, sentence, between tabs; lines of the folder's ``va.txt``, ``te.txt`` (and ``tr.txt``)
+    are ``sentence<TAB>label``. Which sentence is in which part is
+
+    - ``given``: by the file, or by the three files of a folder. Nothing is left out, as in SentEval.
+    - ``two_files``: a folder without ``tr.txt``. Test is ``te``; lines of ``va`` whose sentence is in ``te`` are
+      dropped, and lines of ``te`` whose class then has no training sentence; of what is left of ``va``, a tenth of
+      each class's different sentences, rounded down, is dev, the rest train.
+    - ``one_file``: ``va`` and ``te`` hold the same lines. Half of each class's different sentences is test, and the
+      other half is parted like ``va`` above: about 45 % train, 5 % dev, 50 % test.
+
+    In the last two a sentence that stands in a file several times is in one part with all its lines, whatever their
+    labels, and the draw is the same on every machine. Neither compares with published values.
+
+    Args:
+        folder: holds the files or folders.
+        tasks: keys of ``PROBING_TASKS``; None: those that are there.
+
+    Raises:
+        UserError: naming what is missing, or the file and line at fault.
+    """
+    place = _place(Path(folder))
+    there = _present(place)
+    for key in tasks or ():
+        if key not in PROBING_TASKS:
+            raise UserError(f"unknown probing task {key!r}{nearest(key, PROBING_TASKS)}; {_known()}")
+        if key not in there:
+            raise UserError(f"{place}: no task {key!r}; there are: {', '.join(there)}; add {key}.txt or leave it out")
+    wanted = there if tasks is None else [key for key in PROBING_TASKS if key in tasks]
+    if not wanted:
+        raise UserError(f"{place}: no probing task chosen; there are: {', '.join(there)}")
+    loaded = {key: _load(place, PROBING_TASKS[key]) for key in wanted}
+    absent = tuple(key for key in PROBING_TASKS if key not in there) if tasks is None else ()
+    return ProbingData(str(place), loaded, absent)
+
+
+def _known() -> str:
+    return f"tasks: {', '.join(PROBING_TASKS)}"
+
+
+def _present(folder: Path) -> list[str]:
+    return [key for key in PROBING_TASKS if (folder / f"{key}.txt").is_file() or (folder / key).is_dir()]
+
+
+def _place(folder: Path) -> Path:
+    """``folder`` if it holds a task, else the one folder in it that does."""
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give one that holds {LAYOUT}")
+    if _present(folder):
+        return folder
+    inside = sorted(entry for entry in folder.iterdir() if entry.is_dir() and _present(entry))
+    if len(inside) == 1:
+        return inside[0]
+    if inside:
+        raise UserError(f"{folder}: several folders hold probing tasks: {', '.join(e.name for e in inside)}; give one")
+    raise UserError(f"{folder}: no probing task there; {_known()}; a task is {LAYOUT}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    path: Path
+    number: int
+    label: str
+    sentence: str
+
+    @property
+    def where(self) -> str:
+        return f"{self.path}, line {self.number}"
+
+
+def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
+    file = folder / f"{task.key}.txt"
+    split: Split = "given"
+    if file.is_file():
+        files, lines = [file], _read_published(file)
+    else:
+        files = [folder / task.key / f"{name}.txt" for name in PARTS]
+        if not files[0].exists():
+            split, files = "two_files", files[1:]
+        for path in files:
+            if not path.is_file():
+                raise UserError(f"{path}: missing; needed: va.txt and te.txt; add it")
+        lines = {PARTS[path.stem]: list(_read_part(path)) for path in files}
+        if split == "two_files" and _alike(lines["dev"], lines["test"]):
+            split = "one_file"
+    dropped = 0
+    if split != "given":
+        lines, dropped = _parted(lines["dev"], None if split == "one_file" else lines["test"])
+    for name, short in zip(PARTS.values(), PARTS, strict=True):
+        if not lines[name]:
+            lost = f"no line of {short!r}"
+            if split != "given":
+                lost = "without the sentences that are in test, and with a tenth of each class's as dev"
+            raise UserError(f"{files[0]}: {lost}, nothing is left for {name}; add some")
+    classes = sorted({line.label for line in lines["train"]})
+    if len(classes) < 2:
+        raise UserError(f"{files[0]}: every training label is {classes[0][:40]!r}; a task needs two classes or more")
+    return ProbingExamples(
+        task=task,
+        parts={name: _examples(lines[name], classes) for name in PARTS.values()},
+        classes=tuple(classes),
+        files=tuple(path.relative_to(folder).as_posix() for path in files),
+        split=split,
+        dropped=dropped,
+    )
+
+
+def _read_published(path: Path) -> dict[str, list[_Line]]:
+    parts: dict[str, list[_Line]] = {name: [] for name in PARTS.values()}
+    for number, text in read_lines(path):
+        if not text.strip():
+            continue
+        fields = text.split("\t")
+        if len(fields) < 3:
+            raise UserError(
+                f"{path}, line {number}: {len(fields)} field(s); a line is tr, va or te<TAB>label<TAB>sentence"
+            )
+        part = fields[0].strip()
+        if part not in PARTS:
+            raise UserError(f"{path}, line {number}: unknown part {part[:40]!r}; the first field is tr, va or te")
+        parts[PARTS[part]].append(_line(path, number, fields[1], fields[-1]))
+    return parts
+
+
+def _read_part(path: Path) -> Iterator[_Line]:
+    for number, text in read_lines(path):
+        if not text.strip():
+            continue
+        fields = text.split("\t")
+        if len(fields) != 2:
+            raise UserError(f"{path}, line {number}: {len(fields)} field(s); a line is sentence<TAB>label")
+        yield _line(path, number, fields[1], fields[0])
+
+
+def _line(path: Path, number: int, label: str, sentence: str) -> _Line:
+    """White space within a sentence becomes one space, as in SentEval."""
+    line = _Line(path, number, label.strip(), " ".join(sentence.split()))
+    if not line.label or not line.sentence:
+        missing = "sentence" if line.label else "label"
+        raise UserError(f"{line.where}: the {missing} is empty; fill it or drop the line")
+    return line
+
+
+def _alike(first: Sequence[_Line], second: Sequence[_Line]) -> bool:
+    one, two = (sorted((line.sentence, line.label) for line in lines) for lines in (first, second))
+    return one == two
+
+
+def _parted(lines: list[_Line], test: list[_Line] | None) -> tuple[dict[str, list[_Line]], int]:
+    """``lines`` as train and dev, and as test too where there is none; and the number of lines dropped."""
+    if test is None:
+        drawn = _drawn(lines, 2)
+        test, lines = _within(lines, drawn), _without(lines, drawn)
+    kept = _without(lines, {line.sentence for line in test})
+    drawn = _drawn(kept, 10)
+    train = _without(kept, drawn)
+    lost = {line.label for line in lines} - {line.label for line in train}
+    judged = [line for line in test if line.label not in lost]
+    dropped = len(lines) - len(kept) + len(test) - len(judged)
+    return {"train": train, "dev": _within(kept, drawn), "test": judged}, dropped
+
+
+def _drawn(lines: Sequence[_Line], k: int) -> set[str]:
+    """One in k of each class's different sentences, rounded down; a sentence's class is that of its first line."""
+    label_of: dict[str, str] = {}
+    for line in lines:
+        label_of.setdefault(line.sentence, line.label)
+    of_class: dict[str, list[str]] = {}
+    for sentence, label in label_of.items():
+        of_class.setdefault(label, []).append(sentence)
+    numbers = np.random.RandomState(SEED)
+    drawn: set[str] = set()
+    for _, sentences in sorted(of_class.items()):
+        drawn.update(sentences[i] for i in numbers.permutation(len(sentences))[: len(sentences) // k].tolist())
+    return drawn
+
+
+def _within(lines: Sequence[_Line], sentences: set[str]) -> list[_Line]:
+    return [line for line in lines if line.sentence in sentences]
+
+
+def _without(lines: Sequence[_Line], sentences: set[str]) -> list[_Line]:
+    return [line for line in lines if line.sentence not in sentences]
+
+
+def _examples(lines: Sequence[_Line], classes: Sequence[str]) -> Examples:
+    number = {name: position for position, name in enumerate(classes)}
+    for line in lines:
+        if line.label not in number:
+            raise UserError(
+                f"{line.where}: no training sentence has the label {line.label[:40]!r}{nearest(line.label, number)}; "
+                "mend it, drop the line, or add some"
+            )
+    ordered = sorted(lines, key=lambda line: (len(line.sentence.split(" ")), number[line.label]))
+    return Examples(
+        labels=np.array([number[line.label] for line in ordered], dtype=np.intp),
+        first=[line.sentence for line in ordered],
+        second=None,
+    )

@@ -1,0 +1,79 @@
+"""What every evaluation records beside its scores: where a number comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import AwareDatetime, Field, FiniteFloat
+
+from opencse.environment import Environment, installed
+from opencse.records import read_record, write_json
+from opencse.settings import Settings
+
+
+class DataRecord(Settings):
+    """What was evaluated on.
+
+    Attributes:
+        source: folder, file or data set.
+        text: ``prepared`` (tokenised and lower-cased as the papers evaluate), ``raw``, or ``unknown``.
+        sha256: a hash of each task's content, by task.
+    """
+
+    source: str
+    text: Literal["prepared", "raw", "unknown"]
+    sha256: dict[str, str]
+
+
+class EvaluationRecord(Settings):
+    """What every evaluation's result records beside its scores.
+
+    Attributes:
+        schema_version: changes when a key changes its meaning.
+        opencse: this library's version; None if it runs without being installed.
+        created: when, UTC.
+        model: folder or name of the model judged.
+        pooling: how its token vectors became one.
+        data: what it was judged on.
+        environment: versions and machine.
+        seconds: wall clock of encoding and scoring.
+        code: the classes of the model folder's own that made the vectors (``--trust-remote-code``); None: none did.
+    """
+
+    schema_version: Literal[1] = 1
+    opencse: str | None = Field(default_factory=lambda: installed("opencse"))
+    created: AwareDatetime = Field(default_factory=lambda: datetime.now(UTC).replace(microsecond=0))
+    model: str | None = None
+    pooling: str | None = None
+    code: list[str] | None = None
+    data: DataRecord
+    environment: Environment
+    seconds: FiniteFloat
+
+    def values(self) -> dict[str, float]:
+        """The scores under flat names (``sts.sts12``), all in percent; a record alone has none."""
+        return {}
+
+    def with_code(self, code: Sequence[str]) -> Self:
+        """This record, naming the classes of the model folder's own that made the vectors."""
+        return self.model_copy(update={"code": list(code) or None})
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return self.model_dump(mode="json")
+
+    def write_json(self, path: Path) -> None:
+        """Writes the result; see ``write_json``."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def read_json(cls, path: Path) -> Self:
+        """The result in a file written by ``write_json``.
+
+        Raises:
+            UserError: for a file that is missing, not JSON, or not such a result.
+        """
+        return read_record(cls, Path(path))

@@ -1,0 +1,1 @@
+"""STS by a regressor fitted on the training sets (SentEval)."""

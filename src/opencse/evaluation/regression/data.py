@@ -1,0 +1,81 @@
+"""STS Benchmark and SICK relatedness with their training sets."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from opencse.errors import UserError, nearest
+from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
+from opencse.evaluation.sts.data import Text, load_sts
+
+PUBLISHED: dict[str, dict[str, int]] = {
+    "stsb": {"train": 5749, "dev": 1500, "test": 1379},
+    "sickr": {"train": 4500, "dev": 500, "test": 4927},
+}
+"""The two tasks that have a training set, and the published numbers of pairs."""
+
+PARTS = ("train", "dev", "test")
+HIGHEST = 5
+
+
+@dataclass(frozen=True)
+class RegressorData:
+    """Tasks ready to be judged on.
+
+    Attributes:
+        source: the folder.
+        text: in which form the text is.
+        tasks: by key, ``train``, ``dev`` and ``test`` pairs.
+    """
+
+    source: str
+    text: Text
+    tasks: dict[str, dict[str, ScoredPairs]]
+
+
+def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> RegressorData:
+    """The tasks of a local folder of STS data: ``stsb`` and ``sickr``, each ``train.tsv``, ``dev.tsv``, ``test.tsv``.
+
+    Lines are ``score<TAB>sentence1<TAB>sentence2``, scores from 0 to 5.
+
+    Args:
+        folder: holds one folder a task, as for ``load_sts``.
+        tasks: ``stsb``, ``sickr`` or both; None: those that are there.
+
+    Raises:
+        UserError: naming what is missing, or the file and line at fault.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give one that holds {' or '.join(PUBLISHED)}")
+    for key in tasks or ():
+        if key not in PUBLISHED:
+            raise UserError(
+                f"the regressor has no task {key!r}{nearest(key, PUBLISHED)}; "
+                f"tasks with a training set: {', '.join(PUBLISHED)}"
+            )
+    wanted = [key for key in PUBLISHED if (key in tasks if tasks is not None else (folder / key).is_dir())]
+    if not wanted:
+        which = "there" if tasks is None else "chosen"
+        raise UserError(
+            f"{folder}: no task for the regressor {which}; tasks with a training set: {' '.join(PUBLISHED)}"
+        )
+    tests = load_sts(folder, wanted)
+    loaded = {key: {part: _read(folder / key / f"{part}.tsv") for part in PARTS} for key in wanted}
+    return RegressorData(str(folder), tests.text, loaded)
+
+
+def _read(path: Path) -> ScoredPairs:
+    pairs = read_scored_pairs(path)
+    outside = np.flatnonzero((pairs.scores < 0) | (pairs.scores > HIGHEST))
+    if len(outside):
+        first = int(outside[0])
+        raise UserError(
+            f"{path}: pair {first + 1} ({pairs.first[first][:40]!r}) has the score {pairs.scores[first]:g}; "
+            f"the regressor's grades are from 0 to {HIGHEST}, so scale the scores"
+        )
+    return pairs

@@ -1,0 +1,1 @@
+"""Retrieval in BEIR's form."""

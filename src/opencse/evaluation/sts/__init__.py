@@ -1,0 +1,1 @@
+"""Semantic textual similarity: seven tasks of graded pairs."""

@@ -1,0 +1,1 @@
+"""Transfer: classifiers over frozen sentence vectors (SentEval)."""

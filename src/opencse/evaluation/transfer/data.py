@@ -1,0 +1,271 @@
+"""The seven transfer tasks, and any task of one's own: labelled sentences, or pairs of them, in a folder."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError, nearest
+from opencse.evaluation.classifiers.cross_validation import Scheme
+from opencse.text.lines import read_lines
+
+TRAIN_PHRASES = "train_phrases"
+"""SST2's file of phrases: SentEval's training set."""
+
+
+@dataclass(frozen=True)
+class TransferTask:
+    """One task.
+
+    Attributes:
+        key: name in results and of its folder, for instance ``mr``.
+        title: name in tables, for instance ``MR``.
+        scheme: ``nested`` (one file ``all.tsv``), ``kfold`` (``train``, ``test``), ``split`` (``train``, ``dev``,
+            ``test``).
+        pairs: whether an example is two sentences.
+        labels: how each class may be written, in SentEval's order of the classes; empty: as the training set has it.
+        published: the published number of examples by part; empty for a task of one's own.
+        f1: whether the F1 of class 1 is reported beside the accuracy.
+    """
+
+    key: str
+    title: str
+    scheme: Scheme
+    pairs: bool = False
+    labels: tuple[tuple[str, ...], ...] = (("0",), ("1",))
+    published: Mapping[str, int] = field(default_factory=dict)
+    f1: bool = False
+
+
+TREC_LABELS = (("ABBR", "2"), ("DESC", "0"), ("ENTY", "1"), ("HUM", "3"), ("LOC", "4"), ("NUM", "5"))
+
+TRANSFER_TASKS: dict[str, TransferTask] = {
+    task.key: task
+    for task in (
+        TransferTask("mr", "MR", "nested", published={"all": 10_662}),
+        TransferTask("cr", "CR", "nested", published={"all": 3775}),
+        TransferTask("subj", "SUBJ", "nested", published={"all": 10_000}),
+        TransferTask("mpqa", "MPQA", "nested", published={"all": 10_606}),
+        TransferTask("sst2", "SST2", "split", published={"train": 67_349, "dev": 872, "test": 1821}),
+        TransferTask("trec", "TREC", "kfold", labels=TREC_LABELS, published={"train": 5452, "test": 500}),
+        TransferTask("mrpc", "MRPC", "kfold", pairs=True, published={"train": 4076, "test": 1725}, f1=True),
+    )
+}
+"""The seven tasks in the order of every published table."""
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """n labelled sentences, or pairs, in SentEval's order: by number of words, then class, then place in the file.
+
+    Attributes:
+        labels: class numbers (n,).
+        first: n sentences.
+        second: n more for pairs, else None.
+    """
+
+    labels: NDArray[np.intp]
+    first: list[str]
+    second: list[str] | None
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    @property
+    def sides(self) -> list[list[str]]:
+        """The sentences, or the first and the second ones."""
+        return [self.first] if self.second is None else [self.first, self.second]
+
+
+@dataclass(frozen=True, eq=False)
+class TransferExamples:
+    """The examples of one task.
+
+    Attributes:
+        task: what is asked.
+        parts: by name, in the order ``all`` or ``train``, ``dev``, ``test``.
+        classes: how the classes are written.
+        folder: where they come from.
+        files: the names of its files used; the first one holds the training examples.
+    """
+
+    task: TransferTask
+    parts: dict[str, Examples]
+    classes: tuple[str, ...]
+    folder: Path
+    files: tuple[str, ...]
+
+    @property
+    def where(self) -> str:
+        """The file of the training examples, for messages."""
+        return str(self.folder / self.files[0])
+
+    @property
+    def complete(self) -> bool:
+        """Whether the numbers of examples are those published; if not, published scores do not compare."""
+        return {name: len(part) for name, part in self.parts.items()} == dict(self.task.published)
+
+    def sha256(self) -> str:
+        """A hash of the content, whatever the order of the lines that tie."""
+        digest = hashlib.sha256()
+        for name, part in self.parts.items():
+            for label, *texts in zip(part.labels.tolist(), *part.sides, strict=True):
+                digest.update("\t".join([name, self.classes[label], *texts, "\n"]).encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class TransferData:
+    """Tasks ready to be judged on.
+
+    Attributes:
+        source: the folder.
+        tasks: by key, those of ``TRANSFER_TASKS`` first and in its order.
+        absent: the keys of the seven that were looked for and not found.
+    """
+
+    source: str
+    tasks: dict[str, TransferExamples]
+    absent: tuple[str, ...] = ()
+
+
+def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferData:
+    """The tasks of a local folder, ``<task>/<part>.tsv``: lines ``label<TAB>sentence`` (MRPC: two sentences).
+
+    MR, CR, SUBJ and MPQA have one part ``all``; TREC and MRPC ``train`` and ``test`` (a ``dev`` there is joined to
+    ``train``, as SentEval has it); SST2 ``train_phrases`` if it is there (the 67k phrases SentEval trains on), else
+    ``train``, and ``dev`` and ``test``. Labels are 0 and 1; TREC's 0 DESC, 1 ENTY, 2 ABBR, 3 HUM, 4 LOC, 5 NUM, or
+    these names.
+
+    Any other folder named in ``tasks`` is a task of your own, its protocol told by its files: ``all.tsv`` is
+    cross-validated within cross-validation, ``train``, ``dev`` and ``test`` are used as such, ``train`` and ``test``
+    with cross-validation on ``train``. A line of three fields is a pair; labels may be any words.
+
+    Args:
+        folder: holds one folder a task.
+        tasks: names of folders; None: those of the seven that are there.
+
+    Raises:
+        UserError: naming what is missing, or the file and line at fault.
+    """
+    folder = Path(folder)
+    if not folder.is_dir():
+        raise UserError(f"{folder}: no such folder; give one that holds {', '.join(TRANSFER_TASKS)}")
+    there = sorted(entry.name for entry in folder.iterdir() if entry.is_dir())
+    if tasks is None:
+        wanted = [key for key in TRANSFER_TASKS if key in there]
+    else:
+        named = list(dict.fromkeys(tasks))
+        wanted = [key for key in TRANSFER_TASKS if key in named] + [key for key in named if key not in TRANSFER_TASKS]
+    if not wanted:
+        raise UserError(
+            f"{folder}: no transfer task {'there' if tasks is None else 'chosen'}; known: "
+            f"{', '.join(TRANSFER_TASKS)}; folders there: {', '.join(there) or 'none'}"
+        )
+    for key in wanted:
+        if key not in there:
+            raise UserError(
+                f"{folder}: no folder {key!r}{nearest(key, there)}; folders there: {', '.join(there) or 'none'}; "
+                "name one of them"
+            )
+    loaded = {key: _load(folder / key, TRANSFER_TASKS.get(key)) for key in wanted}
+    absent = tuple(key for key in TRANSFER_TASKS if key not in there) if tasks is None else ()
+    return TransferData(str(folder), loaded, absent)
+
+
+def _load(folder: Path, known: TransferTask | None) -> TransferExamples:
+    there = {path.stem for path in folder.glob("*.tsv")}
+    scheme = known.scheme if known else _scheme(folder, there)
+    files = _files(folder, scheme, there, phrases=known is not None and known.key == "sst2")
+    read = {part: [_read(folder / f"{name}.tsv") for name in names] for part, names in files.items()}
+    fields = len(next(iter(read.values()))[0][0].texts)
+    task = known or TransferTask(folder.name, folder.name, scheme, pairs=fields == 2, labels=())
+    lines = {part: [line for lines in several for line in lines] for part, several in read.items()}
+    fitted = next(iter(lines.values()))
+    written = task.labels or tuple((label,) for label in sorted({line.label for line in fitted}))
+    if len(written) < 2:
+        raise UserError(f"{fitted[0].where}: every label is {fitted[0].label!r}; a task needs two classes or more")
+    return TransferExamples(
+        task=task,
+        parts={part: _examples(several, written, pairs=task.pairs) for part, several in lines.items()},
+        classes=tuple(names[0] for names in written),
+        folder=folder,
+        files=tuple(f"{name}.tsv" for names in files.values() for name in names),
+    )
+
+
+def _scheme(folder: Path, there: set[str]) -> Scheme:
+    if "all" in there:
+        return "nested"
+    return "split" if {"train", "dev", "test"} <= there else "kfold"
+
+
+def _files(folder: Path, scheme: Scheme, there: set[str], *, phrases: bool) -> dict[str, list[str]]:
+    """The names of the files of each part."""
+    match scheme:
+        case "nested":
+            files = {"all": ["all"]}
+        case "kfold":
+            files = {"train": ["train", "dev"] if "dev" in there else ["train"], "test": ["test"]}
+        case "split":
+            train = TRAIN_PHRASES if phrases and TRAIN_PHRASES in there else "train"
+            files = {"train": [train], "dev": ["dev"], "test": ["test"]}
+    for name in (name for names in files.values() for name in names):
+        if name not in there:
+            needed = ", ".join(f"{n}.tsv" for names in files.values() for n in names)
+            found = ", ".join(sorted(f"{n}.tsv" for n in there)) or "none"
+            raise UserError(f"{folder / name}.tsv: missing; needed: {needed}; .tsv files there: {found}; add it")
+    return files
+
+
+@dataclass(frozen=True)
+class _Line:
+    where: str
+    label: str
+    texts: list[str]
+
+
+def _read(path: Path) -> list[_Line]:
+    """The lines of a file that are not blank; white space within a sentence becomes one space, as in SentEval."""
+    lines: list[_Line] = []
+    for number, line in read_lines(path):
+        if not line.strip():
+            continue
+        label, *texts = (" ".join(part.split()) for part in line.split("\t"))
+        where = f"{path}, line {number}"
+        if len(texts) not in (1, 2):
+            raise UserError(
+                f"{where}: {len(texts) + 1} field(s); a line is label<TAB>sentence, or with a second <TAB>sentence"
+            )
+        if not label or not all(texts):
+            raise UserError(f"{where}: the {'sentence' if label else 'label'} is empty; fill it or drop the line")
+        lines.append(_Line(where, label, texts))
+    if not lines:
+        raise UserError(f"{path}: no lines but blank ones; give label<TAB>sentence on each")
+    return lines
+
+
+def _examples(lines: list[_Line], written: tuple[tuple[str, ...], ...], *, pairs: bool) -> Examples:
+    number = {name: position for position, names in enumerate(written) for name in names}
+    for line in lines:
+        if len(line.texts) != (2 if pairs else 1):
+            raise UserError(
+                f"{line.where}: {len(line.texts) + 1} fields, {3 if pairs else 2} expected: "
+                f"label<TAB>sentence{'<TAB>sentence' if pairs else ''}"
+            )
+        if line.label not in number:
+            raise UserError(
+                f"{line.where}: unknown label {line.label[:40]!r}{nearest(line.label, number)}; "
+                f"the classes are {', '.join('/'.join(names) for names in written)}; mend it or drop the line"
+            )
+    ordered = sorted(lines, key=lambda line: (*(len(text.split(" ")) for text in line.texts), number[line.label]))
+    return Examples(
+        labels=np.array([number[line.label] for line in ordered], dtype=np.intp),
+        first=[line.texts[0] for line in ordered],
+        second=[line.texts[1] for line in ordered] if pairs else None,
+    )

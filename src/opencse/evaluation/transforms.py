@@ -1,0 +1,181 @@
+"""Whitening and flows on top of any model, fitted on a corpus or on the sentences that are judged."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Literal, assert_never
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.evaluation.embedding import EmbeddingModel, Progress, silent
+from opencse.evaluation.models import Say
+from opencse.evaluation.sts.data import StsData
+from opencse.evaluation.sts.result import StsResult, StsScores
+from opencse.evaluation.sts.score import evaluate_sts
+from opencse.text.given import TextSource
+from opencse.text.readers import Source
+
+Kind = Literal["whitening", "flow"]
+Map = Callable[[NDArray[np.floating]], NDArray[np.float32]]
+Stage = Callable[[str, int, int], None]
+"""Called with (what is done, steps done, steps in all)."""
+TARGET = "target"
+SENTENCES = 50_000
+SEED = 42
+
+
+def postprocessed(
+    judged: EmbeddingModel,
+    kind: Kind,
+    fit: str | Path,
+    *,
+    dimension: int | None = None,
+    sentences: int = SENTENCES,
+    progress: Stage | None = None,
+    say: Say | None = None,
+) -> EmbeddingModel:
+    """``judged`` with a whitening or a flow after it (SimCSE, Tables 5, B.2 and C.1).
+
+    Fitted on a corpus, the map is the same for all texts. Fitted on the target, it is made from the first texts that
+    are encoded, and stays: vectors of later calls are of the same space, and compare. Evaluate each task by a new one
+    (`evaluate_sts_on_target` does so for STS), as the published "target" rows fit each task by itself.
+
+    Args:
+        judged: the model.
+        kind: ``whitening`` (see `Whitening`) or ``flow`` (see `Flow`, with its default settings).
+        fit: ``target``, or a text file whose sentences the map is fitted on.
+        dimension: first dimensions that a whitening keeps; all for None.
+        sentences: of the file, so many different texts drawn at random; all if there are fewer.
+        progress: called while a flow is trained.
+        say: hears what was fitted on what, and how long it took.
+
+    Raises:
+        UserError: for an unknown kind, a fault in the file, or too few or too similar texts.
+    """
+    if kind not in ("whitening", "flow"):
+        raise UserError(f"unknown post-processing {kind!r}; known: whitening, flow")
+    if kind == "flow" and dimension is not None:
+        raise UserError("a flow keeps all dimensions; a smaller dimension goes with whitening")
+    make = partial(_fit, kind, dimension=dimension, progress=progress, say=say)
+    name = f"{judged.name} + {kind} ({fit})"
+    if str(fit) == TARGET:
+        return replace(judged, name=name, encode=_OnTarget(judged, make))
+    texts = sample_texts(Source(str(fit)), sentences)
+    mapped = make(np.asarray(judged.encode(texts)), f"{len(texts):,} texts of {fit}")
+    return replace(judged, name=name, encode=lambda texts: mapped(np.asarray(judged.encode(texts))))
+
+
+def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
+    """Up to ``most`` different texts of ``source``, drawn at random, in the order of the file.
+
+    Raises:
+        UserError: if ``most`` is below 1, or for a fault in the text.
+    """
+    if most < 1:
+        raise UserError(f"at least 1 sentence is needed to fit on, not {most}")
+    texts = list(dict.fromkeys(text for row in source.read().rows for text in row))
+    chosen = np.sort(np.random.default_rng(seed).permutation(len(texts))[:most])
+    return [texts[i] for i in chosen]
+
+
+def evaluate_sts_on_target(
+    judged: EmbeddingModel,
+    kind: Kind,
+    data: StsData,
+    *,
+    dimension: int | None = None,
+    progress: Progress | None = None,
+    stage: Stage | None = None,
+) -> StsResult:
+    """STS with a whitening or flow fitted anew on the sentences of each task, as the published "target" rows are.
+
+    What is fitted on: the distinct sentences of the task's pairs, all subsets of a year together. The authors of both
+    methods take every sentence as often as it occurs, and for STS-B and SICK-R those of train and dev too.
+
+    Args:
+        judged: the model, without the map.
+        kind: see `postprocessed`; so are ``dimension`` and (as ``stage``) its ``progress``.
+        data: the tasks.
+        dimension: see ``kind``.
+        progress: called with one line at each step.
+        stage: see ``kind``.
+
+    Raises:
+        UserError: as `postprocessed` and `evaluate_sts`.
+    """
+    results = []
+    for key, pairs in data.tasks.items():
+        fresh = postprocessed(judged, kind, TARGET, dimension=dimension, progress=stage, say=progress)
+        one = StsData(data.source, data.text, {key: pairs})
+        results.append(
+            evaluate_sts(
+                fresh.encode, one, model=fresh.name, pooling=fresh.pooling, device=fresh.device, progress=progress
+            )
+        )
+    last = results[-1]
+    hashes = {key: value for result in results for key, value in result.data.sha256.items()}
+    scores = {key: score for result in results for key, score in result.sts.tasks.items()}
+    return last.model_copy(
+        update={
+            "data": last.data.model_copy(update={"sha256": hashes}),
+            "code": list(judged.code) or None,
+            "seconds": sum(result.seconds for result in results),
+            "sts": StsScores.of(scores),
+        }
+    )
+
+
+class _OnTarget:
+    """Encodes, and fits the map on the vectors of the first call."""
+
+    def __init__(self, judged: EmbeddingModel, make: Callable[[NDArray[np.floating], str], Map]) -> None:
+        self._judged = judged
+        self._make = make
+        self._map: Map | None = None
+
+    def __call__(self, texts: Sequence[str]) -> NDArray[np.floating]:
+        vectors = np.asarray(self._judged.encode(texts))
+        if self._map is None:
+            self._map = self._make(vectors, f"the {len(texts):,} texts judged")
+        return self._map(vectors)
+
+
+def _fit(
+    kind: Kind,
+    vectors: NDArray[np.floating],
+    what: str,
+    *,
+    dimension: int | None,
+    progress: Stage | None,
+    say: Say | None,
+) -> Map:
+    tell = say or silent
+    started = time.perf_counter()
+    match kind:
+        case "whitening":
+            from opencse.baselines.whitening import Whitening
+
+            whitening = Whitening.fit(vectors, dimension)
+            left_out = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
+            tell(
+                f"whitening fitted on {what} in {time.perf_counter() - started:.1f} s: "
+                f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}"
+            )
+            return whitening.apply
+        case "flow":
+            from opencse.baselines.flow import Flow
+
+            flow = Flow.fit(vectors, progress=None if progress is None else partial(progress, "training the flow"))
+            tell(
+                f"flow fitted on {what} in {time.perf_counter() - started:.1f} s: "
+                f"{flow.log_likelihood(vectors).mean():.1f} nats a vector"
+            )
+            return flow.apply
+        case _:
+            assert_never(kind)

@@ -1,0 +1,184 @@
+import io
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from rich.console import Console
+from scipy.stats import pearsonr, spearmanr
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation.classifiers.regressor import fit
+from opencse.evaluation.pairs import ScoredPairs
+from opencse.evaluation.regression.data import PUBLISHED, RegressorData, load_sts_regressor
+from opencse.evaluation.regression.result import RegressorResult, regressor_table
+from opencse.evaluation.regression.score import evaluate_sts_regressor
+
+WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
+
+
+def counts(texts: Sequence[str]) -> NDArray[np.float32]:
+    return np.array([[text.split().count(word) for word in WORDS] for text in texts], dtype=np.float32)
+
+
+def lines(n: int, seed: int) -> list[str]:
+    """Pairs whose score is their share of common words, with noise."""
+    numbers = np.random.default_rng(seed)
+    made = []
+    for _ in range(n):
+        one = list(numbers.choice(WORDS, size=int(numbers.integers(2, 7))))
+        two = [word if numbers.random() < 0.6 else str(numbers.choice(WORDS)) for word in one] + ["the"]
+        common = len(set(one) & set(two)) / len(set(one) | set(two))
+        score = float(np.clip(5 * common + 0.4 * numbers.normal(), 0, 5))
+        made.append(f"{score:.2f}\t{' '.join(one)}\t{' '.join(two)}")
+    return made
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for seed, key in enumerate(("stsb", "sickr")):
+        (tmp_path / key).mkdir()
+        for step, (part, n) in enumerate((("train", 70), ("dev", 40), ("test", 50))):
+            text = "\n".join(lines(n, 10 * seed + step))
+            (tmp_path / key / f"{part}.tsv").write_text(text, encoding="utf-8")
+    (tmp_path / "sts12").mkdir()
+    return tmp_path
+
+
+def test_each_task_by_a_fit_of_its_own(folder: Path) -> None:
+    """The fit has an oracle of its own; here, what it is given and what is made of it, read from the files again."""
+    result = evaluate_sts_regressor(counts, load_sts_regressor(folder))
+    for key in ("stsb", "sickr"):
+        x: dict[str, NDArray[np.float32]] = {}
+        y: dict[str, NDArray[np.float64]] = {}
+        for part in ("train", "dev", "test"):
+            rows = [line.split("\t") for line in (folder / key / f"{part}.tsv").read_text().splitlines()]
+            rows.sort(key=lambda row: (len(row[1].split()), len(row[2].split()), float(row[0])))
+            features = []
+            for _, one, two in rows:
+                u, v = counts([one, two])
+                features.append([*(abs(a - b) for a, b in zip(u, v, strict=True)), *(u * v)])
+            x[part], y[part] = np.array(features, dtype=np.float32), np.array([float(row[0]) for row in rows])
+        fitted = fit(
+            x["train"],
+            y["train"],
+            lambda r, d=x["dev"], g=y["dev"]: float(spearmanr(r.predict(d), g).statistic),  # type: ignore[misc]
+        )
+        grades = fitted.predict(x["test"])
+        score = result.sts_regressor[key]
+        assert score.spearman == pytest.approx(100 * spearmanr(grades, y["test"]).statistic)
+        assert score.pearson == pytest.approx(100 * pearsonr(grades, y["test"]).statistic)
+        assert score.dev_spearman == pytest.approx(100 * fitted.dev)
+        assert score.passes == fitted.passes
+        assert score.examples == {"train": 70, "dev": 40, "test": 50}
+        assert not score.complete
+        assert 50 < score.spearman < 99
+        assert score.spearman != score.pearson
+
+
+def test_a_task_s_score_depends_on_nothing_else(folder: Path) -> None:
+    both = evaluate_sts_regressor(counts, load_sts_regressor(folder)).values()
+    torch.manual_seed(4)
+    np.random.seed(4)  # noqa: NPY002
+    for key in ("sickr", "stsb"):
+        alone = evaluate_sts_regressor(counts, load_sts_regressor(folder, [key])).values()
+        assert alone == {f"sts_regressor.{key}": both[f"sts_regressor.{key}"]}
+    assert list(both) == ["sts_regressor.stsb", "sts_regressor.sickr"]
+
+
+def test_encode_is_called_once_on_the_distinct_sentences(folder: Path) -> None:
+    calls: list[list[str]] = []
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        calls.append(list(texts))
+        return counts(texts)
+
+    evaluate_sts_regressor(encode, load_sts_regressor(folder))
+    (call,) = calls
+    texts = [
+        text
+        for path in folder.rglob("*.tsv")
+        for line in path.read_text().splitlines()
+        for text in line.split("\t")[1:]
+    ]
+    assert len(call) == len(set(call)) < len(texts)
+    assert set(call) == set(texts)
+
+
+def test_what_was_done_is_recorded_and_read_again(folder: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    result = evaluate_sts_regressor(
+        counts, load_sts_regressor(folder), model="words", pooling="sum", device="cpu", progress=said.append
+    )
+    assert (result.model, result.pooling, result.environment.device) == ("words", "sum", "cpu")
+    assert (result.data.source, result.data.text) == (str(folder), "prepared")
+    assert len(said) == 2 + 2
+    assert said[2].startswith("STS-B: Spearman ")
+    assert "published: train 5,749, dev 1,500, test 1,379, so this does not compare" in said[2]
+    result.write_json(tmp_path / "result.json")
+    assert RegressorResult.read_json(tmp_path / "result.json") == result
+    for part in ("train", "dev", "test"):
+        path = folder / "stsb" / f"{part}.tsv"
+        text = path.read_text()
+        path.write_text(text.replace("cat", "Cat", 1))
+        again = evaluate_sts_regressor(counts, load_sts_regressor(folder)).data
+        assert again.sha256["stsb"] != result.data.sha256["stsb"]
+        assert again.sha256["sickr"] == result.data.sha256["sickr"]
+        assert again.text == ("raw" if part == "test" else "prepared")
+        path.write_text(text)
+
+
+def test_table(folder: Path) -> None:
+    both = evaluate_sts_regressor(counts, load_sts_regressor(folder))
+    one = evaluate_sts_regressor(counts, load_sts_regressor(folder, ["sickr"]))
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(regressor_table({"[both]": both, "one": one}))
+    text = console.export_text()
+    upper, lower = (line for line in text.splitlines() if "[both]" in line or "one " in line)
+    scores = both.sts_regressor
+    wanted = [scores["stsb"].spearman, scores["stsb"].pearson, scores["sickr"].spearman, scores["sickr"].pearson]
+    assert [cell.strip() for cell in upper.split("│")[2:-1]] == [f"{value:.2f}*" for value in wanted]
+    assert [cell.strip() for cell in lower.split("│")[2:-1]] == ["-", "-", *(f"{value:.2f}*" for value in wanted[2:])]
+    assert "* not the published numbers of pairs" in " ".join(text.split())
+
+
+def test_faults(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="no such folder; give one that holds stsb or sickr"):
+        load_sts_regressor(tmp_path / "nowhere")
+    with pytest.raises(UserError, match=r"no task 'sts12' .*; tasks with a training set: stsb, sickr"):
+        load_sts_regressor(folder, ["sts12"])
+    with pytest.raises(UserError, match=r"no task 'sickrr' \(did you mean 'sickr'\?\)"):
+        load_sts_regressor(folder, ["sickrr"])
+    with pytest.raises(UserError, match="no task for the regressor chosen"):
+        load_sts_regressor(folder, [])
+    with pytest.raises(UserError, match="no task for the regressor there"):
+        load_sts_regressor(folder / "sts12")
+    path = folder / "sickr" / "train.tsv"
+    path.write_text("1.5\ta\tb\n\n6.5\tc d\te\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"pair 2 \('c d'\) has the score 6.5; the regressor's grades are from 0 to 5"):
+        load_sts_regressor(folder)
+    path.write_text("1.5\ta\tb\n-0.5\tc\td\n", encoding="utf-8")
+    with pytest.raises(UserError, match=r"has the score -0\.5") as error:
+        load_sts_regressor(folder)
+    assert str(error.value).startswith(f"{path}: ")
+    path.unlink()
+    with pytest.raises(UserError, match=r"train.tsv: no such file"):
+        load_sts_regressor(folder)
+    assert list(load_sts_regressor(folder, ["stsb"]).tasks) == ["stsb"]
+
+
+def test_real_data(shared_data: Path) -> None:
+    data = load_sts_regressor(shared_data / "sts")
+    for key, task in data.tasks.items():
+        assert {part: len(pairs) for part, pairs in task.items()} == PUBLISHED[key]
+    assert data.text == "prepared"
+    some = data.tasks["sickr"]["train"]
+    train = ScoredPairs(some.name, some.scores[:600], some.first[:600], some.second[:600])
+    less = RegressorData(data.source, data.text, {"sickr": {**data.tasks["sickr"], "train": train}})
+    encoder = SentenceEncoder.load("opencse-mini", device="cpu")
+    score = evaluate_sts_regressor(encoder.encode, less).sts_regressor["sickr"]
+    assert 45 < score.spearman < 80
+    assert not score.complete

@@ -1,0 +1,110 @@
+"""What several rooms' tests need, once."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections import Counter
+from pathlib import Path
+
+import torch
+
+from opencse.errors import InterruptedRunError
+from opencse.evaluation.sts.data import TASKS
+from opencse.text import sample
+
+
+class Heard:
+    """A reporter that keeps what is said."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.said.append(line)
+
+    def start(self, what: str, total: int, done: int = 0) -> None:
+        pass
+
+    def advance(self, done: int, note: str = "") -> None:
+        pass
+
+    def finish(self) -> None:
+        pass
+
+
+class Stopped(Heard):
+    """Sends this process SIGTERM at a step, once, as a scheduler would."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__()
+        self.step, self.sent = step, False
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == self.step and not self.sent:
+            self.sent = True
+            os.kill(os.getpid(), signal.SIGTERM)
+
+
+class Broken(Heard):
+    """Breaks a run off in the middle of a step, as a kill would: what came after the last checkpoint is lost."""
+
+    def __init__(self, step: int, error: BaseException | None = None) -> None:
+        super().__init__()
+        self.step, self.error = step, error or InterruptedRunError("killed")
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done == self.step:
+            raise self.error
+
+
+def filled(path: Path) -> list[str]:
+    """The lines of a file that are not empty."""
+    return [line for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def write_tiny_bert(folder: Path, *, sd: float = 0.02) -> Path:
+    """A transformers folder: BERT, 3 layers x 32, random weights, dropout 0.1, masked-LM head, WordPiece tokenizer.
+
+    Args:
+        folder: made if it is not there.
+        sd: of the random weights; at BERT's own all texts have nearly the same vector.
+    """
+    from transformers import BertConfig, BertForMaskedLM, BertTokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    text = sample.TRAIN.read_text().lower()
+    letters = sorted({c for c in text if not c.isspace()})
+    words = Counter(re.findall(r"[a-z]{2,}", text))
+    common = sorted(words, key=lambda word: (-words[word], word))[:700]
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *letters, *(f"##{c}" for c in letters), *common]
+    (folder / "vocab.txt").write_text("\n".join(pieces) + "\n")
+    tokenizer = BertTokenizer.from_pretrained(folder, model_max_length=64)
+    (folder / "vocab.txt").unlink()
+    tokenizer.save_pretrained(folder)
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=32,
+        num_hidden_layers=3,
+        num_attention_heads=2,
+        intermediate_size=64,
+        max_position_embeddings=64,
+        initializer_range=sd,
+    )
+    BertForMaskedLM(config).save_pretrained(folder)
+    return folder
+
+
+def write_small_sts(folder: Path) -> Path:
+    """A folder with the seven STS tasks and all their subsets, twelve of the sample's pairs in each."""
+    lines = filled(sample.TEST)
+    start = 0
+    for task in TASKS.values():
+        (folder / task.key).mkdir(parents=True)
+        for subset in task.subsets:
+            chosen = [lines[(start + i) % len(lines)] for i in range(12)]
+            (folder / task.key / f"{subset}.tsv").write_text("\n".join(chosen) + "\n")
+            start += 5
+    return folder

@@ -1,0 +1,251 @@
+"""A second encoder for the positives (SimCSE, Table 2): what it reads, that it is trained, and left out at the end."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from helpers import Stopped
+from opencse import SentenceEncoder, UserError
+from opencse.encoder.head import Dense
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.errors import InterruptedRunError
+from opencse.objective import views
+from opencse.objective.objective import Objective, ObjectiveSettings
+from opencse.objective.representations import StepInputs
+from opencse.objective.views.dropout import Dropout
+from opencse.progress import Silent
+from opencse.runs.job import TrainJob
+from opencse.settings import validate
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.pace import seconds_per_step
+from opencse.training.selection import History
+from opencse.training.trainer import Trainer
+
+N = 4
+SETTINGS = (
+    "objective.dual_encoder=true",
+    "training.max_steps=8",
+    "training.batch_size=8",
+    "training.checkpoint_every=3",
+    "training.learning_rate=1e-3",
+    "training.precision=float32",
+    'encoder.head.kind="mlp"',
+)
+HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
+
+
+def build(**data: Any) -> Objective:
+    return Objective(validate(ObjectiveSettings, data, "test"))
+
+
+@pytest.fixture
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    encoder.projection = Dense.mlp_head(32, torch.Generator().manual_seed(1))
+    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    return encoder.eval()
+
+
+def begun(encoder: SentenceEncoder, **data: Any) -> tuple[Objective, SentenceEncoder]:
+    objective = build(dual_encoder=True, **data)
+    assert objective.second is None
+    objective.begin(encoder, batch_size=N, seed=1)
+    assert objective.second is not None
+    return objective, objective.second
+
+
+def weights(encoder: SentenceEncoder) -> dict[str, Tensor]:
+    return {name: tensor for name, tensor in encoder.state_dict().items() if not name.startswith("lm_head")}
+
+
+def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
+    assert a.keys() == b.keys()
+    return all(torch.equal(a[name], b[name]) for name in a)
+
+
+def test_it_starts_equal_and_is_its_own(encoder: SentenceEncoder) -> None:
+    objective, second = begun(encoder)
+    assert same(weights(second), weights(encoder))
+    assert any(name.startswith("projection") for name in weights(second))
+    assert not {id(p) for p in second.parameters()} & {id(p) for p in encoder.parameters()}
+    storages = {p.data_ptr() for p in encoder.parameters()}
+    assert not {p.data_ptr() for p in second.parameters()} & storages
+    assert second.tokenizer is encoder.tokenizer
+    assert second.lm_head is None
+    assert encoder.lm_head is not None
+    assert {id(p) for p in objective.parameters()} == {id(p) for p in second.parameters()}
+    assert all(p.requires_grad for p in objective.parameters())
+    objective.train()
+    assert second.training
+    assert not encoder.training
+
+
+def test_without_the_setting_there_is_none(encoder: SentenceEncoder) -> None:
+    objective = build()
+    objective.begin(encoder, batch_size=N, seed=1)
+    assert objective.second is None
+    assert not list(objective.parameters())
+
+
+def triples(encoder: SentenceEncoder, texts: list[str]) -> StepInputs:
+    keys = torch.arange(3 * N).reshape(3, N).T.contiguous()
+    return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts[: 3 * N])), N, keys)
+
+
+def test_anchors_go_through_the_first_and_the_rest_through_the_second(
+    encoder: SentenceEncoder, sentences: list[str]
+) -> None:
+    objective, second = begun(encoder, view={"kind": "pair"}, negatives=HARD)
+    with torch.no_grad():
+        for parameter in second.parameters():
+            parameter.mul_(1.3)
+    inputs, needs = triples(encoder, sentences), replace(objective.needs, clean=True, layers=frozenset({1}))
+    rows: dict[str, list[int]] = {"first": [], "second": []}
+    for name, module in (("first", encoder), ("second", second)):
+        module.backbone.register_forward_pre_hook(
+            lambda module, args, kwargs, name=name: rows[name].append(len(kwargs["input_ids"])), with_kwargs=True
+        )
+    objective.needs = replace(needs, clean=False)
+    reps = objective.represent(encoder, inputs)
+    assert rows == {"first": [N], "second": [2 * N]}
+    first, other = (e(inputs.tokens, layers=[1]) for e in (encoder, second))
+    assert not torch.allclose(first.sentence, other.sentence, atol=1e-2)
+    assert torch.allclose(reps.anchor, first.sentence[:N], atol=1e-6)
+    assert torch.allclose(reps.positive, other.sentence[N : 2 * N], atol=1e-6)
+    assert torch.allclose(reps.hard[:, 0], other.sentence[2 * N :], atol=1e-6)
+    layers = torch.cat([first.layers[1][:N], other.layers[1][N : 2 * N]])
+    assert torch.allclose(reps.layers[1], layers, atol=1e-6)
+    objective.needs = needs
+    clean = objective.represent(encoder, inputs).clean
+    assert clean is not None
+    assert torch.allclose(clean, first.sentence[:N], atol=1e-6)
+
+
+def test_each_side_of_the_loss_moves_its_own_encoder(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    objective, second = begun(encoder, view={"kind": "pair"}, negatives=HARD)
+    reps = objective.represent(encoder, triples(encoder, sentences))
+    torch.autograd.backward(reps.anchor.square().sum(), retain_graph=True)
+    assert (moved(encoder), moved(second)) == (True, False)
+    encoder.zero_grad()
+    torch.autograd.backward((reps.positive + reps.hard[:, 0]).square().sum())
+    assert (moved(encoder), moved(second)) == (False, True)
+
+
+def moved(encoder: SentenceEncoder) -> bool:
+    """Whether any weight of it has a gradient."""
+    return any(p.grad is not None and bool(p.grad.any()) for p in encoder.parameters())
+
+
+class Turned(Dropout):
+    """A view that makes the positives of the anchors' vectors."""
+
+    derived = True
+
+    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
+        return -anchors
+
+
+def test_views_without_positive_rows_leave_it_nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(views.PARTS, Dropout.Settings, Turned)  # type: ignore[misc]
+    build()
+    with pytest.raises(UserError, match=r"^a second encoder would have nothing to read: the view dropout .*choose"):
+        build(dual_encoder=True)
+
+
+# Runs
+
+
+def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer:
+    job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=None)
+    prepared = job.prepare(Silent())
+    folder.mkdir(parents=True, exist_ok=True)
+    return Trainer(
+        encoder=prepared.encoder,
+        objective=prepared.objective,
+        inputs=prepared.inputs,
+        batches=prepared.batches,
+        steps=prepared.plan.steps,
+        settings=prepared.plan.recipe.training,
+        precision=prepared.plan.precision,
+        dev=None,
+        folder=folder,
+        reporter=Stopped(stop),
+    )
+
+
+def second_of(trainer: Trainer) -> SentenceEncoder:
+    assert trainer.objective.second is not None
+    return trainer.objective.second
+
+
+@pytest.mark.parametrize("stop", [2, 6])
+def test_it_is_trained_and_a_resumed_run_is_the_same(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
+    whole = engine(tmp_path / "whole", tiny_folder)
+    start = {name: tensor.clone() for name, tensor in whole.encoder.state_dict().items()}
+    optimized = {id(p) for group in whole.optimizer.param_groups for p in group["params"]}
+    assert optimized == {id(p) for e in (whole.encoder, second_of(whole)) for p in e.parameters()}
+    whole.run(resume=False)
+    ends = [e.state_dict() for e in (whole.encoder, second_of(whole))]
+    matrices = [name for name, tensor in start.items() if tensor.ndim == 2 and "position" not in name]
+    for end in ends:
+        assert all(not torch.equal(end[name], start[name]) for name in matrices), "both have moved"
+    assert not same(*ends), "and each in its own way"
+
+    stopped = engine(tmp_path / "stopped", tiny_folder, stop)
+    with pytest.raises(InterruptedRunError, match=f"step {stop} of 8"):
+        stopped.run(resume=False)
+    saved = load_file(tmp_path / "stopped" / "checkpoint" / "tensors.safetensors")
+    for name, tensor in second_of(stopped).state_dict().items():
+        assert torch.equal(saved[f"objective.second.{name}"], tensor)
+        assert torch.equal(saved[f"encoder.{name}"], stopped.encoder.state_dict()[name])
+    resumed = engine(tmp_path / "stopped", tiny_folder)
+    resumed.run(resume=True)
+    assert same(resumed.encoder.state_dict(), ends[0])
+    assert same(second_of(resumed).state_dict(), ends[1])
+    assert (tmp_path / "stopped" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+def test_the_folder_holds_the_first_encoder_alone(
+    tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kept: list[Trainer] = []
+    run = Trainer.run
+
+    def keep(self: Trainer, *, resume: bool) -> History:
+        kept.append(self)
+        return run(self, resume=resume)
+
+    monkeypatch.setattr(Trainer, "run", keep)
+    texts = [line for line in sample.TRAIN.read_text().splitlines() if line][:5]
+    folders = {}
+    for dual in (True, False):
+        settings = (*SETTINGS, f"objective.dual_encoder={str(dual).lower()}")
+        folders[dual] = tmp_path / str(dual)
+        TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None).run(folders[dual])
+    names = [sorted(str(p.relative_to(f)) for p in f.rglob("*") if p.is_file()) for f in folders.values()]
+    assert names[0] == names[1]
+    tensors = [load_file(folder / "model.safetensors") for folder in folders.values()]
+    assert tensors[0].keys() == tensors[1].keys()
+    saved = SentenceEncoder.load(folders[True], device="cpu").encode(texts)
+    assert (saved == kept[0].encoder.eval().encode(texts)).all()
+    assert not (saved == second_of(kept[0]).eval().encode(texts)).all()
+    assert not (saved == SentenceEncoder.load(folders[False], device="cpu").encode(texts)).all()
+
+
+def test_measuring_the_pace_leaves_both_as_they_were(tiny_folder: Path, tmp_path: Path) -> None:
+    trainer = engine(tmp_path / "run", tiny_folder)
+    before = [{k: v.clone() for k, v in e.state_dict().items()} for e in (trainer.encoder, second_of(trainer))]
+    seconds_per_step(
+        trainer.encoder, trainer.objective, trainer.inputs, trainer.batches, trainer.settings, trainer.precision
+    )
+    for encoder, state in zip((trainer.encoder, second_of(trainer)), before, strict=True):
+        assert same(encoder.state_dict(), state)
+        assert all(p.grad is None for p in encoder.parameters())
