@@ -20,9 +20,9 @@ from typing import Any
 from opencse import adapt
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
-from opencse.evaluation import Encode, evaluate_sts, load_sts
+from opencse.evaluation import EmbeddingModel, Sts, load_sts
 from opencse.evaluation.retrieval.data import load_retrieval
-from opencse.evaluation.retrieval.score import evaluate_retrieval
+from opencse.evaluation.retrieval.score import Retrieval
 from opencse.progress import Terminal
 from opencse.records import write_json
 from opencse.selection.own_text import quick
@@ -30,9 +30,9 @@ from opencse.selection.own_text import quick
 
 def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, float]:
     """nDCG@10 and recall@100 on the queries, and the average of the seven STS tasks."""
-    encode: Encode = quick(SentenceEncoder.load(folder))
-    found = next(iter(evaluate_retrieval(encode, load_retrieval(collection)).retrieval.values()))
-    average = evaluate_sts(encode, load_sts(sts)).sts.average
+    model = EmbeddingModel(str(folder), quick(SentenceEncoder.load(folder)))
+    found = next(iter(Retrieval().evaluate(model, load_retrieval(collection)).record.retrieval.values()))
+    average = Sts().evaluate(model, load_sts(sts)).record.sts.average
     return {"ndcg@10": found.ndcg_at_10, "recall@100": found.recall_at_100, "sts": float(average or 0.0)}
 
 

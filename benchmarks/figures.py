@@ -15,8 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from opencse import SentenceEncoder, train
-from opencse.analysis.figures import by_layer, densities, plane, spectra, standalone, token_map
-from opencse.analysis.figures.training import course
+from opencse.analysis.figures import by_layer, curves, densities, plane, spectra, standalone, token_map
 from opencse.analysis.inspection import Findings, Material, Subject, SubjectFindings, inspect
 from opencse.analysis.layers import LayerSimilarities, layer_similarities, token_similarities
 from opencse.evaluation import load_sts
@@ -143,13 +142,13 @@ def main() -> None:
     ends = {START: paths["SimCSE"][0], **{name: way[-1] for name, way in paths.items()}}
     pictures = {"paths": plane(ends, paths=paths)}
     dev = {name: series(log, "dev") for name, log in logs.items()}
-    pictures["convergence"] = course(dev, "STS-B dev, Spearman x 100")
+    pictures["convergence"] = curves(dev, "STS-B dev, Spearman x 100")
     sides = {
         f"{name}, {side}": series(logs[name], f"{side}_similarity")
         for name in ("SimCSE", "one mask for both")
         for side in ("positive", "negative")
     }
-    pictures["cosines"] = course(sides, "cosine in the batches")
+    pictures["cosines"] = curves(sides, "mean cosine in the batches")
 
     pairs = read_scored_pairs(arguments.data / "sts" / "stsb" / "dev.tsv")
     subjects = models({name: folders[name] / "last" for name in IN_THE_PLANE}, arguments)
@@ -165,14 +164,10 @@ def main() -> None:
         if one.encoder is not None and one.encoder.depth and one.judged.name in (names[0], "SimCSE", "SSCL"):
             layered[one.judged.name] = layer_similarities(one.encoder, sentences)
             found = token_similarities(one.encoder, SENTENCE)
-            title = f"{one.judged.name}, layer {found.layer}"
+            title = f"{one.judged.name}: cosine of tokens, layer {found.layer}"
             pictures[f"tokens-{file_name(one.judged.name)}"] = token_map(found.tokens, found.cosines, title)
-    pictures["setsim"] = by_layer(
-        {name: found.set_sim for name, found in layered.items()}, "SetSim: cosine with the next layer's vector"
-    )
-    pictures["toksim"] = by_layer(
-        {name: found.tok_sim for name, found in layered.items() if found.tok_sim}, "TokSim: mean cosine of two tokens"
-    )
+    pictures["setsim"] = by_layer({name: found.set_sim for name, found in layered.items()}, "SetSim")
+    pictures["toksim"] = by_layer({name: found.tok_sim for name, found in layered.items() if found.tok_sim}, "TokSim")
 
     arguments.out.mkdir(parents=True, exist_ok=True)
     for name, svg in pictures.items():

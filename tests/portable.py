@@ -12,7 +12,9 @@ import subprocess
 import sys
 import time
 
-NUMERIC = [f"tests/{room}" for room in ("baselines", "objective", "training", "encoder", "evaluation", "analysis")]
+NUMERIC = [
+    f"tests/{room}" for room in ("baselines", "objective", "training", "encoder", "evaluation", "analysis", "recorded")
+]
 
 # torch's own kernels, its products (MKL) and those in bf16 (oneDNN), numpy's products (OpenBLAS) and its own kernels
 PROCESSORS = {

@@ -25,6 +25,8 @@ from opencse.evaluation import TASKS
 from opencse.recipes.recipe import resolve_recipe
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 READ = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
 MEASURED = sorted(f"docs/results/{path.name}" for path in (ROOT / "docs" / "results").glob("*.md"))

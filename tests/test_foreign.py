@@ -51,6 +51,7 @@ def own(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
     return copy, marker
 
 
+@pytest.mark.slow
 def test_code_does_not_run_unasked(own: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, opencse: Run) -> None:
     folder, marker = own
     monkeypatch.setattr("builtins.input", lambda *_: "y")
@@ -74,6 +75,7 @@ def test_a_tokenizers_code_does_not_run_unasked(copy: Path, tmp_path: Path, monk
     assert not marker.exists()
 
 
+@pytest.mark.slow
 def test_code_runs_where_it_is_trusted_and_is_told_of(own: tuple[Path, Path], opencse: Run) -> None:
     folder, marker = own
     code, out, err = opencse("similarity", folder, "a dog", "a cat", "--trust-remote-code")
@@ -83,6 +85,7 @@ def test_code_runs_where_it_is_trusted_and_is_told_of(own: tuple[Path, Path], op
     assert out.endswith("a cat\n")
 
 
+@pytest.mark.slow
 def test_a_run_keeps_the_trust_in_its_plan_record_and_evaluation(
     own: tuple[Path, Path], tmp_path: Path, small_sts: Path, opencse: Run
 ) -> None:

@@ -13,6 +13,7 @@ import opencse
 PACKAGE = Path(opencse.__file__).parent
 
 
+@pytest.mark.slow
 def test_import_of_the_package_is_light() -> None:
     program = "import sys, opencse\nassert opencse.__version__\nprint(*sys.modules)"
     environment = {"PYTHONPATH": str(PACKAGE.parent)}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import typing
-from collections.abc import Iterator, Mapping
-from typing import Any, TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, ClassVar, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
 from pydantic_core import ErrorDetails
@@ -32,9 +32,22 @@ class Settings(BaseModel):
 
 
 class PartSettings(Settings):
-    """Settings of a part (view, negative source, term); ``kind`` names the part in a recipe."""
+    """Settings of a part (view, negative source, term); ``kind`` names the part in a recipe.
+
+    Attributes:
+        part: the class of which these are the settings, where they stand inside one.
+    """
 
     kind: str
+    part: ClassVar[Any] = None
+
+
+@runtime_checkable
+class OpenChoice(Protocol):
+    """Marks a field that takes the settings of any of an open set of parts, told apart by their ``kind``."""
+
+    def find(self, kind: str) -> type[BaseModel] | None:
+        """The settings of ``kind``; None if there is no such part."""
 
 
 def validate(cls: type[S], data: Mapping[str, Any], where: str) -> S:
@@ -62,7 +75,8 @@ def described(cls: type[BaseModel], error: ErrorDetails) -> str:
         return f"unknown key {'.'.join(path)!r}{nearest(path[-1], siblings)}{known}"
     got = "" if isinstance(error["input"], dict | list) else f", got {_shown(error['input'])}"
     place = f"{'.'.join(path)}: " if path else ""
-    return f"{place}{error['msg'][0].lower()}{error['msg'][1:]}{got}"
+    message = error["msg"].removeprefix("Value error, ")
+    return f"{place}{message[0].lower()}{message[1:]}{got}"
 
 
 def _shown(value: object) -> str:
@@ -74,23 +88,28 @@ def _shown(value: object) -> str:
 def _keys_at(cls: type[BaseModel], path: list[str]) -> set[str]:
     """The valid keys of the settings class found by following ``path`` (field names, indices, union tags)."""
     classes: list[type[BaseModel]] = [cls]
+    choices: list[OpenChoice] = []
     for step in path:
-        following: list[type[BaseModel]] = []
-        for candidate in classes:
-            field = candidate.model_fields.get(step)
-            if field is not None:
-                following.extend(_models_in(field.annotation))
+        fields = [c.model_fields[step] for c in classes if step in c.model_fields]
+        following = [model for field in fields for model in _models_in(field.annotation)]
+        chosen = [model for model in (choice.find(step) for choice in choices) if model is not None]
         tagged = [c for c in classes if _tag(c) == step]
-        if following:
-            classes = following
-        elif tagged:
-            classes = tagged
+        opened = [choice for field in fields for choice in _choices_in((*field.metadata, field.annotation))]
+        classes = following or chosen or tagged or ([] if opened else classes)
+        choices = opened or choices
     return {key for candidate in classes for key in candidate.model_fields}
 
 
 def _tag(cls: type[BaseModel]) -> str | None:
     field = cls.model_fields.get("kind")
     return None if field is None else str(field.default)
+
+
+def _choices_in(annotations: Iterable[Any]) -> Iterator[OpenChoice]:
+    for annotation in annotations:
+        if isinstance(annotation, OpenChoice) and not isinstance(annotation, type | str):
+            yield annotation
+        yield from _choices_in(typing.get_args(annotation))
 
 
 def _models_in(annotation: Any) -> Iterator[type[BaseModel]]:  # noqa: ANN401 - annotations are untyped objects

@@ -11,6 +11,7 @@ from opencse.analysis.figures import (
     before_after,
     bins,
     by_layer,
+    curves,
     densities,
     gold_against_cosine,
     plane,
@@ -20,32 +21,40 @@ from opencse.analysis.figures import (
     standalone,
     themed,
     token_map,
-    training_curve,
+    training_curves,
 )
-from opencse.analysis.figures.geometry import DOT, OFFSETS, _apart, _box, _overlap
+from opencse.analysis.figures.plane import DOT, OFFSETS, _apart, _box, _overlap
 
 FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
-    "curve": (lambda: training_curve({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0}), ("training loss", "kept")),
-    "gold": (lambda: gold_against_cosine([1.0, 2.0], {"a": [0.1, 0.2], "b": [0.3, 0.4]}), ("a", "b", "cosine")),
+    "curve": (lambda: curves({"a": {1: 2.0, 2: 1.0}}, "loss"), ("loss by step", "step", "a")),
+    "loss": (lambda: training_curves({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0})[0], ("training loss by step", "loss")),
+    "dev": (lambda: training_curves({1: 2.0}, {0: 50.0, 2: 60.0}, "nDCG")[1], ("nDCG by step", "start", "kept")),
+    "gold": (lambda: gold_against_cosine([1.0, 2.0], {"a": [0.1, 0.2], "b": [0.3, 0.4]})[1], ("b: cosine by gold",)),
     "recipes": (
         lambda: scores_by_recipe({"s": ({"x": [1.0, 2.0], "y": [3.0]}, {"as given": 0.5})}, "sts", "x"),
         ("x", "y", "s"),
     ),
-    "spectra": (lambda: spectra({"before": [3.0, 1.0], "after": [2.0, 2.0]}), ("before", "after", "rank")),
+    "spectra": (
+        lambda: spectra({"before": [3.0, 1.0], "after": [2.0, 2.0]}),
+        ("before", "singular values by rank"),
+    ),
     "plane": (
         lambda: plane({"a": (-2.0, 0.2), "b": (-3.0, 0.3)}, {"a": 60.0, "b": 70.0}, {"b": [(-2.0, 0.2), (-3.0, 0.3)]}),
         ("a", "b", "STS average"),
     ),
     "plain plane": (lambda: plane({"a": (-2.0, 0.2)}), ("a",)),
-    "layers": (lambda: by_layer({"m": [0.9, 0.8, 0.7]}, "SetSim", first=1), ("m", "SetSim", "3")),
+    "layers": (lambda: by_layer({"m": [0.9, 0.8, 0.7]}, "SetSim"), ("m", "SetSim by layer", "2")),
     "tokens": (lambda: token_map(["[CLS]", "word"], [[1.0, 0.5], [0.5, 1.0]], "layer 2"), ("[CLS]", "word", "layer 2")),
     "tasks": (lambda: before_after({"old": {"STS12": 50.0}, "new": {"STS12": 60.0}}), ("STS12", "old", "new")),
     "densities": (
         lambda: densities([0.0, 0.5, 1.0], {"0-1": [0.0, 1.0, 0.0], "4-5": [0.0, 0.5, 2.0]}, "m"),
         ("0-1", "4-5"),
     ),
-    "bins": (lambda: bins(["0", "1-3"], {"cosine": [0.5, None]}, "difference"), ("cosine", "1-3")),
-    "quantiles": (lambda: quantiles([1.0, 50.0], {"m": [0.1, 0.3]}, 0.4), ("threshold 0.40", "m")),
+    "bins": (
+        lambda: bins(["0", "1-3"], {"cosine": [0.5, None]}, "difference"),
+        ("1-3", "mean cosine by difference"),
+    ),
+    "quantiles": (lambda: quantiles([1.0, 50.0], {"m": [0.1, 0.3]}), ("% of random pairs", "m")),
 }
 
 
@@ -63,12 +72,16 @@ def test_a_figure(name: str) -> None:
 
 
 def test_the_page_chooses_the_colours() -> None:
-    svg = training_curve({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0})
+    svg = "".join(training_curves({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0}))
     page = themed(svg)
     assert "#0b7285" in svg
     assert "#0b7285" not in page
     assert "var(--after)" in page
     assert "var(--ink)" in page
+
+
+def test_no_picture_of_what_was_not_measured() -> None:
+    assert len(training_curves({1: 2.0}, {})) == 1
 
 
 def test_more_models_than_colours() -> None:

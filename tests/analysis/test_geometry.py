@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
-from opencse.analysis.alignment import alignment, all_pairs, mean_cosine, sum_of_gram, uniformity
-from opencse.analysis.geometry import Geometry, geometry, sts_geometry
-from opencse.analysis.spectrum import correlation_rank, effective_rank, singular_values, variance_shares
+from opencse.analysis.alignment import alignment, all_pairs, positive_sides, uniformity
+from opencse.analysis.geometry import Geometry, geometry
+from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, read_scored_pairs
+from opencse.evaluation import Encode, ScoredPairs, distinct, embed, read_scored_pairs
 
 Vectors = NDArray[np.float32]
 
@@ -31,20 +31,27 @@ def bag(texts: Sequence[str]) -> Vectors:
     return vectors
 
 
+def of_pairs(encode: Encode, pairs: ScoredPairs) -> Geometry:
+    """Of the distinct sentences, with the pairs of high gold score as positives."""
+    embedded = embed(encode, distinct([pairs.first, pairs.second]))
+    return geometry(embedded.vectors, positive_sides(embedded, pairs))
+
+
 def test_each_number_is_that_of_its_function() -> None:
     vectors, left, right = some(50), some(9, 1), some(9, 2)
     found = geometry(vectors, (left, right), t=3.0, first=(1, 4, 7))
-    values = singular_values(vectors)
+    sums = moments(vectors)
+    values = sums.singular_values()
     assert (found.n, found.dimension, found.uniformity_n, found.t) == (50, 6, 50, 3.0)
     assert found.uniformity == uniformity(vectors, 3.0)
     assert found.least_cosine == all_pairs(vectors).least
-    assert found.mean_cosine == pytest.approx(mean_cosine(vectors), rel=1e-12)
-    assert found.sum_gram == pytest.approx(sum_of_gram(vectors), rel=1e-12)
+    assert found.mean_cosine == sums.mean_cosine()
+    assert found.sum_gram == sums.sum_of_gram()
     assert found.top_eigenvalue == pytest.approx(values[0] ** 2)
     assert found.singular_values == pytest.approx(values / values[0])
     assert found.singular_values[0] == 1
     assert found.effective_rank == pytest.approx(effective_rank(values))
-    assert found.variance_first == variance_shares(vectors, (1, 4))
+    assert found.variance_first == sums.variance_shares((1, 4))
     assert found.positives is not None
     assert found.positives.n == 9
     assert found.positives.alignment == alignment(left, right)
@@ -94,19 +101,19 @@ def test_graded_pairs_by_the_papers_protocol() -> None:
         asked.append(texts)
         return bag(texts)
 
-    found = sts_geometry(encode, pairs)
+    found = of_pairs(encode, pairs)
     assert asked == [["a b", "a c", "d", "a b e", "f g", "c"]]
     assert found == geometry(bag(asked[0]), (bag(["a b", "d"]), bag(["a b e", "f g"])))
     assert found.positives is not None
     assert found.positives.n == 2, "4.0 is not above 4"
-    with pytest.raises(UserError, match=r"^four: no gold score is above 5 \(the highest is 5\)"):
-        sts_geometry(bag, pairs, above=5.0)
+    none = ScoredPairs("none", np.zeros(4), first, second)
+    assert of_pairs(bag, none).positives is None
 
 
 def test_real_pairs_against_scipy(shared_data: Path) -> None:
     dev = read_scored_pairs(shared_data / "sts" / "stsb" / "dev.tsv")
     pairs = ScoredPairs("dev", dev.scores[:400], dev.first[:400], dev.second[:400])
-    found = sts_geometry(bag, pairs)
+    found = of_pairs(bag, pairs)
     texts = list(dict.fromkeys([*pairs.first, *pairs.second]))
     vectors = bag(texts).astype(np.float64)
     vectors /= np.linalg.norm(vectors, axis=1, keepdims=True)

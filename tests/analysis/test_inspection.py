@@ -1,4 +1,4 @@
-"""Looking into models: what is found, on what, and the page it becomes."""
+"""Analyzing models: what is found, on what, and the page it becomes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.analysis.geometry import geometry
-from opencse.analysis.inspection import Findings, Material, Subject, inspect
+from opencse.analysis.inspection import Findings, Material, Subject, inspect, short_names
 from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation import evaluate_pairs, load_sts, read_scored_pairs
+from opencse.evaluation import load_sts, read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel, distinct
 from opencse.records import read_record, write_json
 from opencse.text import sample
+from scores import spearman_of
+
+pytestmark = pytest.mark.slow
 
 PAIRS = read_scored_pairs(sample.TEST)
 
@@ -40,7 +43,7 @@ def test_two_callables_on_pairs_and_text(sentences: list[str]) -> None:
     subjects = [Subject(EmbeddingModel("lengths", lengths)), Subject(EmbeddingModel("letters", letters))]
     found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
     one = found.subjects[1]
-    assert one.spearman == pytest.approx(evaluate_pairs(letters, PAIRS).spearman)
+    assert one.spearman == pytest.approx(spearman_of(letters, PAIRS))
     texts = distinct([PAIRS.first, PAIRS.second])
     assert one.geometry is not None
     assert one.geometry.uniformity == pytest.approx(geometry(letters(texts)).uniformity)
@@ -84,7 +87,7 @@ def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_p
     found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:200], source="mine"), resamples=100)
     titles = [section.title for section in sections(found)]
     assert titles == [
-        "How the vectors fill their space", "Cosine by likeness", "What else the cosine follows", "Layer by layer",
+        "Embedding geometry", "Similarity by gold score", "Length and overlap bias", "Layer by layer",
         "What a cosine means on your text", "Nearest neighbours",
     ]  # fmt: skip
     page = lead(found) + "".join(section.body for section in sections(found))
@@ -97,6 +100,14 @@ def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_p
 def test_names_that_are_alike_are_refused() -> None:
     with pytest.raises(ValueError, match="different names"):
         inspect([Subject(EmbeddingModel("a", letters))] * 2, Material(pairs=PAIRS))
+
+
+def test_short_names_tell_models_apart() -> None:
+    assert short_names(["runs/a", "b"]) == ["a", "b"]
+    assert short_names(["runs/a/last", "runs/b/last"]) == ["a/last", "b/last"]
+    assert short_names(["runs/a/last"]) == ["a/last"]
+    assert short_names(["x/a/m", "y/a/m", "n"]) == ["x/a/m", "y/a/m", "n"]
+    assert short_names(["last", "words:FILE"]) == ["last", "words:FILE"]
 
 
 def test_the_command(
@@ -118,7 +129,7 @@ def test_the_command(
     page = (out / "report.html").read_text()
     assert "How cold is it?" in page
     assert "<script" not in page
-    assert "http" not in page.replace("http://www.w3.org/", "")
+    assert "://" not in page.replace("http://www.w3.org/", "")
     told = json.loads((out / "report.json").read_text())
     assert [one["name"] for one in told["subjects"]] == [tiny_folder.name, "bag-of-words"]
     code, _, stderr = opencse("analyze", tiny_folder, tiny_folder, "--out", out)

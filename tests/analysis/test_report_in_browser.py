@@ -20,7 +20,7 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.text import sample
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
 
 
 def letters(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -56,7 +56,7 @@ def browse(page: Path, width: int, *flags: str) -> subprocess.CompletedProcess[s
 
 def test_no_error_and_no_request(page: Path) -> None:
     seen = browse(page, 1000, "--dump-dom")
-    assert "How the vectors fill their space" in seen.stdout
+    assert "Embedding geometry" in seen.stdout
     assert "CONSOLE" not in seen.stderr
     text = page.read_text(encoding="utf-8")
     assert not re.findall(r"<(?:script|img|link|iframe)\b", text)

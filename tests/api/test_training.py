@@ -12,6 +12,8 @@ import pytest
 from opencse import SentenceEncoder, UserError, evaluate, pretrain, train
 from opencse.encoder.fingerprint import fingerprint
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["The kettle boils.", "Snow fell all night.", "A dog barks.", "He reads a book.", "Rain again.", "Tea, please."]
 DEV = [(5, "A dog barks.", "A dog is barking."), (1.5, "Rain again.", "He reads."), (0, "Tea.", "Snow fell.")]
 QUICK = ["training.batch_size=2", "training.max_steps=2", "objective.view.kind=dropout", "encoder.pooling=mean"]

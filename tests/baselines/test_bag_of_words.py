@@ -89,6 +89,7 @@ def test_shape_and_refusal() -> None:
         BagOfWords(columns=0)
 
 
+@pytest.mark.slow
 def test_the_same_in_another_process_and_in_another_call() -> None:
     program = (
         "from opencse.baselines.bag_of_words import BagOfWords as B; print(B().encode(['x dog é'])[0].nonzero()[0])"

@@ -15,6 +15,8 @@ from opencse.baselines.flow import Flow, FlowSettings
 from opencse.baselines.flow_layers import ActNorm, Coupling, FlowNetwork, Reversal, Rotation
 from opencse.errors import UserError
 
+pytestmark = pytest.mark.slow
+
 KINDS: list[dict[str, Any]] = [
     {},
     {"coupling": "affine"},

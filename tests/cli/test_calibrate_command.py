@@ -10,6 +10,8 @@ import pytest
 from opencse import SentenceEncoder
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 
 

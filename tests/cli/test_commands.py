@@ -15,6 +15,8 @@ import pytest
 
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 QUICK = ["--set", "training.max_steps=3", "--set", "training.batch_size=8", "--set", "training.evaluate_every=2"]
 

@@ -12,6 +12,8 @@ from opencse.cli.seeds import seeds_of
 from opencse.errors import UserError
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 QUICK = [
     part
@@ -108,7 +110,8 @@ def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) 
 def test_where_every_run_keeps_its_start_it_is_said(
     opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opencse.training.selection import Dev, DevScore
+    from opencse.selection.graded import Dev
+    from opencse.selection.score import DevScore
 
     scores = iter(range(90, 0, -1))
     monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(float(next(scores))))

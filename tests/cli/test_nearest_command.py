@@ -15,6 +15,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 app = typer.Typer()
 app.command()(nearest)
 

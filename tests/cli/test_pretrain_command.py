@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 SIZE = ("--vocabulary", 200, "--layers", 1, "--hidden", 16, "--heads", 2, "--inner", 24, "--positions", 32)
 HOW = (

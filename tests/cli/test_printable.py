@@ -32,6 +32,7 @@ def test_what_a_terminal_would_obey_is_shown(text: str, shown: str) -> None:
     assert printable("a\nb\tc", keep="\n\t") == "a\nb\tc"
 
 
+@pytest.mark.slow
 def test_errors(opencse: Run) -> None:
     code, out, err = opencse("similarity", f"./{HOSTILE}\nx", "a", "b")
     assert (code, out, err.count("\n")) == (2, "", 1)
@@ -39,6 +40,7 @@ def test_errors(opencse: Run) -> None:
     assert quiet(err)
 
 
+@pytest.mark.slow
 def test_texts_and_names_of_the_commands(tiny_folder: Path, tmp_path: Path, small_sts: Path, opencse: Run) -> None:
     folder = tmp_path / f"m[/x]{HOSTILE}"  # rich would take [/x] for the end of a style
     folder.parent.mkdir()

@@ -28,6 +28,7 @@ def rows(table: str) -> list[list[str]]:
             for line in table.splitlines() if line[:1] in "│┃"]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_the_list_tells_what_recipes_are_made_of(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes")
     assert code == 0
@@ -72,6 +73,7 @@ def test_published_is_empty_without_a_number() -> None:
     assert published(load_recipe("opencse-mini")) == ""
 
 
+@pytest.mark.slow
 def test_presets_are_listed_with_sort_changes_and_numbers(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes", "presets", "esimcse")
     assert code == 0
@@ -87,6 +89,7 @@ def test_presets_are_listed_with_sort_changes_and_numbers(opencse: Run) -> None:
     assert "google-bert/bert-large-uncased" in stdout
 
 
+@pytest.mark.slow
 def test_a_recipe_without_presets(opencse: Run, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
     path.write_text('name = "mine"\ntitle = "t"\n')
@@ -95,6 +98,7 @@ def test_a_recipe_without_presets(opencse: Run, tmp_path: Path) -> None:
     assert "no presets" in stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["simcse", "esimcse:roberta-large:reference:words", "simcse++:m-0.5", "pretrain"])
 def test_show_prints_toml_that_loads_to_the_same_recipe(opencse: Run, tmp_path: Path, name: str) -> None:
     code, stdout, err = opencse("recipes", "show", name)
@@ -105,6 +109,7 @@ def test_show_prints_toml_that_loads_to_the_same_recipe(opencse: Run, tmp_path: 
     assert load_recipe(str(path)) == load_recipe(name).model_copy(update={"presets": {}})
 
 
+@pytest.mark.slow
 def test_show_applies_presets_and_settings(opencse: Run) -> None:
     code, stdout, _ = opencse(
         "recipes", "show", "simcse:crop-10", "--preset", "roberta-base", "--set", "training.epochs=3"
@@ -116,12 +121,14 @@ def test_show_applies_presets_and_settings(opencse: Run) -> None:
     assert shown["objective"]["view"] == {"kind": "crop", "rate": 0.1}
 
 
+@pytest.mark.slow
 def test_show_is_one_comment_line_whatever_is_set(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes", "show", "simcse", "--set", 'title="""\na\nb"""')
     assert code == 0
     assert tomllib.loads(stdout)["title"] == "a\nb"
 
 
+@pytest.mark.slow
 def test_show_source_prints_the_file_as_written(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes", "show", "simcse", "--source")
     assert code == 0
@@ -130,6 +137,7 @@ def test_show_source_prints_the_file_as_written(opencse: Run) -> None:
         refused(opencse("recipes", "show", "--source", *more), "--source prints simcse as it is written")
 
 
+@pytest.mark.slow
 def test_diff_lists_what_differs(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes", "diff", "simcse", "esimcse")
     assert code == 0
@@ -145,6 +153,7 @@ def test_diff_lists_what_differs(opencse: Run) -> None:
     assert found[2][1:] == ["250", "125"]
 
 
+@pytest.mark.slow
 def test_diff_of_equals_and_of_files(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     path = Path("mine.toml")
@@ -211,6 +220,7 @@ def test_shown(value: object, text: str) -> None:
 class TestErrors:
     """Each one line, exit code 2."""
 
+    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("arguments", "parts"),
         [

@@ -13,6 +13,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.making.static import StaticSettings
 from opencse.making.vocabulary import train_wordpiece
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 SMALL = ["--dimension", "16", "--set", "inner=24", "--set", "positions=32"]
 

@@ -16,6 +16,8 @@ from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 COMMAND = [sys.executable, "-c", "from opencse.cli import main; main()"]
 

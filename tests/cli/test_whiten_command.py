@@ -17,6 +17,8 @@ from opencse.errors import UserError
 from opencse.evaluation.transforms import sample_texts
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., None]
 
 

@@ -9,6 +9,7 @@ import zlib
 from pathlib import Path
 
 import numpy as np
+import pytest
 from sentence_transformers import SentenceTransformer
 
 import opencse
@@ -42,6 +43,7 @@ def test_loads_in_under_half_a_second() -> None:
     assert min(seconds) < 0.5
 
 
+@pytest.mark.slow
 def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> None:
     program = (
         "import socket\n"

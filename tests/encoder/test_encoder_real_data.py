@@ -10,6 +10,8 @@ from sentence_transformers import SentenceTransformer
 
 from opencse.encoder.encoder import SentenceEncoder
 
+pytestmark = pytest.mark.slow
+
 
 def test_wikipedia_sentences_have_the_vectors_of_sentence_transformers(shared_data: Path) -> None:
     model, file = shared_data.parent / "models" / "wikibert-mini", shared_data / "wiki" / "heldout10k.txt"

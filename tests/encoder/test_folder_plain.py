@@ -17,6 +17,8 @@ from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.text import sample
 
+pytestmark = pytest.mark.slow
+
 TEXTS = [
     "A dog runs over the green field.",
     "Rain.",

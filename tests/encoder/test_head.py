@@ -18,10 +18,11 @@ from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
+from opencse.selection.graded import Dev
+from opencse.selection.score import DevScore
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
-from opencse.training.selection import Dev, DevScore
 
 QUICK = ("training.max_steps=4", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
 
@@ -136,6 +137,7 @@ def reduced(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Trai
     return job(tiny_folder, head, "encoder.pooling=mean", "training.learning_rate=1e-3").run(folder)
 
 
+@pytest.mark.slow
 def test_a_kept_reduction_is_in_the_folder(reduced: TrainResult, sentences: list[str]) -> None:
     folder = reduced.folder
     assert dense_of(folder) == [(32, 5, "Identity")]
@@ -147,6 +149,7 @@ def test_a_kept_reduction_is_in_the_folder(reduced: TrainResult, sentences: list
     assert 1e-4 < float(moved.max()) < 0.1, "it began from the run's seed, and it was trained"
 
 
+@pytest.mark.slow
 def test_a_kept_head_on_a_model_with_dense_layers(reduced: TrainResult, tmp_path: Path, sentences: list[str]) -> None:
     """The new layer is put on top of those that are there."""
     for head, dimension, activation in (
@@ -160,6 +163,7 @@ def test_a_kept_head_on_a_model_with_dense_layers(reduced: TrainResult, tmp_path
         same_vectors(folder, dimension, sentences[:9])
 
 
+@pytest.mark.slow
 def test_a_head_for_training_only_leaves_the_dimension(tiny_folder: Path, tmp_path: Path) -> None:
     training = job(tiny_folder, 'encoder.head={ kind = "linear", size = 5 }', "encoder.pooling=mean")
     prepared = training.prepare(Silent())
@@ -183,6 +187,7 @@ def falling(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.float32]]:
     return scored
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["linear", "mlp"])
 def test_where_the_start_is_kept_it_has_the_dimension_asked_for(
     kind: Literal["linear", "mlp"],
@@ -207,6 +212,7 @@ def test_where_the_start_is_kept_it_has_the_dimension_asked_for(
     assert dense_of(result.folder) == dense_of(result.folder / "last")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "head",
     ['{ kind = "mlp", keep = true }', '{ kind = "linear", size = 32, keep = true }', '{ kind = "linear", size = 6 }'],

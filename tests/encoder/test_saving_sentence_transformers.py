@@ -29,6 +29,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
 
+pytestmark = pytest.mark.slow
+
 STOCK = {
     f"sentence_transformers.models.{m}"
     for m in ("Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize")

@@ -297,6 +297,7 @@ def test_a_link_is_followed(source: Source, out: Path, encoder: SentenceEncoder,
     assert len(np.load(tmp_path / "there" / "real.npy")) == 23
 
 
+@pytest.mark.slow
 def test_the_command(
     opencse: Run,
     source: Source,

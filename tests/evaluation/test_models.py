@@ -16,8 +16,11 @@ from opencse.baselines.words import WordVectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, evaluate_pairs
+from opencse.evaluation import ScoredPairs
 from opencse.evaluation.models import open_model
+from scores import spearman_of
+
+pytestmark = pytest.mark.slow
 
 TEXTS = ("A dog runs.", "The cat sleeps on the mat.", "Dogs run.")
 
@@ -147,7 +150,7 @@ def test_any_of_them_can_be_judged(glove: Path, encoder: SentenceEncoder) -> Non
     pairs = ScoredPairs("p", np.array([5.0, 1.0, 2.0]), [TEXTS[0]] * 3, [TEXTS[0], TEXTS[1], TEXTS[2]])
     models: Sequence[object] = (encoder, f"words:{glove}", "bag-of-words", lengths, Model())
     for model in models:
-        assert evaluate_pairs(open_model(model).encode, pairs).spearman > 0
+        assert spearman_of(open_model(model).encode, pairs) > 0
 
 
 @pytest.mark.parametrize("model", ["words:FILE", "bag-of-words", lengths, Model(), "encoder"])
@@ -162,7 +165,7 @@ def test_other_refusals(encoder: SentenceEncoder, tmp_path: Path) -> None:
     for model in (encoder, lengths, Model()):
         with pytest.raises(UserError, match="stays on its device"):
             open_model(model, device="cpu")
-    with pytest.raises(UserError, match=r"a int cannot be judged; give a folder, .* words:FILE, bag-of-words"):
+    with pytest.raises(UserError, match=r"a int cannot be evaluated; give a folder, .* words:FILE, bag-of-words"):
         open_model(7)
     with pytest.raises(UserError, match="names no file"):
         open_model("words:")

@@ -86,7 +86,7 @@ FAULTS = [
     (
         "p.csv",
         "scores,sentence1,sentence2\n1,a,b\n",
-        "line 1: no column 'score' (did you mean 'scores'?); columns there",
+        "p.csv: no column 'score' (did you mean 'scores'?); columns there",
     ),
     (
         "p.csv",
@@ -96,12 +96,12 @@ FAULTS = [
     (
         "p.csv",
         "score,sentence1,sentence2\n1,a,b,c\n",
-        "p.csv, line 2: 4 field(s), but the header names 3; put a sentence",
+        "p.csv, line 2: 4 columns, but line 1 has 3; put a text that holds a comma between double quotes",
     ),
     (
         "p.csv",
         'score,sentence1,sentence2\n1,"a,b\n',
-        "p.csv, line 2: not valid csv (unexpected end of data); check its d",
+        "p.csv, line 2: not valid csv (unexpected end of data); check the double quotes",
     ),
     ("p.csv", "score,sentence1,sentence2\n", "p.csv: 0 pair(s); a correlation needs at least 2"),
     ("p.csv", "score,sentence1,sentence2\n1,a,b\nhi,c,d\n", "p.csv, line 3: the score 'hi' is not a number"),

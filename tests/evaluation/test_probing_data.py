@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opencse.errors import UserError
+from opencse.evaluation.labelled import Line
 from opencse.evaluation.probing import data as probing_data
 from opencse.evaluation.probing.data import PROBING_TASKS, ProbingExamples, load_probing
 
@@ -132,7 +133,7 @@ def test_a_class_whose_training_sentences_are_all_in_the_test_set_is_not_judged(
     assert content(task)["test"] == sorted(labelled(9, 90))
     assert task.dropped == 2 + 2
     write_part(te, [*labelled(9, 90), ("else", "new")])
-    with pytest.raises(UserError, match="line 10: no training sentence has the label 'new'"):
+    with pytest.raises(UserError, match=r"line 10: unknown label 'new'; no training sentence has it"):
         load_probing(tmp_path)
 
 
@@ -163,8 +164,8 @@ def test_the_draw_takes_of_each_class_its_share(made: list[tuple[int, str]], k: 
         assert sum(first[text] == label for text in found) == n // k
 
 
-def read(lines: Lines) -> list[probing_data._Line]:
-    return [probing_data._Line(Path("x"), 1, label, text) for text, label in lines]
+def read(lines: Lines) -> list[Line]:
+    return [Line("x, line 1", label, (text,)) for text, label in lines]
 
 
 @given(
@@ -173,7 +174,7 @@ def read(lines: Lines) -> list[probing_data._Line]:
 )
 def test_no_sentence_is_in_two_parts(pool: Lines, test: Lines | None) -> None:
     parts, dropped = probing_data._parted(read(pool), None if test is None else read(test))
-    train, dev, tested = ({line.sentence for line in parts[name]} for name in ("train", "dev", "test"))
+    train, dev, tested = ({line.texts[0] for line in parts[name]} for name in ("train", "dev", "test"))
     assert not train & dev
     assert not (train | dev) & tested
     everything = sum(len(part) for part in parts.values()) + dropped
@@ -243,7 +244,7 @@ PUBLISHED_FAULTS = {
     "part": ("dev\tPAST\ta", "line 2: unknown part 'dev'; the first field is tr, va or te"),
     "label": ("tr\t \ta", "line 2: the label is empty; fill it or drop the line"),
     "sentence": ("tr\tPAST\t ", "line 2: the sentence is empty; fill it or drop the line"),
-    "unknown": ("te\tPRE\ta", r"line 2: no training sentence has the label 'PRE' \(did you mean 'PRES'\?\)"),
+    "unknown": ("te\tPRE\ta", r"line 2: unknown label 'PRE' \(did you mean 'PRES'\?\); no training sentence has it"),
 }
 
 
@@ -284,7 +285,7 @@ def test_faults_of_files_and_parts(tmp_path: Path) -> None:
     ):
         load_probing(tmp_path)
     write_part(va, labelled(40))
-    with pytest.raises(UserError, match=r"te.txt, line 1: no training sentence has the label 'Z'"):
+    with pytest.raises(UserError, match=r"te.txt, line 1: unknown label 'Z'; no training sentence has it"):
         load_probing(tmp_path)
 
 

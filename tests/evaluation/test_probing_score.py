@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,14 +17,30 @@ from torch import nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, Mode
-from opencse.evaluation.embedding import distinct, embed
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress, distinct, embed
 from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_probing
 from opencse.evaluation.probing.result import ProbingResult, probing_table
-from opencse.evaluation.probing.score import evaluate_probing, score_probing
+from opencse.evaluation.probing.score import Probing
+
+pytestmark = pytest.mark.slow
 
 WIDTH = 12
 WORDS = ["sing", "sang", "sung", "a", "the", "so", "it", "in", "old", "new", "cat", "dog", "sun", "sea"]
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
+
+
+def evaluate_probing(
+    encode: Encode,
+    data: ProbingData,
+    *,
+    model: str = "m",
+    pooling: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> ProbingResult:
+    """The record of a plain function of texts."""
+    return Probing(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
 
 
 def bag_of_words(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -194,13 +211,13 @@ def test_a_task_s_score_depends_on_no_other_task_nor_on_the_global_generators(fo
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
     before = torch.get_rng_state().clone(), np.random.get_state()[1].tolist()  # type: ignore[index]  # noqa: NPY002
-    turned = ProbingData(data.source, dict(reversed(data.tasks.items())))
+    turned = ProbingData(data.source, data.text, dict(reversed(data.tasks.items())))
     assert accuracies(evaluate_probing(bag_of_words, turned, mode="fast")) == wanted
     assert torch.equal(torch.get_rng_state(), before[0])
     assert np.random.get_state()[1].tolist() == before[1]  # type: ignore[index]  # noqa: NPY002
     alone = load_probing(folder, ["tree_depth"]).tasks["tree_depth"]
     embedded = embed(bag_of_words, distinct(part.first for part in alone.parts.values()))
-    assert score_probing(alone, embedded, mode="fast").accuracy == wanted["tree_depth"]
+    assert Probing(mode="fast").score(alone, embedded).accuracy == wanted["tree_depth"]
     assert len(set(wanted.values())) > 2
 
 
@@ -231,12 +248,11 @@ def test_what_was_done_is_recorded_and_read_again(folder: Path, tmp_path: Path) 
     assert (result.mode, result.classifier) == ("fast", "mlp")
     assert result.data.source == str(folder)
     assert result.data.sha256 == {key: task.sha256() for key, task in data.tasks.items()}
-    assert len(said) == 2 + 4
+    assert len(said) == 2 + 2 * 4
     assert "not in " in said[1]
-    assert "so the average is over 4 tasks" in said[1]
-    assert said[2].startswith("WC: accuracy ")
-    assert "(softmax, l2 " in said[2]
-    assert "not the published parts, so this does not compare with published values" in said[2]
+    assert said[3].startswith("WC: accuracy ")
+    assert "(softmax, l2 " in said[3]
+    assert "not the published parts, so this does not compare with published values" in said[3]
     values = result.values()
     assert values.pop("probing.average") == pytest.approx(np.mean(list(values.values())))
     assert list(values) == [
@@ -276,15 +292,15 @@ def test_faults_are_told_before_anything_is_encoded(folder: Path) -> None:
 
     data = load_probing(folder)
     with pytest.raises(UserError, match=r"unknown mode 'fats' \(did you mean 'fast'\?\)"):
-        evaluate_probing(encode, data, mode="fats")  # type: ignore[arg-type]
+        evaluate_probing(encode, data, mode="fats")
     with pytest.raises(UserError, match=r"unknown classifier 'logistic'; known: mlp, softmax"):
-        evaluate_probing(encode, data, classifier="logistic")  # type: ignore[arg-type]
+        evaluate_probing(encode, data, classifier="logistic")
     with pytest.raises(UserError, match="the model gave NaN or infinite values"):
         evaluate_probing(lambda texts: np.full((len(texts), 2), np.nan), data)
 
 
 def test_a_layer_alone_can_be_judged(tiny_folder: Path, folder: Path) -> None:
-    """As the docstring of ``evaluate_probing`` says."""
+    """Each as a function of texts."""
     encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
 
     def of_layer(layer: int) -> dict[str, float]:

@@ -1,6 +1,8 @@
 import io
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,12 +14,27 @@ from scipy.stats import pearsonr, spearmanr
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.regressor import fit
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.regression.data import PUBLISHED, RegressorData, load_sts_regressor
 from opencse.evaluation.regression.result import RegressorResult, regressor_table
-from opencse.evaluation.regression.score import evaluate_sts_regressor
+from opencse.evaluation.regression.score import Regression
 
 WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
+
+
+def evaluate_sts_regressor(
+    encode: Encode,
+    data: RegressorData,
+    *,
+    model: str = "m",
+    pooling: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> RegressorResult:
+    """The record of a plain function of texts."""
+    return Regression(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
 
 
 def counts(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -173,11 +190,16 @@ def test_faults(folder: Path, tmp_path: Path) -> None:
 def test_real_data(shared_data: Path) -> None:
     data = load_sts_regressor(shared_data / "sts")
     for key, task in data.tasks.items():
-        assert {part: len(pairs) for part, pairs in task.items()} == PUBLISHED[key]
+        assert task.counts == PUBLISHED[key]
     assert data.text == "prepared"
-    some = data.tasks["sickr"]["train"]
+    task = data.tasks["sickr"]
+    some = task.parts["train"]
     train = ScoredPairs(some.name, some.scores[:600], some.first[:600], some.second[:600])
-    less = RegressorData(data.source, data.text, {"sickr": {**data.tasks["sickr"], "train": train}})
+    less = RegressorData(
+        data.source,
+        data.text,
+        {"sickr": replace(task, parts={**task.parts, "train": train})},
+    )
     encoder = SentenceEncoder.load("opencse-mini", device="cpu")
     score = evaluate_sts_regressor(encoder.encode, less).sts_regressor["sickr"]
     assert 45 < score.spearman < 80

@@ -19,6 +19,7 @@ from opencse.evaluation.correlation import spearman
 
 Rows = NDArray[np.float64]
 SHORT = RegressorSettings(batch_size=8, passes=12, misses=2, max_passes=120)
+pytestmark = pytest.mark.slow
 
 
 def points(n: int, d: int, seed: int, low: float = 1.0) -> tuple[Rows, Rows]:

@@ -32,7 +32,7 @@ def write(folder: Path, corpus: str = CORPUS, queries: str = QUERIES, qrels: str
 
 def test_a_data_set_is_read_as_beir_does(tmp_path: Path) -> None:
     data = load_retrieval(write(tmp_path / "pets"))
-    assert (data.source, data.split, list(data.tasks)) == (str(tmp_path / "pets"), "test", ["pets"])
+    assert (data.source, list(data.tasks)) == (str(tmp_path / "pets"), ["pets"])
     task = data.tasks["pets"]
     assert task.name == "pets"
     assert task.document_ids == ["d1", "d2", "3"]

@@ -11,9 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opencse.evaluation.embedding import distinct, embed
+from opencse.evaluation.embedding import EmbeddingModel, distinct, embed
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
-from opencse.evaluation.retrieval.score import evaluate_retrieval
+from opencse.evaluation.retrieval.score import Retrieval
+
+pytestmark = pytest.mark.slow
 
 WIDTH = 512
 
@@ -50,7 +52,7 @@ def test_scifact(shared_data: Path) -> None:
     task = data.tasks["scifact"]
     assert (len(task.documents), len(task.queries), task.without_relevant) == (5183, 300, 0)
     assert sum(len(levels) for levels in task.judged) == 339
-    score = evaluate_retrieval(bag_of_words, data).retrieval["scifact"]
+    score = Retrieval().evaluate(EmbeddingModel("m", bag_of_words), data).record.retrieval["scifact"]
     assert 10 < score.ndcg_at_10 < score.recall_at_100
     expected = by_trec_eval(task)
     assert score.ndcg_at_10 == pytest.approx(expected["ndcg_cut_10"], abs=1e-6)

@@ -6,6 +6,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +15,26 @@ from rich.console import Console
 from rich.table import Table
 
 from opencse.errors import UserError
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress
 from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.result import RetrievalResult, retrieval_table
-from opencse.evaluation.retrieval.score import evaluate_retrieval
+from opencse.evaluation.retrieval.score import Retrieval
+
+
+def evaluate_retrieval(
+    encode: Encode,
+    data: RetrievalData,
+    *,
+    model: str = "m",
+    pooling: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> RetrievalResult:
+    """The record of a plain function of texts."""
+    return Retrieval(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+
 
 MEASURES = ("ndcg_at_10", "mrr_at_10", "map_at_10", "recall_at_1", "recall_at_10", "recall_at_100")
 
@@ -34,7 +51,7 @@ def task_of(documents: dict[str, str], queries: dict[str, str], judged: list[dic
 
 
 def judge(*tasks: RetrievalTask, similarity: Similarity = "cosine") -> RetrievalResult:
-    data = RetrievalData("here", "test", {f"{task.name}{n or ''}": task for n, task in enumerate(tasks)})
+    data = RetrievalData("here", "raw", {f"{task.name}{n or ''}": task for n, task in enumerate(tasks)})
     return evaluate_retrieval(numbers, data, similarity=similarity)
 
 
@@ -141,20 +158,21 @@ def test_encode_is_called_once_on_distinct_texts() -> None:
 
     task = task_of({"a": "1 0", "b": "1 0", "c": "0 1"}, {"q": "0 1"}, [{0: 1}])
     lines: list[str] = []
-    evaluate_retrieval(encode, RetrievalData("x", "test", {"toy": task}), progress=lines.append)
+    evaluate_retrieval(encode, RetrievalData("x", "raw", {"toy": task}), progress=lines.append)
     assert calls == [["0 1", "1 0"]]
-    assert lines[0] == "toy: 3 documents, 1 queries"
+    assert lines[0] == "retrieval: toy from x, text raw"
     assert "nDCG@10" in lines[-1]
+    assert "over 1 queries, 3 documents" in lines[-1]
 
 
 def test_what_is_left_out_or_empty_is_told() -> None:
     task = RetrievalTask("toy", ["a", "b"], ["x", ""], ["q"], ["y"], [{0: 1}], 2)
     lines: list[str] = []
     result = evaluate_retrieval(
-        lambda texts: np.eye(3)[: len(texts)], RetrievalData("x", "test", {"toy": task}), progress=lines.append
+        lambda texts: np.eye(3)[: len(texts)], RetrievalData("x", "raw", {"toy": task}), progress=lines.append
     )
-    assert lines[0] == (
-        "toy: 2 documents, 1 queries (2 more have no relevant document and are left out); 1 documents are empty"
+    assert lines[-1].endswith(
+        "1 queries, 2 documents; 2 more queries have no relevant document and are left out; 1 documents are empty"
     )
     assert result.retrieval["toy"].without_relevant == 2
 

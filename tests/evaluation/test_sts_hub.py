@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.evaluation import TASKS, evaluate_sts, load_sts, load_sts_hub
+from opencse.evaluation import TASKS, EmbeddingModel, Sts, load_sts, load_sts_hub
 
 
 def encode(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -46,7 +46,7 @@ def test_hub_gives_raw_text_and_no_subsets(space: Path) -> None:
     assert data.text == "raw"
     assert str(space) in data.source
     assert [pairs.n for pairs in data.tasks.values()] == list(range(10, 17))
-    result = evaluate_sts(encode, data)
+    result = Sts().evaluate(EmbeddingModel("m", encode), data).record
     for key, score in result.sts.tasks.items():
         assert not score.complete
         if key in ("stsb", "sickr"):
@@ -92,6 +92,7 @@ def test_data_set_that_cannot_be_loaded_is_told_in_one_line(space: Path) -> None
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 def test_importing_the_room_imports_nothing_heavy() -> None:
     heavy = ("torch", "transformers", "datasets", "scipy", "rich", "pyarrow")
     code = f"import sys, opencse.evaluation; print([m for m in {heavy} if m in sys.modules])"

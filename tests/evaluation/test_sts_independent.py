@@ -12,6 +12,8 @@ from sentence_transformers import SentenceTransformer
 from opencse import SentenceEncoder, evaluate
 from opencse.evaluation import TASKS
 
+pytestmark = pytest.mark.slow
+
 
 def rows(path: Path) -> list[list[str]]:
     return [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]

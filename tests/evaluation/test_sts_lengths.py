@@ -17,13 +17,14 @@ from opencse.environment import Environment
 from opencse.evaluation import (
     TASKS,
     DataRecord,
+    EmbeddingModel,
     ScoredPairs,
+    Sts,
     StsData,
     StsResult,
     StsScores,
     TaskPairs,
     TaskScore,
-    evaluate_sts,
 )
 from opencse.evaluation.sts.result import LengthScore, LengthSplit, length_table, mean_by_length
 from opencse.evaluation.sts.score import length_split
@@ -34,6 +35,10 @@ WORDS = ("cat", "dog", "rain", "sun", "tree", "house", "red")
 def encode(texts: Sequence[str]) -> NDArray[np.float64]:
     """Counts of words, each with its own weight."""
     return np.array([[text.split().count(word) * (1 + n / 7) + 0.01 for n, word in enumerate(WORDS)] for text in texts])
+
+
+def evaluate_sts(data: StsData) -> StsResult:
+    return Sts().evaluate(EmbeddingModel("words", encode), data).record
 
 
 def random_pairs(name: str, n: int, seed: int) -> ScoredPairs:
@@ -64,7 +69,7 @@ def naive(parts: Sequence[ScoredPairs]) -> dict[bool, tuple[float, int]]:
 def test_split_of_a_task_equals_a_loop_over_its_subsets() -> None:
     task = TASKS["sts13"]
     parts = tuple(random_pairs(name, 40, seed) for seed, name in enumerate(task.subsets))
-    score = evaluate_sts(encode, StsData("here", "raw", {"sts13": TaskPairs(task, parts)})).sts.tasks["sts13"]
+    score = evaluate_sts(StsData("here", "raw", {"sts13": TaskPairs(task, parts)})).sts.tasks["sts13"]
     assert score.by_length is not None
     expected = naive(parts)
     for half, over in ((score.by_length.up_to_3, False), (score.by_length.over_3, True)):
@@ -102,7 +107,7 @@ def test_no_split_where_a_half_has_no_correlation(second: list[str], gold: list[
 
 def test_results_written_before_are_still_read(tmp_path: Path) -> None:
     parts = (random_pairs("test", 60, 5),)
-    result = evaluate_sts(encode, StsData("here", "raw", {"stsb": TaskPairs(TASKS["stsb"], parts)}))
+    result = evaluate_sts(StsData("here", "raw", {"stsb": TaskPairs(TASKS["stsb"], parts)}))
     result.write_json(tmp_path / "new.json")
     assert StsResult.read_json(tmp_path / "new.json") == result
     data = json.loads((tmp_path / "new.json").read_text(encoding="utf-8"))
@@ -113,7 +118,7 @@ def test_results_written_before_are_still_read(tmp_path: Path) -> None:
 
 
 def result_of(splits: dict[str, tuple[float, float, int] | None]) -> StsResult:
-    whole = evaluate_sts(encode, StsData("x", "raw", {"stsb": TaskPairs(TASKS["stsb"], (random_pairs("test", 9, 0),))}))
+    whole = evaluate_sts(StsData("x", "raw", {"stsb": TaskPairs(TASKS["stsb"], (random_pairs("test", 9, 0),))}))
     blank = whole.sts.tasks["stsb"]
     tasks: dict[str, TaskScore] = {}
     for key, split in splits.items():

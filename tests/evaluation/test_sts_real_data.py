@@ -8,10 +8,10 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cosine
 from scipy.stats import pearsonr, spearmanr
 
-from opencse.evaluation import TASKS, evaluate_sts, load_sts
+from opencse.evaluation import TASKS, EmbeddingModel, Sts, load_sts
 
 DATA = Path(__file__).parents[2].parent / "shared" / "data" / "sts"
-pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the STS data is not here")
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(not DATA.is_dir(), reason="the STS data is not here")]
 WIDTH = 256
 # A weight for each bucket, so that cosines tie only where the sentences do, and rounding decides no rank.
 WEIGHTS = np.sqrt(np.arange(1, WIDTH + 1, dtype=np.float32))
@@ -37,7 +37,7 @@ def independent(key: str, subset: str) -> list[tuple[float, float]]:
 
 def test_real_data_scores_equal_an_independent_computation() -> None:
     lines: list[str] = []
-    result = evaluate_sts(bag_of_words, load_sts(DATA), progress=lines.append)
+    result = Sts().evaluate(EmbeddingModel("words", bag_of_words), load_sts(DATA), lines.append).record
     assert result.data.text == "prepared"
     for key, task in TASKS.items():
         score = result.sts.tasks[key]

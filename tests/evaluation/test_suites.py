@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.evaluation import StsResult
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.suites import SUITES, Options, suite_folder, suite_named
+from opencse.evaluation.suite import Options
+from opencse.evaluation.suites import SUITES, suite_folder, suite_named
 
 
 def hashed(texts: Sequence[str]) -> NDArray[np.float64]:
@@ -50,7 +51,6 @@ def test_transfer_passes_its_options_on(tmp_path: Path) -> None:
     assert record.values()["transfer.mine"] > 90
     assert record.to_dict()["mode"] == "fast"
     assert record.to_dict()["classifier"] == "softmax"
-    pytest.importorskip("sklearn")
     other = SUITES["transfer"].open(tmp_path, Options(tasks=["mine"], fast=True, logistic=True))
     assert other(EmbeddingModel("letters", hashed), None).record.to_dict()["classifier"] == "logistic"
 

@@ -18,6 +18,8 @@ from opencse.evaluation.classifiers.logistic import Logistic
 from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, Mode
 from opencse.evaluation.classifiers.trained import Classifiers
 
+pytestmark = pytest.mark.slow
+
 GRID = (1e-5, 1e-4, 1e-3, 1e-2)
 Labels = NDArray[np.intp]
 

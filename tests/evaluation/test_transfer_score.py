@@ -3,6 +3,7 @@ import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,12 +17,30 @@ from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyp
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.cross_validation import kfold, nested, split
-from opencse.evaluation.classifiers.settings import MODES, Mode
+from opencse.evaluation.classifiers.settings import L2, MODES, Mode
 from opencse.evaluation.classifiers.trained import Classifiers
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress
 from opencse.evaluation.transfer import score as transfer
 from opencse.evaluation.transfer.data import TRANSFER_TASKS, TransferData, load_transfer
 from opencse.evaluation.transfer.result import TransferResult, transfer_table
-from opencse.evaluation.transfer.score import L2, evaluate_transfer, f1
+from opencse.evaluation.transfer.score import Transfer, f1
+
+
+def evaluate_transfer(
+    encode: Encode,
+    data: TransferData,
+    *,
+    model: str = "m",
+    pooling: str | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    **settings: Any,
+) -> TransferResult:
+    """The record of a plain function of texts."""
+    return Transfer(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+
+
+pytestmark = pytest.mark.slow
 
 WORDS = ["good", "fine", "great", "bad", "poor", "weak", "the", "film", "was", "a", "so", "it", "plot", "cast"]
 WIDTH = 16
@@ -161,7 +180,7 @@ def test_a_task_s_score_depends_on_no_other_task(folder: Path) -> None:
     wanted = accuracies(evaluate_transfer(bag_of_words, data, mode="fast"))
     torch.manual_seed(5)
     np.random.seed(5)  # noqa: NPY002
-    turned = TransferData(data.source, dict(reversed(data.tasks.items())))
+    turned = TransferData(data.source, data.text, dict(reversed(data.tasks.items())))
     assert accuracies(evaluate_transfer(bag_of_words, turned, mode="fast")) == wanted
     for key in ("cr", "mrpc"):
         assert accuracies(evaluate_transfer(bag_of_words, load_transfer(folder, [key]), mode="fast")) == {
@@ -279,9 +298,9 @@ def test_faults_are_told_before_anything_is_encoded(folder: Path) -> None:
 
     data = load_transfer(folder)
     with pytest.raises(UserError, match=r"unknown mode 'fats' \(did you mean 'fast'\?\)"):
-        evaluate_transfer(encode, data, mode="fats")  # type: ignore[arg-type]
+        evaluate_transfer(encode, data, mode="fats")
     with pytest.raises(UserError, match=r"unknown classifier 'mlp'; known: softmax, logistic"):
-        evaluate_transfer(encode, data, classifier="mlp")  # type: ignore[arg-type]
+        evaluate_transfer(encode, data, classifier="mlp")
     path = folder / "cr" / "all.tsv"
     path.write_text("\n".join([*["0\ta"] * 30, *["1\tb"] * 4]), encoding="utf-8")
     with pytest.raises(UserError, match=r"class '1' has 4 example\(s\), too few for 3 folds within folds") as error:

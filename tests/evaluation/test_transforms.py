@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -11,7 +12,7 @@ from numpy.typing import NDArray
 from opencse.baselines.flow import Flow
 from opencse.baselines.whitening import Whitening
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, StsData, TaskPairs, evaluate_sts
+from opencse.evaluation import ScoredPairs, Sts, StsData, TaskPairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.sts.data import TASKS
 from opencse.evaluation.transforms import evaluate_sts_on_target, postprocessed, sample_texts
@@ -63,7 +64,7 @@ def test_fitted_on_the_target_which_is_the_first_call(kind: Kind, sentences: lis
     later = made.encode(sentences[5:30])
     np.testing.assert_allclose(later, first[5:30], rtol=1e-6, atol=1e-6, err_msg="later calls are of one space")
     assert len(said) == 1
-    assert "the 150 texts judged" in said[0]
+    assert "the 150 texts evaluated" in said[0]
     fresh = postprocessed(JUDGED, kind, "target").encode(sentences[150:300])
     assert not np.allclose(fresh, made.encode(sentences[150:300]), atol=1e-3), "a new one is fitted anew"
 
@@ -126,9 +127,9 @@ def test_each_sts_task_is_a_target_of_its_own(sentences: list[str]) -> None:
         texts = list(dict.fromkeys(text for part in parts for text in (*part.first, *part.second)))
         whitening = Whitening.fit(letters(texts))
         alone = StsData(data.source, data.text, {key: data.tasks[key]})
-        one = evaluate_sts(lambda given, map_=whitening: map_.apply(letters(given)), alone)  # type: ignore[misc]
+        one = Sts().evaluate(replace(JUDGED, encode=lambda given, by=whitening: by.apply(letters(given))), alone).record  # type: ignore[misc]
         assert found.sts.tasks[key].spearman.all == pytest.approx(one.sts.tasks[key].spearman.all, abs=1e-9)
-    together = evaluate_sts(postprocessed(JUDGED, "whitening", "target").encode, data)
+    together = Sts().evaluate(EmbeddingModel("m", postprocessed(JUDGED, "whitening", "target").encode), data).record
     assert found.sts.tasks["stsb"].spearman.all != pytest.approx(together.sts.tasks["stsb"].spearman.all, abs=0.01)
     assert (found.model, found.pooling, found.environment.device) == ("letters + whitening (target)", "none", "cpu")
     assert found.data == together.data

@@ -10,6 +10,8 @@ import pytest
 
 from hostile.harness import Case, Run, cases, refuse
 
+pytestmark = pytest.mark.slow
+
 TRAIN = "train good.txt --model tiny --dev none --set training.max_steps=1"
 PLACES = [
     *(

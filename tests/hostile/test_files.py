@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from hostile.harness import Case, Run, cases, refuse
 from hostile.worlds import BAD_PAIRS, BAD_TEXTS, DATA, MODELS
+
+pytestmark = pytest.mark.slow
 
 READERS = {
     "check": "check {text} --model tiny",

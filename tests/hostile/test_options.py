@@ -8,6 +8,8 @@ import pytest
 
 from hostile.harness import Case, Run, cases, refuse
 
+pytestmark = pytest.mark.slow
+
 DIGITS = "9" * 5_000
 COMPARE = "compare good.txt --out new --data data --recipes simcse --starts tiny --seeds 1"
 REPRODUCE = "reproduce simcse:bert-base good.txt --out new --data data --model tiny"

@@ -6,6 +6,7 @@ import typing
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
@@ -13,7 +14,11 @@ from hostile.harness import Case, Run, cases, refuse
 from hostile.worlds import BAD_RECIPES
 from opencse.making.backbone import Shape
 from opencse.making.static import StaticSettings
+from opencse.objective.registry import PartOf, built_in
 from opencse.recipes.recipe import Recipe
+from opencse.settings import PartSettings
+
+pytestmark = pytest.mark.slow
 
 HUGE = 10**30
 
@@ -46,8 +51,10 @@ def wrong_values(field: FieldInfo) -> list[str]:
 
 
 def parts(annotation: object) -> Iterator[type[BaseModel]]:
-    """The settings classes named in an annotation, unions and tuples opened."""
-    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+    """The settings classes named in an annotation, unions, tuples and open sets of parts opened."""
+    if isinstance(annotation, PartOf):
+        yield from (part.Settings for part in built_in(annotation.role).values())
+    elif isinstance(annotation, type) and issubclass(annotation, BaseModel) and annotation is not PartSettings:
         yield annotation
     for inner in typing.get_args(annotation):
         yield from parts(inner)
@@ -63,7 +70,7 @@ def numbers(
         key = f"{path}{name}"
         if number_kind(field.annotation) is not None:
             yield key, field, setup
-        inside = list(parts(field.annotation))
+        inside = [part for one in (field.annotation, *field.metadata) for part in parts(one)]
         several = "tuple" in str(field.annotation)
         for part in inside:
             kind = part.model_fields.get("kind")
@@ -139,6 +146,13 @@ OTHER = [
             ("objective.negatives.7.weight=1", "not a position in a list of 1"),
             (f"objective.negatives.{'9' * 5_000}.weight=1", "not a position in a list of 1"),
             ("objective.negatives=[]", "at least one negative source"),
+            ("objective.view.kind=math:pi", "none of the views"),
+            ("objective.view.kind=no_such_module:View", "cannot be imported"),
+            ("objective.view.kind=:", "cannot be imported"),
+            ("objective.view.kind=.:View", "cannot be imported"),
+            ("objective.negatives.in_bach.weight=1", "there are: in_batch"),
+            ("objective.negatives.in_batch#2.weight=1", "there are: in_batch"),
+            ("objective.negatives.in_batch.weight=-1", "greater than 0"),
             ("objective.terms=[{}]", "objective.terms"),
             ("encoder.pooling=nope", "encoder.pooling"),
             ("training.precision=int8", "training.precision"),

@@ -12,11 +12,12 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, cosine_of_rows, evaluate_pairs, read_scored_pairs
+from opencse.evaluation import ScoredPairs, cosine_of_rows, read_scored_pairs
 from opencse.integrations.mteb import MtebEncoder
 from opencse.text import sample
+from scores import spearman_of
 
-pytestmark = pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")]
 needs_mteb = pytest.mark.skipif(importlib.util.find_spec("mteb") is None, reason="mteb is not installed")
 
 
@@ -60,7 +61,7 @@ def without_equal_vectors(pairs: ScoredPairs, encoder: SentenceEncoder) -> Score
 @needs_mteb
 def test_sts_by_mteb_equals_ours(encoder: SentenceEncoder) -> None:
     pairs = without_equal_vectors(read_scored_pairs(sample.DEV), encoder)
-    ours = evaluate_pairs(encoder.encode, pairs).spearman
+    ours = spearman_of(encoder.encode, pairs)
     assert mteb_spearman(MtebEncoder(encoder), pairs) == pytest.approx(ours, abs=1e-4)
     assert 20 < ours < 100
 
@@ -68,7 +69,7 @@ def test_sts_by_mteb_equals_ours(encoder: SentenceEncoder) -> None:
 @needs_mteb
 def test_sts_b_by_mteb_equals_ours(encoder: SentenceEncoder, shared_data: Path) -> None:
     pairs = read_scored_pairs(shared_data / "sts" / "stsb" / "test.tsv")
-    ours = evaluate_pairs(encoder.encode, pairs).spearman
+    ours = spearman_of(encoder.encode, pairs)
     assert mteb_spearman(MtebEncoder(encoder), pairs) == pytest.approx(ours, abs=1e-4)
 
 

@@ -24,6 +24,7 @@ print(json.dumps(train_wordpiece(texts, int(sys.argv[2])).get_vocab()))
 """
 
 
+@pytest.mark.slow
 def test_two_processes_learn_the_same_vocabulary(sentences: list[str], tmp_path: Path) -> None:
     """Hash maps are seeded anew in every process; a small text has ties between pairs at every turn."""
     texts = sentences[:400]

@@ -10,12 +10,19 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective import views
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.negatives.hard import Hard
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
+from opencse.objective.part import Context
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.vectors.masked import Masked, MaskedCopy
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.base import Places, places
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
@@ -51,7 +58,9 @@ def triples(tokenizer: Tokenizer, tmp_path: Path, sentences: list[str]) -> Corpu
 
 
 def builder(corpus: Corpus, tokenizer: Tokenizer, seed: int = 1, **objective: Any) -> InputBuilder:
-    return InputBuilder(corpus, tokenizer, Objective(validate(ObjectiveSettings, objective, "test")), seed)
+    return InputBuilder(
+        corpus, tokenizer, Objective.from_settings(validate(ObjectiveSettings, objective, "test")), seed
+    )
 
 
 def texts(inputs: StepInputs, tokenizer: Tokenizer) -> list[list[int]]:
@@ -65,17 +74,20 @@ def encoded(tokenizer: Tokenizer, chosen: Sequence[str]) -> list[list[int]]:
     return [ids.tolist() for ids in tokenizer.encode(list(chosen), 16)]
 
 
+def copy_of(inputs: StepInputs) -> MaskedCopy:
+    copy = inputs.prepared[Masked(0.3)]
+    assert isinstance(copy, MaskedCopy)
+    return copy
+
+
 def equal(a: StepInputs, b: StepInputs) -> bool:
-    assert a.masked is not None
-    assert b.masked is not None
-    assert a.masked_labels is not None
-    assert b.masked_labels is not None
+    one, other = copy_of(a), copy_of(b)
     return (
         torch.equal(a.tokens.input_ids, b.tokens.input_ids)
         and torch.equal(a.keys, b.keys)
-        and torch.equal(a.masked.tokens.input_ids, b.masked.tokens.input_ids)
-        and torch.equal(a.masked.positions, b.masked.positions)
-        and torch.equal(a.masked_labels, b.masked_labels)
+        and torch.equal(one.masked.tokens.input_ids, other.masked.tokens.input_ids)
+        and torch.equal(one.masked.positions, other.masked.positions)
+        and torch.equal(one.labels, other.labels)
     )
 
 
@@ -87,8 +99,7 @@ def test_a_sentence_stands_in_both_views(lines: Corpus, tokenizer: Tokenizer, se
     assert made.examples == 4
     assert texts(made, tokenizer) == encoded(tokenizer, chosen + chosen)
     assert made.keys.tolist() == [[text_key(s)] * 2 for s in chosen]
-    assert made.masked is None
-    assert made.masked_labels is None
+    assert not made.prepared
 
 
 def test_triples_with_and_without_their_hard_negatives(
@@ -160,20 +171,19 @@ def test_masking_leaves_the_contrastive_input_alone(triples: Corpus, tokenizer: 
     made = builder(triples, tokenizer, view=view, negatives=HARD, terms=[MLM]).build(EXAMPLES, 5)
     assert torch.equal(made.tokens.input_ids, plain.tokens.input_ids)
     assert torch.equal(made.tokens.attention_mask, plain.tokens.attention_mask)
-    assert made.masked is not None
-    assert made.masked_labels is not None
-    assert len(made.masked.tokens) == 8  # anchors and positives, no hard negatives
-    chosen = made.masked.positions
+    copy = copy_of(made)
+    assert len(copy.masked.tokens) == 8  # anchors and positives, no hard negatives
+    chosen = copy.masked.positions
     assert chosen.any()
-    assert torch.equal(made.tokens.input_ids[:8][chosen], made.masked_labels)
-    assert torch.equal(made.tokens.input_ids[:8][~chosen], made.masked.tokens.input_ids[~chosen])
-    assert not torch.equal(made.masked.tokens.input_ids, made.tokens.input_ids[:8])
+    assert torch.equal(made.tokens.input_ids[:8][chosen], copy.labels)
+    assert torch.equal(made.tokens.input_ids[:8][~chosen], copy.masked.tokens.input_ids[~chosen])
+    assert not torch.equal(copy.masked.tokens.input_ids, made.tokens.input_ids[:8])
 
 
 def test_both_views_of_a_sentence_are_masked_on_their_own(lines: Corpus, tokenizer: Tokenizer) -> None:
     made = builder(lines, tokenizer, terms=[MLM]).build(EXAMPLES, 0)
-    assert made.masked is not None
-    assert not torch.equal(made.masked.positions[:4], made.masked.positions[4:])
+    positions = copy_of(made).masked.positions
+    assert not torch.equal(positions[:4], positions[4:])
 
 
 @pytest.mark.parametrize(("width", "view"), [(1, "dropout"), (1, "next_sentence"), (2, "pair")])
@@ -185,7 +195,7 @@ def test_data_without_hard_negatives_gives_that_source_no_columns(
     both = builder(corpus, tokenizer, view={"kind": view}, negatives=[{"kind": "in_batch"}, {"kind": "hard"}])
     assert both.hard == 0
     assert both.build(np.arange(3), 0).keys.shape == (3, 2)
-    with pytest.raises(UserError, match=f"rows of {width} hold none; name a third column") as caught:
+    with pytest.raises(UserError, match="its rows hold none; name a third column") as caught:
         builder(corpus, tokenizer, view={"kind": view}, negatives=[{"kind": "hard"}])
     assert "\n" not in str(caught.value)
 
@@ -193,9 +203,15 @@ def test_data_without_hard_negatives_gives_that_source_no_columns(
 def test_a_tokenizer_without_mask_is_refused_at_the_start(lines: Corpus, tiny_folder: Path) -> None:
     tokenizer = Tokenizer.load(tiny_folder)
     tokenizer.hf.mask_token = None
-    assert builder(lines, tokenizer).build(EXAMPLES, 0).masked is None
-    with pytest.raises(UserError, match="no mask token; drop the mlm term"):
-        builder(lines, tokenizer, terms=[MLM])
+    assert not builder(lines, tokenizer).build(EXAMPLES, 0).prepared
+    with pytest.raises(UserError, match="no mask token, which the mlm term needs"):
+        builder(lines, tokenizer, terms=[MLM]).build(EXAMPLES, 0)
+    objective = Objective.from_settings(validate(ObjectiveSettings, {"terms": [MLM]}, "test"))
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    objective.check(Context(objective, encoder=encoder))
+    encoder.tokenizer.hf.mask_token = None
+    with pytest.raises(UserError, match="no mask token, which the mlm term needs"):
+        objective.check(Context(objective, encoder=encoder))
 
 
 def test_indices_may_repeat(lines: Corpus, tokenizer: Tokenizer) -> None:
@@ -224,7 +240,8 @@ def test_the_seed_of_the_noise_is_of_seed_and_step_alone(
 class Derived(Dropout):
     """A view whose positives are made of the anchors' vectors; `positives` is not asked."""
 
-    derived = True
+    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
+        raise AssertionError("no vector is made here")
 
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
         return places(np.arange(len(corpus)), list(range(corpus.width)) if corpus.width > 1 else [0, 0])
@@ -234,19 +251,18 @@ class Derived(Dropout):
 
 
 def test_a_view_that_derives_its_positives_reads_the_anchors_alone(
-    lines: Corpus, triples: Corpus, tokenizer: Tokenizer, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+    lines: Corpus, triples: Corpus, tokenizer: Tokenizer, sentences: list[str]
 ) -> None:
-    monkeypatch.setitem(views.PARTS, Dropout.Settings, Derived)  # type: ignore[misc]
     anchors, hard = ([sentences[8 * k + i] for i in EXAMPLES] for k in (0, 2))
-    for corpus, negatives, read in ((lines, [{"kind": "in_batch"}], anchors), (triples, HARD, anchors + hard)):
-        inputs = builder(corpus, tokenizer, negatives=negatives, terms=[MLM])
+    for corpus, negatives, read in ((lines, [InBatch()], anchors), (triples, [InBatch(), Hard()], anchors + hard)):
+        objective = Objective(Derived(), negatives=negatives, terms=[MaskedLM(MaskedLM.Settings(rate=0.3))])
+        inputs = InputBuilder(corpus, tokenizer, objective, 1)
         made = inputs.build(EXAMPLES, 0)
         assert made.examples == 4
         assert texts(made, tokenizer) == encoded(tokenizer, read)
         assert made.keys.shape == (4, len(read) // 4 + 1), "the positive has a key all the same"
         assert made.keys[:, 0].tolist() == [text_key(s) for s in anchors]
-        assert made.masked is not None
-        assert len(made.masked.tokens) == 4
+        assert len(copy_of(made).masked.tokens) == 4
         assert torch.equal(made.anchors.input_ids, made.tokens.input_ids[:4])
         rows = encoded(tokenizer, read)
         assert inputs.lengths[EXAMPLES].tolist() == [sum(map(len, rows[i::4])) for i in range(4)]

@@ -16,8 +16,9 @@ from torch import Tensor
 from opencse.objective.losses import Columns, info_nce, pairwise_similarity, rowwise_similarity
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import Representations
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 
 N, D = 5, 4
@@ -54,7 +55,7 @@ class Case:
             "label_smoothing": self.smoothing,
             "mask_duplicates": self.mask,
         }
-        return Objective(validate(ObjectiveSettings, data, "test"))
+        return Objective.from_settings(validate(ObjectiveSettings, data, "test"))
 
     @property
     def keys(self) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
@@ -18,9 +19,11 @@ from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import Scoring
 from opencse.objective.negatives.gaussian import Gaussian
 from opencse.objective.negatives.noisy_anchor import NoisyAnchor
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Representations
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
+from opencse.streams import seed_of
 
 N, D = 5, 3
 DRAWS = 200_000
@@ -30,6 +33,11 @@ DOT = Scoring("dot", 0.5, True)
 
 def generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
+
+
+def drawn_by(kind: str, seed: int) -> torch.Generator:
+    """What a source that stands alone draws from in a step whose noise has this seed."""
+    return generator(seed_of(seed, kind))
 
 
 def anchors_of(n: int = N, d: int = D, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
@@ -43,8 +51,7 @@ def reps_of(anchor: Tensor, noise: int | None = 0, keys: Sequence[int] | None = 
     n, d = anchor.shape
     own = torch.arange(n) if keys is None else torch.tensor(keys)
     both = torch.stack([own, own + 1000], dim=1)
-    random = None if noise is None else generator(noise)
-    return Representations(anchor, anchor.detach() + 0.1, anchor.new_zeros(n, 0, d), both, noise=random)
+    return Representations(anchor, anchor.detach() + 0.1, anchor.new_zeros(n, 0, d), both, noise_seed=noise)
 
 
 def gaussian(**data: Any) -> Gaussian:
@@ -136,7 +143,7 @@ def test_columns_are_similarities_with_what_was_drawn(scoring: Scoring, covarian
     source = gaussian(covariance=covariance, count=1.4, weight=3.0)
     anchors = anchors_of()
     columns = source.columns(reps_of(anchors, noise=4), scoring)
-    expect_logits(columns, anchors, source.generate(anchors, 7, generator(4)), scoring)
+    expect_logits(columns, anchors, source.generate(anchors, 7, drawn_by("gaussian", 4)), scoring)
     assert columns.log_weight == pytest.approx(math.log(3.0))
     assert columns.excluded is None
     assert columns.duplicates is None
@@ -160,8 +167,8 @@ def test_a_smaller_last_batch_gets_fewer_columns() -> None:
 def contrast(reps: Representations, negatives: list[dict[str, Any]]) -> tuple[Tensor, Tensor, Tensor]:
     """The loss of a step, its gradient and the report's mean similarity."""
     leaf = reps.anchor.clone().requires_grad_()
-    objective = Objective(validate(ObjectiveSettings, {"negatives": negatives}, "test"))
-    again = Representations(leaf, reps.positive, reps.hard, reps.keys, noise=reps.noise)
+    objective = Objective.from_settings(validate(ObjectiveSettings, {"negatives": negatives}, "test"))
+    again = Representations(leaf, reps.positive, reps.hard, reps.keys, noise_seed=reps.noise_seed)
     outcome = objective(again)
     (gradient,) = torch.autograd.grad(outcome.total, leaf)
     return outcome.total.detach(), gradient, outcome.report["negative_similarity"]
@@ -173,8 +180,8 @@ def test_a_count_of_zero_is_plain_simcse_bit_for_bit(kind: str) -> None:
     plain = contrast(reps, [{"kind": "in_batch"}])
     none = contrast(reps, [{"kind": "in_batch"}, {"kind": kind, "count": 0}])
     assert all(torch.equal(a, b) for a, b in zip(plain, none, strict=True))
-    assert reps.noise is not None
-    assert torch.equal(reps.noise.get_state(), generator().get_state()), "noise was drawn for no column"
+    silent = contrast(replace(reps, noise_seed=None), [{"kind": "in_batch"}, {"kind": kind, "count": 0}])
+    assert torch.equal(silent[0], none[0]), "no noise is drawn for no column"
 
 
 def test_a_count_of_one_is_not() -> None:
@@ -189,7 +196,7 @@ def test_a_count_of_one_is_not() -> None:
 def test_the_samples_take_no_gradient(covariance: str) -> None:
     source = gaussian(covariance=covariance)
     leaf = anchors_of().requires_grad_()
-    samples = source.generate(leaf.detach(), N, generator(5))
+    samples = source.generate(leaf.detach(), N, drawn_by("gaussian", 5))
     (found,) = torch.autograd.grad(source.columns(reps_of(leaf, noise=5), COSINE).logits.exp().sum(), leaf)
     (wanted,) = torch.autograd.grad(COSINE.logits(leaf, samples).exp().sum(), leaf)
     assert torch.equal(found, wanted)
@@ -258,9 +265,9 @@ def test_wrong_settings_are_told_in_one_line(tiny_folder: Path) -> None:
 
 
 def test_vectors_made_by_hand_have_no_noise() -> None:
-    with pytest.raises(RuntimeError, match="no generator"):
+    with pytest.raises(RuntimeError, match="no seed for sampled noise"):
         gaussian().columns(reps_of(anchors_of(), noise=None), COSINE)
-    with pytest.raises(RuntimeError, match="no generator"):
+    with pytest.raises(RuntimeError, match="no seed for sampled noise"):
         noisy_anchor().columns(reps_of(anchors_of(), noise=None), COSINE)
 
 
@@ -269,7 +276,7 @@ def noisy_anchor(**data: Any) -> NoisyAnchor:
 
 
 def noised(anchors: Tensor, seed: int) -> Tensor:
-    noise = torch.randn(anchors.shape, generator=generator(seed), dtype=anchors.dtype)
+    noise = torch.randn(anchors.shape, generator=drawn_by("noisy_anchor", seed), dtype=anchors.dtype)
     sd = torch.tensor(scales(anchors.tolist(), "batch"), dtype=anchors.dtype)
     return anchors + sd * noise
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,14 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.errors import UserError
 from opencse.objective.negatives.layers import Layers
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import Needs, Representations, StepInputs
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.part import Context
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.views.base import DerivesPositives
 from opencse.settings import validate
 
 N, D, TAU = 4, 3, 0.4
@@ -28,21 +34,29 @@ DUPLICATES = [[1, 2], [3, 4], [1, 6], [4, 8]]
 DISTINCT = [[10 * i, 10 * i + 1] for i in range(N)]
 
 
-def build(*others: dict[str, Any], similarity: str = "cosine", mask: bool = True, **layers: Any) -> Objective:
+def build(
+    *others: dict[str, Any],
+    similarity: str = "cosine",
+    mask: bool = True,
+    view: dict[str, Any] | None = None,
+    **layers: Any,
+) -> Objective:
     data = {
+        "view": view or {"kind": "dropout"},
         "negatives": [*others, {"kind": "layers", **layers}],
         "temperature": TAU,
         "similarity": similarity,
         "mask_duplicates": mask,
     }
-    return Objective(validate(ObjectiveSettings, data, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
 def example(keys: list[list[int]] = DISTINCT, rows: int = 2 * N) -> Representations:
     random = torch.Generator().manual_seed(4)
     a, b = torch.randn(2, N, D, generator=random, dtype=torch.float64).requires_grad_()
-    layers = {
-        layer: torch.randn(rows, D, generator=random, dtype=torch.float64).requires_grad_() for layer in (-2, -3, 0)
+    layers: dict[Request[Any], Tensor] = {
+        Layer(number): torch.randn(rows, D, generator=random, dtype=torch.float64).requires_grad_()
+        for number in (-2, -3, 0)
     }
     return Representations(a, b, a.unsqueeze(1)[:, :0], torch.tensor(keys), layers)
 
@@ -57,7 +71,7 @@ def test_equation_4_as_it_is_written(similarity: str) -> None:
     """The negative of the own sentence alone, beside the in-batch terms: 2N pairs over the batch's N rows."""
     reps = example()
     objective = build(IN_BATCH, similarity=similarity, columns="own", views="anchor")
-    a, b, h = reps.anchor, reps.positive, reps.layers[-2]
+    a, b, h = reps.anchor, reps.positive, reps[Layer(-2)]
     expected = 0.0
     for i in range(N):
         below = sum(math.exp(sim(a[i], b[j], similarity) / TAU) for j in range(N))
@@ -72,7 +86,7 @@ def test_equation_4_sums_the_own_column_over_the_batch(n: int) -> None:
     random = torch.Generator().manual_seed(n)
     a, b, h = torch.randn(3, n, D, generator=random, dtype=torch.float64)
     keys = torch.arange(2 * n).reshape(n, 2)
-    reps = Representations(a, b, a.unsqueeze(1)[:, :0], keys, {-2: torch.cat([h, h])})
+    reps = Representations(a, b, a.unsqueeze(1)[:, :0], keys, {Layer(-2): torch.cat([h, h])})
     expected = 0.0
     for i in range(n):
         top = math.exp(sim(a[i], b[i], "cosine") / TAU)
@@ -97,8 +111,8 @@ def test_the_authors_5n_columns(average: bool) -> None:
     a, b = reps.anchor.tolist(), reps.positive.tolist()
     rows = [*b]
     for layer in (-2, -3):
-        rows += reps.layers[layer][:N].tolist()
-        rows += reps.layers[layer][N:].tolist()
+        rows += reps[Layer(layer)][:N].tolist()
+        rows += reps[Layer(layer)][N:].tolist()
     assert len(rows) == 5 * N
     whole, plain = 0.0, 0.0
     for i in range(N):
@@ -139,7 +153,7 @@ def test_every_setting_against_loops(layers: list[int], views: str, columns: str
             if mask and i != j and set(DUPLICATES[i]) & set(DUPLICATES[j]):
                 masked += 1
                 continue
-            value = sim(a[i], reps.layers[layer][view * N + j], "cosine")
+            value = sim(a[i], reps[Layer(layer)][view * N + j], "cosine")
             similarities.append(value)
             below += weight * math.exp(value / TAU)
         expected -= math.log(math.exp(sim(a[i], b[i], "cosine") / TAU) / below) / N
@@ -169,12 +183,13 @@ def test_the_own_text_is_a_negative_though_all_texts_are_equal() -> None:
 def test_where_the_gradient_goes(detach: bool, columns: str) -> None:
     reps = example()
     torch.autograd.backward(build(IN_BATCH, detach=detach, columns=columns, layers=[-2]).forward(reps).total)
-    assert reps.layers[-3].grad is None
+    assert reps[Layer(-3)].grad is None
     if detach:
-        assert reps.layers[-2].grad is None
+        assert reps[Layer(-2)].grad is None
     else:
-        assert reps.layers[-2].grad is not None
-        assert reps.layers[-2].grad.abs().amin(dim=1).min() > 1e-6
+        gradient = reps[Layer(-2)].grad
+        assert gradient is not None
+        assert gradient.abs().amin(dim=1).min() > 1e-6
 
 
 def test_detached_or_not_the_loss_is_the_same() -> None:
@@ -182,22 +197,22 @@ def test_detached_or_not_the_loss_is_the_same() -> None:
     assert losses[0] == losses[1] != build(IN_BATCH, columns="own")(example()).total.item()
 
 
-def test_a_view_without_positives_of_its_own_has_the_anchors_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_view_without_positives_of_its_own_has_the_anchors_alone() -> None:
     reps = example(rows=N)
     objective = build(IN_BATCH, views="anchor")
     full = example()
-    full.layers[-2] = torch.cat([reps.layers[-2], full.layers[-2][N:]])
+    full = replace(full, answers={Layer(-2): torch.cat([reps[Layer(-2)], full[Layer(-2)][N:]])})
     assert objective(reps).total.item() == objective(full).total.item()
     with pytest.raises(RuntimeError, match="no intermediate vectors"):
         build(IN_BATCH, views="both")(reps)
-    monkeypatch.setattr(Dropout, "derived", True)
-    assert build(IN_BATCH, views="anchor").view.derived
-    with pytest.raises(UserError, match=r'the view dropout makes them of the anchors.*set views = "anchor"'):
-        build(IN_BATCH, views="both")
+    derived = {"kind": "output_gaussian"}
+    assert isinstance(build(IN_BATCH, views="anchor", view=derived).view, DerivesPositives)
+    with pytest.raises(UserError, match=r'the view output_gaussian makes them of the anchors.*set views = "anchor"'):
+        build(IN_BATCH, views="both", view=derived)
 
 
 def test_needs() -> None:
-    assert build(layers=[-2, 0]).needs == Needs(sentences=True, layers=frozenset({-2, 0}))
+    assert build(layers=[-2, 0]).reads == {Sentences(), *(Layer(n) for n in [-2, 0])}
 
 
 @pytest.fixture
@@ -268,6 +283,14 @@ def test_the_loss_changes_the_layer_through_its_own_vector(
     assert torch.allclose(below, below_alone, atol=1e-7) == detach
 
 
+def started(encoder: SentenceEncoder, layers: list[int]) -> Objective:
+    """As a run starts: the encoder is known, then parts begin."""
+    objective = build(layers=layers)
+    objective.check(Context(objective, encoder=encoder))
+    objective.begin(encoder, batch_size=N, seed=0)
+    return objective
+
+
 @pytest.mark.parametrize(
     ("layers", "words"),
     [
@@ -282,14 +305,13 @@ def test_the_loss_changes_the_layer_through_its_own_vector(
 )
 def test_layers_that_are_not_there(encoder: SentenceEncoder, layers: list[int], words: str) -> None:
     with pytest.raises(UserError, match=f"^layers: .*{words}") as caught:
-        build(layers=layers).begin(encoder, batch_size=N, seed=0)
+        started(encoder, layers)
     assert "\n" not in str(caught.value)
 
 
 def test_every_layer_before_the_last_is_there(encoder: SentenceEncoder, sentences: list[str]) -> None:
     for layers in ([0, 1, 2], [-2, -3, -4]):
-        objective = build(layers=layers)
-        objective.begin(encoder, batch_size=N, seed=0)
+        objective = started(encoder, layers)
         with torch.no_grad():
             assert objective(objective.represent(encoder, step(encoder, sentences))).total.item() > 0
 
@@ -297,7 +319,7 @@ def test_every_layer_before_the_last_is_there(encoder: SentenceEncoder, sentence
 def test_a_backbone_without_layers(encoder: SentenceEncoder) -> None:
     encoder.backbone.config.num_hidden_layers = 0
     with pytest.raises(UserError, match="no intermediate layer; drop the layers negatives"):
-        build(layers=[0]).begin(encoder, batch_size=N, seed=0)
+        started(encoder, [0])
 
 
 @pytest.mark.parametrize(

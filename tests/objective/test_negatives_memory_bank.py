@@ -18,7 +18,7 @@ from opencse.encoder.head import Dense
 from opencse.errors import UserError
 from opencse.objective.negatives.base import Scoring
 from opencse.objective.negatives.memory_bank import MemoryBank
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import validate
 from opencse.text.tokenizer import Tokens
 

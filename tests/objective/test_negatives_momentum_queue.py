@@ -19,8 +19,9 @@ from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import validate
 from opencse.training.optimizer import build_optimizer
 from opencse.training.settings import TrainingSettings
@@ -41,7 +42,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
 
 def build(*, others: tuple[dict[str, Any], ...] = ({"kind": "in_batch"},), **queue: Any) -> Objective:
     negatives = [*others, {"kind": "momentum_queue", "momentum": MOMENTUM, "size": 6, **queue}]
-    return Objective(validate(ObjectiveSettings, {"negatives": negatives}, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"negatives": negatives}, "test.toml"))
 
 
 def source(objective: Objective) -> MomentumQueue:
@@ -133,7 +134,7 @@ def test_the_loss_is_equation_7(similarity: str, weight: float, mask: bool) -> N
     queue_keys = torch.tensor([2, 13, 50, 51, 4])  # anchor 1's text, positive 2's, two others, anchor 3's
     negatives = [{"kind": "in_batch"}, {"kind": "momentum_queue", "weight": weight}]
     data = {"negatives": negatives, "similarity": similarity, "temperature": 0.4, "mask_duplicates": mask}
-    objective = filled(Objective(validate(ObjectiveSettings, data, "test")), q, queue_keys)
+    objective = filled(Objective.from_settings(validate(ObjectiveSettings, data, "test")), q, queue_keys)
 
     def sim(u: Tensor, v: Tensor) -> float:
         return float(u @ v / (u.norm() * v.norm() if similarity == "cosine" else 1.0))
@@ -166,7 +167,7 @@ def test_an_empty_queue_has_no_columns(encoder: SentenceEncoder, smoothing: floa
     a, b = torch.randn(2, N, 20, generator=random)
     reps = Representations(a.requires_grad_(), b, a.unsqueeze(1)[:, :0], torch.arange(2 * N).reshape(N, 2))
     data: dict[str, Any] = {"negatives": [{"kind": "momentum_queue"}], "label_smoothing": smoothing}
-    alone = Objective(validate(ObjectiveSettings, data, "test"))
+    alone = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
     alone.begin(encoder, batch_size=N, seed=1)
     outcome: Outcome = alone(reps)
     assert outcome.total.item() == 0.0
@@ -213,7 +214,7 @@ def test_each_step_is_the_papers(encoder: SentenceEncoder, sentences: list[str])
 
 def test_the_first_step_is_plain_simcse(encoder: SentenceEncoder, sentences: list[str]) -> None:
     data = batches(encoder, sentences, (N, N))
-    plain = Objective(validate(ObjectiveSettings, {}, "test"))
+    plain = Objective.from_settings(validate(ObjectiveSettings, {}, "test"))
     queue = begun(encoder.train())
     for number, inputs in enumerate(data):
         torch.manual_seed(9)

@@ -8,7 +8,7 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.objective.negatives.momentum_queue import MomentumQueue
-from opencse.objective.objective import ObjectiveSettings
+from opencse.objective.settings import ObjectiveSettings
 from opencse.settings import validate
 
 

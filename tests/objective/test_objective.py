@@ -12,15 +12,19 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import Needs, Representations, represent
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy, Predictions
+from opencse.objective.vectors.sentences import HardNegatives, Sentences
+from opencse.objective.vectors.step import Representations, represent
+from opencse.recipes.recipe import Recipe
 from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
 def example(hard: int = 0) -> Representations:
@@ -36,8 +40,6 @@ def example(hard: int = 0) -> Representations:
         ({"negatives": [{"kind": "in_bach"}]}, ["in_bach", "in_batch", "hard"]),
         ({"terms": [{"kind": "nothing"}]}, ["terms.0", "nothing", "mlm"]),
         ({"view": {"kind": "nothing"}}, ["view", "nothing", "dropout", "next_sentence", "pair"]),
-        ({"negatives": []}, ["at least one negative source or one term"]),
-        ({"terms": [{"kind": "mlm"}, {"kind": "mlm", "weight": 1.0}]}, ["'mlm'", "2 times"]),
         ({"negatives": [{"kind": "in_batch", "wieght": 1.0}]}, ["wieght", "did you mean 'weight'"]),
         ({"negatives": [{"kind": "hard", "alpha": 0.0}]}, ["alpha", "greater than 0"]),
         ({"negatives": [{"kind": "hard", "alpha": float("inf")}]}, ["alpha", "finite"]),
@@ -59,6 +61,26 @@ def test_wrong_settings_are_told_in_one_line(data: dict[str, Any], words: list[s
     assert message.startswith("test.toml: ")
     for word in words:
         assert word in message
+
+
+@pytest.mark.parametrize(
+    ("data", "words"),
+    [
+        ({"negatives": []}, ["at least one negative source or one term"]),
+        ({"terms": [{"kind": "mlm"}, {"kind": "mlm", "weight": 1.0}]}, ["'mlm'", "2 times"]),
+    ],
+    ids=str,
+)
+def test_parts_that_make_no_objective_are_told_in_one_line(data: dict[str, Any], words: list[str]) -> None:
+    """Whoever puts the parts together, and where they stand in a recipe, with the recipe's name."""
+    with pytest.raises(UserError) as alone:
+        build(**data)
+    with pytest.raises(UserError) as written:
+        validate(Recipe, {"name": "mine", "title": "t", "objective": data}, "test.toml")
+    assert str(written.value) == f"test.toml: {alone.value}"
+    assert "\n" not in str(written.value)
+    for word in words:
+        assert word in str(alone.value)
 
 
 def test_the_default_is_unsupervised_simcse() -> None:
@@ -123,7 +145,9 @@ def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     random = torch.Generator().manual_seed(0)
     logits, labels = torch.randn(6, 9, generator=random), torch.tensor([0, 3, 8, 3, 2, 1])
     plain = example()
-    reps = Representations(plain.anchor, plain.positive, plain.hard, plain.keys, {}, logits, labels)
+    reps = Representations(
+        plain.anchor, plain.positive, plain.hard, plain.keys, {Masked(0.15): Predictions(logits, labels)}
+    )
     outcome = build(terms=[{"kind": "mlm", "weight": 0.25}])(reps)
     cross_entropy = torch.nn.functional.cross_entropy(logits, labels).item()
     assert list(outcome.losses) == ["contrast", "mlm"]
@@ -142,11 +166,10 @@ def test_stateless_parts_have_no_state() -> None:
 
 
 def test_needs_are_those_of_all_parts() -> None:
-    assert build().needs == Needs(sentences=True)
-    assert not build().needs.hard
+    assert build().reads == {Sentences()}
+    assert HardNegatives() not in build().reads
     objective = build(negatives=[{"kind": "in_batch"}, {"kind": "hard"}], terms=[{"kind": "mlm", "rate": 0.3}])
-    assert objective.needs == Needs(sentences=True, hard=True, masked_rate=0.3)
-    assert objective.needs.hard
+    assert objective.reads == {Sentences(), HardNegatives(), Masked(0.3), LmHead()}
     assert objective.negatives_per_anchor(64, 2) == 63 + 128
 
 
@@ -156,18 +179,19 @@ def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Pat
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
     encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     objective = build(negatives=[], terms=[{"kind": "mlm", "weight": 2.0, "rate": 0.5}])
-    assert objective.needs == Needs(masked_rate=0.5)
+    assert objective.reads == {Masked(0.5), LmHead()}
     assert objective.negatives_per_anchor(8, 0) == 0
     inputs = InputBuilder(tokenise(Source(str(text)), encoder.tokenizer, 16), encoder.tokenizer, objective, 1)
     step = inputs.build(torch.arange(8).numpy(), 0)
-    assert step.masked is not None
+    copy = step.prepared[Masked(0.5)]
+    assert isinstance(copy, MaskedCopy)
     seen: list[torch.Tensor] = []
     encoder.backbone.register_forward_pre_hook(
         lambda module, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True
     )
-    reps = represent(encoder, step, objective.needs)
+    reps = represent(encoder, step, objective.reads)
     assert len(seen) == 1
-    assert torch.equal(seen[0], step.masked.tokens.input_ids)
+    assert torch.equal(seen[0], copy.masked.tokens.input_ids)
     assert reps.anchor.shape == reps.positive.shape == (8, 0)
     assert reps.hard.shape == (8, 0, 0)
     outcome = objective(reps)

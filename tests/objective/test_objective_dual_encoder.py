@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,17 +15,20 @@ from opencse import SentenceEncoder, UserError
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import InterruptedRunError
-from opencse.objective import views
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.clean import Clean
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
+from opencse.selection.score import History
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.pace import seconds_per_step
-from opencse.training.selection import History
 from opencse.training.trainer import Trainer
 
 N = 4
@@ -43,7 +45,7 @@ HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test"))
 
 
 @pytest.fixture
@@ -107,13 +109,13 @@ def test_anchors_go_through_the_first_and_the_rest_through_the_second(
     with torch.no_grad():
         for parameter in second.parameters():
             parameter.mul_(1.3)
-    inputs, needs = triples(encoder, sentences), replace(objective.needs, clean=True, layers=frozenset({1}))
+    inputs, reads = triples(encoder, sentences), objective.reads | {Layer(1)}
     rows: dict[str, list[int]] = {"first": [], "second": []}
     for name, module in (("first", encoder), ("second", second)):
         module.backbone.register_forward_pre_hook(
             lambda module, args, kwargs, name=name: rows[name].append(len(kwargs["input_ids"])), with_kwargs=True
         )
-    objective.needs = replace(needs, clean=False)
+    objective.reads = reads
     reps = objective.represent(encoder, inputs)
     assert rows == {"first": [N], "second": [2 * N]}
     first, other = (e(inputs.tokens, layers=[1]) for e in (encoder, second))
@@ -122,10 +124,9 @@ def test_anchors_go_through_the_first_and_the_rest_through_the_second(
     assert torch.allclose(reps.positive, other.sentence[N : 2 * N], atol=1e-6)
     assert torch.allclose(reps.hard[:, 0], other.sentence[2 * N :], atol=1e-6)
     layers = torch.cat([first.layers[1][:N], other.layers[1][N : 2 * N]])
-    assert torch.allclose(reps.layers[1], layers, atol=1e-6)
-    objective.needs = needs
-    clean = objective.represent(encoder, inputs).clean
-    assert clean is not None
+    assert torch.allclose(reps[Layer(1)], layers, atol=1e-6)
+    objective.reads = reads | {Clean()}
+    clean = objective.represent(encoder, inputs)[Clean()]
     assert torch.allclose(clean, first.sentence[:N], atol=1e-6)
 
 
@@ -147,17 +148,14 @@ def moved(encoder: SentenceEncoder) -> bool:
 class Turned(Dropout):
     """A view that makes the positives of the anchors' vectors."""
 
-    derived = True
-
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         return -anchors
 
 
-def test_views_without_positive_rows_leave_it_nothing_to_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(views.PARTS, Dropout.Settings, Turned)  # type: ignore[misc]
-    build()
+def test_views_without_positive_rows_leave_it_nothing_to_read() -> None:
+    Objective(Turned(), negatives=[InBatch()])
     with pytest.raises(UserError, match=r"^a second encoder would have nothing to read: the view dropout .*choose"):
-        build(dual_encoder=True)
+        Objective(Turned(), negatives=[InBatch()], dual_encoder=True)
 
 
 # Runs
@@ -186,6 +184,7 @@ def second_of(trainer: Trainer) -> SentenceEncoder:
     return trainer.objective.second
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stop", [2, 6])
 def test_it_is_trained_and_a_resumed_run_is_the_same(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
     whole = engine(tmp_path / "whole", tiny_folder)
@@ -213,6 +212,7 @@ def test_it_is_trained_and_a_resumed_run_is_the_same(tiny_folder: Path, tmp_path
     assert (tmp_path / "stopped" / "metrics.jsonl").read_text() == (tmp_path / "whole" / "metrics.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_the_folder_holds_the_first_encoder_alone(
     tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,6 +240,7 @@ def test_the_folder_holds_the_first_encoder_alone(
     assert not (saved == SentenceEncoder.load(folders[False], device="cpu").encode(texts)).all()
 
 
+@pytest.mark.slow
 def test_measuring_the_pace_leaves_both_as_they_were(tiny_folder: Path, tmp_path: Path) -> None:
     trainer = engine(tmp_path / "run", tiny_folder)
     before = [{k: v.clone() for k, v in e.state_dict().items()} for e in (trainer.encoder, second_of(trainer))]

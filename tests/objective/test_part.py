@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar, Literal
 
 import pytest
 import torch
@@ -15,16 +15,19 @@ from torch import Tensor
 from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
-from opencse.objective import negatives
 from opencse.objective.losses import Columns
-from opencse.objective.negatives import Scoring
+from opencse.objective.negatives.base import Scoring
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.objective import Objective, ObjectiveSettings
+from opencse.objective.objective import Objective
 from opencse.objective.part import Part
-from opencse.objective.representations import Needs, Representations, StepInputs
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.masked import LmHead, Masked
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
-from opencse.settings import validate
+from opencse.settings import PartSettings, validate
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.pace import seconds_per_step
@@ -42,6 +45,9 @@ SETTINGS = (
 )
 
 
+SPY = f"objective.negatives.0.kind={__name__}:Spy"
+
+
 @dataclass
 class Notes:
     """What a spy has seen."""
@@ -53,14 +59,22 @@ class Notes:
 class Spy(InBatch):
     """In-batch negatives that watch when they are called, and count their steps in a buffer made at the start."""
 
+    class Settings(InBatch.Settings):
+        """Those of in-batch negatives, under a kind of its own."""
+
+        kind: Literal["spy"] = "spy"  # type: ignore[assignment]
+
     notes: ClassVar[Notes]
     wants_head: ClassVar[bool] = False
 
     def __init__(self, settings: InBatch.Settings) -> None:
         super().__init__(settings)
-        self.needs = self.needs | Needs(lm_head=self.wants_head)
         self.encoder: list[SentenceEncoder] = []  # in a list, so that it is no module of the part
         self.forward_weights: list[Tensor] = []
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        return super().reads | ({LmHead()} if self.wants_head else set())
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         head = encoder.projection is not None
@@ -105,21 +119,21 @@ class Spy(InBatch):
 
 @pytest.fixture
 def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
-    """Puts the spy in the place of the in-batch negatives."""
+    """What the spy sees; `job` puts it in the place of the in-batch negatives."""
     made = Notes()
     monkeypatch.setattr(Spy, "notes", made, raising=False)
-    monkeypatch.setitem(negatives.PARTS, InBatch.Settings, Spy)  # type: ignore[misc]
     return made
 
 
 def job(model: Path, *settings: str) -> TrainJob:
-    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=None)
+    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, SPY, *settings), dev=None)
 
 
 def metrics(folder: Path) -> list[dict[str, float]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
     job(tiny_folder).run(tmp_path / "run")
     expected = ["begin 8 11 True False"]
@@ -133,6 +147,7 @@ def test_the_order_of_calls_in_a_run(tiny_folder: Path, tmp_path: Path, notes: N
     ]
 
 
+@pytest.mark.slow
 def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path, tmp_path: Path, notes: Notes) -> None:
     with pytest.raises(InterruptedRunError, match="step 5"):
         job(tiny_folder).run(tmp_path / "run", progress=Stopped(5))
@@ -145,6 +160,7 @@ def test_what_a_part_began_with_is_replaced_by_the_checkpoint(tiny_folder: Path,
     assert [line["seen"] for line in metrics(tmp_path / "run")] == [1, 3, 6, 7], "the count went on at 5"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 def test_after_backward_runs_in_the_precision_of_the_forward(
     tiny_folder: Path, tmp_path: Path, notes: Notes, monkeypatch: pytest.MonkeyPatch, precision: str
@@ -165,6 +181,7 @@ def test_after_backward_runs_in_the_precision_of_the_forward(
     assert notes.events.count("forward") == 2
 
 
+@pytest.mark.slow
 def test_measuring_the_pace_calls_it_too_and_puts_the_state_back(tiny_folder: Path, notes: Notes) -> None:
     prepared = job(tiny_folder).prepare(Silent())
     training = prepared.plan.recipe.training
@@ -178,6 +195,7 @@ def test_measuring_the_pace_calls_it_too_and_puts_the_state_back(tiny_folder: Pa
     assert spy.get_buffer("steps_seen").item() == 40
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("term", [False, True])
 def test_a_part_may_copy_the_masked_lm_head_at_the_start(
     tiny_folder: Path, notes: Notes, monkeypatch: pytest.MonkeyPatch, term: bool
@@ -186,13 +204,13 @@ def test_a_part_may_copy_the_masked_lm_head_at_the_start(
     monkeypatch.setattr(Spy, "wants_head", True)
     terms = ['objective.terms=[{kind="mlm"}]'] if term else []
     prepared = job(tiny_folder, *terms).prepare(Silent())
-    assert prepared.objective.needs == Needs(sentences=True, lm_head=True, masked_rate=0.15 if term else None)
+    assert prepared.objective.reads == {Sentences(), LmHead(), *([Masked(0.15)] if term else [])}
     assert notes.events == ["begin 8 11 True True"]
     assert (prepared.encoder.lm_head is not None) == term
 
 
 def test_every_part_is_called(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """View, negatives and terms alike, each once, in this order."""
+    """View, the positive's sides, negatives and terms alike, each once, in this order."""
     calls: list[tuple[str, str]] = []
 
     def begin(self: Part, encoder: object, *, batch_size: int, seed: int) -> None:
@@ -206,7 +224,7 @@ def test_every_part_is_called(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
         return {type(self).__name__: torch.tensor(1.0)}
 
     data = {"negatives": [{"kind": "in_batch"}, {"kind": "hard"}], "terms": [{"kind": "mlm"}]}
-    objective = Objective(validate(ObjectiveSettings, data, "test"))
+    objective = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
     for name, hook in (("begin", begin), ("after_backward", after_backward), ("diagnose", diagnose)):
         monkeypatch.setattr(Part, name, hook)
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
@@ -216,17 +234,26 @@ def test_every_part_is_called(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
     objective.begin(encoder, batch_size=5, seed=3)
     objective.after_backward(encoder, [inputs], [reps])
     found = objective.diagnose(reps)
-    names = ["Dropout", "InBatch", "Hard", "MaskedLM"]
+    names = ["Dropout", "Views", "InBatch", "Hard", "MaskedLM"]
     assert calls == [(hook, name) for hook in ("begin 5 3", "after", "diagnose") for name in names]
     assert list(found) == names
 
 
+class Bare(Part):
+    """A part that is no more than its settings."""
+
+    class Settings(PartSettings):
+        """Its kind alone."""
+
+        kind: Literal["bare"] = "bare"
+
+
 def test_a_part_without_hooks_does_nothing(tiny_folder: Path) -> None:
-    encoder, part = SentenceEncoder.load(tiny_folder, device="cpu"), Part()
+    encoder, part = SentenceEncoder.load(tiny_folder, device="cpu"), Bare()
     vectors = torch.zeros(1, 3)
     reps = Representations(vectors, vectors, vectors.unsqueeze(1)[:, :0], torch.zeros(1, 2))
     part.begin(encoder, batch_size=2, seed=0)
     part.after_backward(encoder, [StepInputs(encoder.tokenizer.pad(encoder.tokenize(["a"])), 1, reps.keys)], [reps])
     assert part.diagnose(reps) == {}
-    assert part.needs == Needs()
+    assert part.reads == set()
     assert not part.state_dict()

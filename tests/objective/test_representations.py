@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Literal
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
@@ -13,12 +16,26 @@ from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
+from opencse.objective.negatives.hard import Hard
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.negatives.layers import Layers
+from opencse.objective.objective import Objective
+from opencse.objective.terms.base import Term
+from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.vectors.clean import Clean
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy
+from opencse.objective.vectors.means import Means
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import HardNegatives, Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.objective.views.dropout import Dropout
+from opencse.settings import PartSettings
+from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens
 
 N = 4
+MASKED = Masked(0.15)
 
 
 @pytest.fixture
@@ -39,7 +56,7 @@ def test_rows_are_anchors_positives_then_each_hard_negative(
     assert len(set(texts)) == len(texts)
     inputs = step(encoder, texts)
     with torch.no_grad():
-        reps = represent(encoder, inputs, Needs(sentences=True, hard=hard > 0))
+        reps = represent(encoder, inputs, {Sentences(), *([HardNegatives()] if hard > 0 else [])})
     own = torch.from_numpy(encoder.encode(texts))
     assert torch.pdist(own).min() > 1e-2  # a wrong row would be seen
     assert reps.anchor.shape == reps.positive.shape == (N, 32)
@@ -49,7 +66,9 @@ def test_rows_are_anchors_positives_then_each_hard_negative(
     for h in range(hard):
         assert torch.allclose(reps.hard[:, h], own[(2 + h) * N : (3 + h) * N], atol=1e-5)
     assert torch.equal(reps.keys, inputs.keys)
-    assert (reps.layers, reps.masked_logits, reps.masked_labels) == ({}, None, None)
+    assert {request for request, answer in reps.answers.items() if answer is not None} == set()
+    with pytest.raises(RuntimeError, match=r"not asked for Layer\(number=1\)"):
+        reps[Layer(1)]
 
 
 def test_layers_are_pooled_and_projected_like_the_last_one(encoder: SentenceEncoder, sentences: list[str]) -> None:
@@ -57,114 +76,157 @@ def test_layers_are_pooled_and_projected_like_the_last_one(encoder: SentenceEnco
     encoder.projection.linear.weight.data *= 20
     inputs = step(encoder, sentences[: 3 * N])
     with torch.no_grad():
-        reps = represent(encoder, inputs, Needs(sentences=True, hard=True, layers=frozenset({0, 2, 3})))
+        reps = represent(encoder, inputs, {Sentences(), HardNegatives(), Layer(0), Layer(2), Layer(3)})
         states = encoder.backbone(
             input_ids=inputs.tokens.input_ids,
             attention_mask=inputs.tokens.attention_mask,
             output_hidden_states=True,
         ).hidden_states
-    assert list(reps.layers) == [0, 2, 3]
     linear = encoder.projection.linear
-    for layer, vectors in reps.layers.items():
+    for layer in (0, 2, 3):
+        vectors = reps[Layer(layer)]
         assert vectors.shape == (2 * N, 32)
         for row in range(2 * N):
             real = states[layer][row][inputs.tokens.attention_mask[row].bool()]
             expected = torch.tanh(linear.weight @ real.mean(dim=0) + linear.bias)
             assert torch.allclose(vectors[row], expected, atol=1e-6)
-    assert torch.allclose(reps.layers[3], torch.cat([reps.anchor, reps.positive]), atol=1e-6)
-    assert not torch.allclose(reps.layers[2], reps.layers[3], atol=1e-2)
+    assert torch.allclose(reps[Layer(3)], torch.cat([reps.anchor, reps.positive]), atol=1e-6)
+    assert not torch.allclose(reps[Layer(2)], reps[Layer(3)], atol=1e-2)
 
 
 @pytest.mark.parametrize(
-    ("needs", "forwards"),
+    ("reads", "forwards"),
     [
-        (Needs(sentences=True), 1),
-        (Needs(hard=True), 1),
-        (Needs(layers=frozenset({1})), 1),
-        (Needs(sentences=True, hard=True, layers=frozenset({1, 2})), 1),
-        (Needs(), 0),
+        ({Sentences()}, 1),
+        ({HardNegatives()}, 1),
+        ({Layer(1)}, 1),
+        ({Sentences(), HardNegatives(), Layer(1), Layer(2)}, 1),
+        (set(), 0),
+        ({LmHead()}, 0),
     ],
     ids=str,
 )
 def test_one_forward_if_anybody_reads_it(
-    encoder: SentenceEncoder, sentences: list[str], needs: Needs, forwards: int
+    encoder: SentenceEncoder, sentences: list[str], reads: set[Request[Any]], forwards: int
 ) -> None:
     rows: list[int] = []
     encoder.backbone.register_forward_pre_hook(
         lambda module, args, kwargs: rows.append(len(kwargs["input_ids"])), with_kwargs=True
     )
-    reps = represent(encoder, step(encoder, sentences[: 3 * N]), needs)
+    reps = represent(encoder, step(encoder, sentences[: 3 * N]), reads)
     assert rows == [3 * N] * forwards
     assert reps.anchor.shape == (N, 32 if forwards else 0)
-    assert set(reps.layers) == needs.layers
+    assert reps.answers.keys() == reads
 
 
-def test_needs_are_joined() -> None:
-    a = Needs(sentences=True, layers=frozenset({1}))
-    b = Needs(hard=True, layers=frozenset({2}), masked_rate=0.15)
-    assert a | b == b | a == Needs(sentences=True, hard=True, layers=frozenset({1, 2}), masked_rate=0.15)
-    assert a | Needs() == a
-    assert b | b == b
+class Guess(Term):
+    """A term that reads a masked copy at a rate of its own."""
+
+    class Settings(PartSettings):
+        """The rate."""
+
+        kind: Literal["guess"] = "guess"
+        weight: float = 1.0
+        rate: float = 0.3
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        return {Masked(self.settings.rate), LmHead()}
+
+    def loss(self, reps: Representations) -> Tensor:
+        return reps[Masked(self.settings.rate)].logits.mean()
+
+
+def test_an_objective_reads_what_its_parts_do_and_equal_requests_once() -> None:
+    negatives = [InBatch(), Hard(), Layers(Layers.Settings(layers=(1, 2))), Layers(Layers.Settings(layers=(2,)))]
+    objective = Objective(Dropout(), negatives=negatives, terms=[MaskedLM(), Guess(Guess.Settings(rate=0.15))])
+    assert objective.reads == {Sentences(), HardNegatives(), Layer(1), Layer(2), Masked(0.15), LmHead()}
+    assert Layer(1) != Layer(2)
+    assert Means(2) != Means(10)
+    assert LmHead() != LmHead(tied=False)
+    assert Sentences() != HardNegatives()
     with pytest.raises(UserError, match=r"masking rates, 0\.15 and 0\.3; give both the same"):
-        b | Needs(masked_rate=0.3)
-    with pytest.raises(UserError, match=r"numbers of dropout draws, 2 and 10; give both the same"):
-        Needs(samples=10) | Needs(samples=2)
+        Objective(Dropout(), negatives=[InBatch()], terms=[MaskedLM(), Guess()])
+
+
+def test_means_of_two_numbers_of_draws_have_rows_of_their_own(encoder: SentenceEncoder, sentences: list[str]) -> None:
+    encoder.eval()
+    inputs = step(encoder, sentences[: 2 * N])
+    reps = represent(encoder.train(), inputs, {Sentences(), Means(2), Means(3)})
+    two, three = reps[Means(2)], reps[Means(3)]
+    assert two.shape == three.shape == (2, N, 32)
+    assert (two - three).abs().amax(dim=2).min() > 1e-4, "no draw is in both"
+    still = represent(encoder.eval(), inputs, {Sentences(), Means(2), Means(3)})
+    for means in (still[Means(2)], still[Means(3)]):
+        assert torch.allclose(means[0], still.anchor, atol=1e-5)
+        assert torch.allclose(means[1], still.positive, atol=1e-5)
 
 
 @pytest.mark.parametrize(
-    "needs",
+    ("request_", "encodes"),
     [
-        Needs(sentences=True),
-        Needs(hard=True),
-        Needs(clean=True),
-        Needs(samples=3),
-        Needs(layers=frozenset({1})),
-        Needs(masked_rate=0.15),
-        Needs(shared_mask=True),
-        Needs(lm_head=True),
+        (Sentences(), True),
+        (HardNegatives(), True),
+        (Clean(), True),
+        (Means(3), True),
+        (Layer(1), True),
+        (MASKED, False),
+        (LmHead(), False),
     ],
     ids=str,
 )
-def test_nothing_that_is_needed_gets_lost(needs: Needs) -> None:
-    rest = Needs(sentences=True, hard=True, clean=True, layers=frozenset({2}), shared_mask=True, lm_head=True)
-    for joined in (needs | Needs(), Needs() | needs):
-        assert joined == needs
-    assert needs | needs == needs
-    assert (
-        rest | needs
-        == needs | rest
-        == replace(rest, samples=needs.samples, layers=rest.layers | needs.layers, masked_rate=needs.masked_rate)
-    )
-    sentences = needs.sentences or needs.hard or needs.clean or needs.samples is not None or bool(needs.layers)
-    assert needs.reads_sentences == sentences
-    assert needs.reads_lm_head == (needs.lm_head or needs.masked_rate is not None)
+def test_nothing_that_is_asked_for_gets_lost(
+    encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str], request_: Request[Any], encodes: bool
+) -> None:
+    """Beside anything else a request gets the same answer as alone, and the rest the same as without it."""
+    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.eval()
+    plain = step(encoder, sentences[: 3 * N])
+    copy = MASKED.prepare(plain.tokens.rows(0, 2 * N), encoder.tokenizer, np.random.default_rng(0))
+    inputs = replace(plain, prepared={MASKED: copy})
+    rest: set[Request[Any]] = {Sentences(), HardNegatives(), Clean(), Layer(2), LmHead()}
+    assert request_.encodes == encodes
+    with torch.no_grad():
+        alone, without = represent(encoder, inputs, {request_}), represent(encoder, inputs, rest)
+        beside = represent(encoder, inputs, rest | {request_})
+    assert beside.answers.keys() == rest | {request_}
+    assert (alone.anchor.shape[1] > 0) == encodes
+    for asked, given in ((alone, {request_}), (without, rest)):
+        for one in given:
+            same(asked[one], beside[one])
+    for name in ("anchor", "positive", "hard"):
+        same(getattr(without, name), getattr(beside, name))
+
+
+def same(one: object, other: object) -> None:
+    torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-4)
 
 
 def tensors(inputs: StepInputs) -> list[Tensor]:
-    assert inputs.masked is not None
-    assert inputs.masked_labels is not None
-    pairs = [(t.input_ids, t.attention_mask) for t in (inputs.tokens, inputs.masked.tokens)]
-    return [*pairs[0], *pairs[1], inputs.masked.positions, inputs.masked_labels, inputs.keys]
+    copy = inputs.prepared[MASKED]
+    assert isinstance(copy, MaskedCopy)
+    pairs = [(t.input_ids, t.attention_mask) for t in (inputs.tokens, copy.masked.tokens)]
+    return [*pairs[0], *pairs[1], copy.masked.positions, copy.labels, inputs.keys]
 
 
 def test_inputs_move_as_a_whole(encoder: SentenceEncoder, sentences: list[str]) -> None:
     plain = step(encoder, sentences[: 2 * N])
     positions = torch.zeros_like(plain.tokens.input_ids, dtype=torch.bool)
-    masked = MaskedTokens(plain.tokens, positions)
-    inputs = StepInputs(plain.tokens, N, plain.keys, masked, torch.zeros(0, dtype=torch.int64))
+    copy = MaskedCopy(MaskedTokens(plain.tokens, positions), torch.zeros(0, dtype=torch.int64))
+    inputs = StepInputs(plain.tokens, N, plain.keys, {MASKED: copy})
     moved = inputs.to(torch.device("meta"))
     assert moved.examples == N
     for before, after in zip(tensors(inputs), tensors(moved), strict=True):
         assert (before.device.type, after.device.type) == ("cpu", "meta")
         assert before.shape == after.shape
-    assert plain.to(torch.device("meta")).masked is None
+    assert not plain.to(torch.device("meta")).prepared
 
 
 def test_detached_keeps_the_values_and_drops_the_graph(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    reps = represent(encoder, step(encoder, sentences[: 3 * N]), Needs(sentences=True, layers=frozenset({1})))
+    reps = represent(encoder, step(encoder, sentences[: 3 * N]), {Sentences(), *(Layer(n) for n in [1])})
     without = reps.detached()
     pairs = [(reps.anchor, without.anchor), (reps.positive, without.positive), (reps.hard, without.hard)]
-    for with_graph, alone in [*pairs, (reps.layers[1], without.layers[1])]:
+    for with_graph, alone in [*pairs, (reps[Layer(1)], without[Layer(1)])]:
         assert with_graph.requires_grad
         assert not alone.requires_grad
         assert torch.equal(with_graph, alone)
@@ -187,10 +249,9 @@ def test_a_masked_copy_without_a_chosen_position_costs_nothing(
     plain = step(encoder, sentences[: 2 * N])
     nowhere = torch.zeros_like(plain.tokens.input_ids, dtype=torch.bool)
     copy = MaskedTokens(Tokens(plain.tokens.input_ids, plain.tokens.attention_mask), nowhere)
-    reps = represent(encoder, StepInputs(plain.tokens, N, plain.keys, copy, nowhere[nowhere].long()), Needs())
-    assert reps.masked_logits is not None
-    assert reps.masked_labels is not None
-    loss = masked_lm(reps.masked_logits, reps.masked_labels)
+    inputs = StepInputs(plain.tokens, N, plain.keys, {MASKED: MaskedCopy(copy, nowhere[nowhere].long())})
+    reps = represent(encoder, inputs, {MASKED})
+    loss = masked_lm(*reps[MASKED])
     assert loss.item() == 0.0
     torch.autograd.backward(loss)
     gradients = [p.grad for p in encoder.backbone.parameters() if p.grad is not None]
@@ -200,16 +261,27 @@ def test_a_masked_copy_without_a_chosen_position_costs_nothing(
 
 def test_detached_keeps_what_else_was_made(encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.train()
-    reps = represent(encoder, step(encoder, sentences[: 2 * N]), Needs(clean=True, samples=2))
+    reps = represent(encoder, step(encoder, sentences[: 2 * N]), {Clean(), Means(2)})
     without = reps.detached()
-    for name in ("clean", "means"):
-        with_graph, alone = getattr(reps, name), getattr(without, name)
+    for request in (Clean(), Means(2)):
+        with_graph, alone = reps[request], without[request]
         assert with_graph.requires_grad
         assert not alone.requires_grad
         assert torch.equal(with_graph, alone)
-    assert without.noise is reps.noise is not None
-    bare = replace(reps, clean=None, means=None).detached()
-    assert (bare.clean, bare.means) == (None, None)
+    assert without.noise_seed == reps.noise_seed == 0
+    bare = replace(reps, answers={Clean(): reps[Clean()], Sentences(): None}).detached()
+    assert list(bare.answers) == [Clean()]
+
+
+def test_detached_leaves_the_masked_copys_logits_out(
+    encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]
+) -> None:
+    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    plain = step(encoder, sentences[: 2 * N])
+    copy = MASKED.prepare(plain.tokens, encoder.tokenizer, np.random.default_rng(0))
+    reps = represent(encoder, replace(plain, prepared={MASKED: copy}), {Sentences(), MASKED, Layer(1)})
+    assert reps[MASKED].logits.requires_grad
+    assert list(reps.detached().answers) == [Layer(1)]
 
 
 @pytest.mark.parametrize("hard", [0, 2])
@@ -227,52 +299,49 @@ def test_positives_made_of_the_anchors_vectors(encoder: SentenceEncoder, sentenc
         given.append(anchors)
         return 2 * anchors + torch.rand((), generator=noise)
 
-    needs = Needs(sentences=True, hard=True, layers=frozenset({1}))
-    reps = represent(encoder, inputs, needs, derive=derive)
+    reps = represent(encoder, inputs, {Sentences(), HardNegatives(), Layer(1)}, derive=derive)
     assert rows == [(1 + hard) * N]
     assert len(given) == 1
     assert given[0].requires_grad
     assert torch.equal(given[0], reps.anchor)
-    drawn = torch.rand((), generator=torch.Generator().manual_seed(3))
+    drawn = torch.rand((), generator=torch.Generator().manual_seed(seed_of(3, "view")))
     assert torch.equal(reps.positive, 2 * reps.anchor + drawn)
     own = torch.from_numpy(encoder.encode(texts))
     assert torch.allclose(reps.anchor, own[:N], atol=1e-5)
     assert reps.hard.shape == (N, hard, 32)
     for h in range(hard):
         assert torch.allclose(reps.hard[:, h], own[(1 + h) * N : (2 + h) * N], atol=1e-5)
-    assert reps.layers[1].shape == (N, 32)
+    assert reps[Layer(1)].shape == (N, 32)
     rows.clear()
-    means = represent(encoder.train(), inputs, replace(needs, samples=3, layers=frozenset()), derive=derive).means
+    reads: set[Request[Any]] = {Sentences(), HardNegatives(), Means(3)}
+    means = represent(encoder.train(), inputs, reads, derive=derive)[Means(3)]
     assert rows == [(1 + hard) * N + 3 * N]
-    assert means is not None
     assert means.shape == (2, N, 32)
 
 
 def test_noise_is_there_even_where_no_sentence_is_read(encoder: SentenceEncoder, sentences: list[str]) -> None:
     inputs = replace(step(encoder, sentences[: 2 * N]), noise_seed=2**63 - 1)
-    for needs in (Needs(), Needs(sentences=True)):
-        noise = represent(encoder, inputs, needs).noise
-        assert noise is not None
-        assert noise.initial_seed() == 2**63 - 1
+    empty: set[Request[Any]] = set()
+    for reads in (empty, {Sentences()}):
+        reps = represent(encoder, inputs, reads)
+        assert reps.noise_seed == 2**63 - 1
+        assert reps.noise("x").initial_seed() == inputs.noise("x").initial_seed() == seed_of(2**63 - 1, "x")
 
 
 def test_two_encoders_and_means_over_draws_do_not_go_together(encoder: SentenceEncoder, sentences: list[str]) -> None:
     with pytest.raises(ValueError, match="one encoder"):
-        represent(encoder, step(encoder, sentences[: 2 * N]), Needs(samples=2), second=encoder.twin())
+        represent(encoder, step(encoder, sentences[: 2 * N]), {Means(2)}, second=encoder.twin())
 
 
 class Halved(Dropout):
     """A view whose positives are half the anchors' vectors."""
-
-    derived = True
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         return anchors / 2
 
 
 def test_the_objective_asks_its_view_for_derived_positives(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    objective = Objective(ObjectiveSettings())
-    objective.view = Halved(Dropout.Settings())
+    objective = Objective(Halved(), negatives=[InBatch()])
     tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N]))
     reps = objective.represent(encoder, StepInputs(tokens, N, torch.arange(2 * N).reshape(N, 2)))
     assert torch.equal(reps.positive, reps.anchor / 2)

@@ -14,13 +14,25 @@ from torch import Tensor
 
 from opencse.encoder.encoder import Encoded, SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
-from opencse.objective.sides import Anchors, Clean, Mean, Noisy, Views, needs_of, sides
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.sides.base import Sides
+from opencse.objective.sides.clean import CleanSides
+from opencse.objective.sides.mean import Mean
+from opencse.objective.sides.noisy import Noisy
+from opencse.objective.sides.views import Anchors, Views
+from opencse.objective.vectors.clean import Clean
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.means import Means
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import HardNegatives, Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.settings import validate
+from opencse.streams import seed_of
 
 N, D = 4, 6
 TAU = 0.3
+SEED = 9
 KINDS: dict[str, dict[str, Any]] = {
     "views": {"kind": "views"},
     "anchors": {"kind": "anchors"},
@@ -33,7 +45,7 @@ KINDS: dict[str, dict[str, Any]] = {
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test"))
 
 
 def of(positive: str, negatives: str, **data: Any) -> Objective:
@@ -53,16 +65,22 @@ def made() -> Representations:
         positive,
         anchor.unsqueeze(1)[:, :0],
         torch.arange(2 * N).reshape(N, 2),
-        clean=clean,
-        means=torch.randn(2, N, D, generator=random, dtype=torch.float64),
-        noise=torch.Generator().manual_seed(9),
+        {Clean(): clean, Means(3): torch.randn(2, N, D, generator=random, dtype=torch.float64)},
+        noise_seed=SEED,
     )
+
+
+def generator(name: str) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_of(SEED, name))
+
+
+def sides(kind: Sides, reps: Representations) -> tuple[Tensor, Tensor]:
+    return kind.of(reps, lambda: kind.noise(reps))
 
 
 def chosen(kind: str, reps: Representations, noise: torch.Generator) -> tuple[list[list[float]], list[list[float]]]:
     """The left and right vectors as the definitions have them."""
-    assert reps.clean is not None
-    assert reps.means is not None
+    clean, means = reps[Clean()], reps[Means(3)]
     if kind == "noisy":
         draws = [torch.randn(N, D, generator=noise, dtype=torch.float64) * math.sqrt(0.2) for _ in range(2)]
         return (reps.anchor + draws[0]).tolist(), (reps.positive + draws[1]).tolist()
@@ -70,13 +88,13 @@ def chosen(kind: str, reps: Representations, noise: torch.Generator) -> tuple[li
         draw = torch.randn(N, D, generator=noise, dtype=torch.float64) * math.sqrt(0.2)
         return reps.anchor.tolist(), (reps.positive + draw).tolist()
     if kind == "shared mean":
-        one = [[(x + y) / 2 for x, y in zip(*rows, strict=True)] for rows in zip(*reps.means.tolist(), strict=True)]
+        one = [[(x + y) / 2 for x, y in zip(*rows, strict=True)] for rows in zip(*means.tolist(), strict=True)]
         return one, one
     vectors = {
         "views": (reps.anchor, reps.positive),
         "anchors": (reps.anchor, reps.anchor),
-        "clean": (reps.clean, reps.clean),
-        "mean": (reps.means[0], reps.means[1]),
+        "clean": (clean, clean),
+        "mean": (means[0], means[1]),
     }[kind]
     return vectors[0].tolist(), vectors[1].tolist()
 
@@ -88,8 +106,9 @@ def cosine(u: list[float], v: list[float]) -> float:
 
 @pytest.mark.parametrize(("positive", "negatives"), list(itertools.product(KINDS, KINDS)))
 def test_the_loss_of_every_pair_of_sides_as_loops(positive: str, negatives: str) -> None:
-    reps, noise = made(), torch.Generator().manual_seed(9)
-    (a, b), (c, d) = chosen(positive, reps, noise), chosen(negatives, reps, noise)
+    reps = made()
+    (a, b) = chosen(positive, reps, generator("positive"))
+    (c, d) = chosen(negatives, reps, generator("negatives.in_batch"))
     expected = 0.0
     for i in range(N):
         top = math.exp(cosine(a[i], b[i]) / TAU)
@@ -105,7 +124,7 @@ def test_every_choice_is_another_loss() -> None:
     losses = [of(p, n)(made()).total.item() for p, n in itertools.product(KINDS, KINDS)]
     alike = 2 * len(KINDS)  # a positive that is its own twin has cosine 1: anchors, clean and a shared mean
     assert len({round(loss, 9) for loss in losses}) == len(losses) - alike
-    assert build().settings.positive.of == Views()
+    assert type(build().positive.of) is Views
     assert (
         of("views", "views")(made()).total.item()
         == build(negatives=[{"kind": "in_batch", "weight": 0.7}], temperature=TAU)(made()).total.item()
@@ -115,12 +134,10 @@ def test_every_choice_is_another_loss() -> None:
 @pytest.mark.parametrize("kind", ["views", "anchors", "clean", "mean", "noisy"])
 def test_gradient_reaches_both_sides(kind: str) -> None:
     reps = made()
-    assert reps.clean is not None
-    assert reps.means is not None
-    leaves = {"anchor": reps.anchor, "positive": reps.positive, "clean": reps.clean, "means": reps.means}
+    leaves = {"anchor": reps.anchor, "positive": reps.positive, "clean": reps[Clean()], "means": reps[Means(3)]}
     for leaf in leaves.values():
         leaf.requires_grad_()
-    left, right = sides(of(kind, kind).settings.positive.of, reps)
+    left, right = sides(of(kind, kind).positive.of, reps)
     torch.autograd.backward((left[1] * right[2]).sum())
     touched = {name: leaf.grad for name, leaf in leaves.items() if leaf.grad is not None}
     expected = {"views": ["anchor", "positive"], "noisy": ["anchor", "positive"], "anchors": ["anchor"]}
@@ -130,23 +147,23 @@ def test_gradient_reaches_both_sides(kind: str) -> None:
 
 
 def test_what_each_side_needs() -> None:
-    assert needs_of(Views()) == needs_of(Anchors()) == needs_of(Noisy()) == Needs(sentences=True)
-    assert needs_of(Clean()) == Needs(clean=True)
-    assert needs_of(Mean(samples=4)) == Needs(samples=4)
-    assert Mean().samples == 10
-    assert Noisy().variance == 0.1
-    assert of("mean", "clean").needs == Needs(samples=3, clean=True)
-    assert of("views", "noisy").needs == Needs(sentences=True)
+    assert Views().reads == Anchors().reads == Noisy().reads == {Sentences()}
+    assert CleanSides().reads == {Clean()}
+    assert Mean(Mean.Settings(samples=4)).reads == {Means(4)}
+    assert Mean.Settings().samples == 10
+    assert Noisy.Settings().variance == 0.1
+    assert of("mean", "clean").reads == {Means(3), Clean()}
+    assert of("views", "noisy").reads == {Sentences()}
     term_alone = build(positive={"of": KINDS["mean"]}, negatives=[], terms=[{"kind": "mlm"}])
-    assert term_alone.needs.samples is None, "nothing is contrasted, so no draw is made"
-    for needs in (Needs(clean=True), Needs(samples=2)):
-        assert needs.reads_sentences
+    assert not any(isinstance(r, Means) for r in term_alone.reads), "nothing is contrasted, so no draw is made"
+    for request in (Clean(), Means(2)):
+        assert request.encodes
 
 
 @pytest.mark.parametrize("kind", ["clean", "mean", "noisy"])
 def test_vectors_that_were_not_made_are_missed(kind: str) -> None:
-    reps = replace(made(), clean=None, means=None, noise=None)
-    with pytest.raises(RuntimeError, match="this step was given no"):
+    reps = replace(made(), answers={}, noise_seed=None)
+    with pytest.raises(RuntimeError, match=r"this step was (given no seed|not asked) for"):
         of(kind, "views")(reps)
 
 
@@ -161,13 +178,6 @@ def test_vectors_that_were_not_made_are_missed(kind: str) -> None:
         ({"positive": {"scale": 0.0}}, ["positive.scale", "greater than 0"]),
         ({"positive": {"scale": float("inf")}}, ["positive.scale", "finite"]),
         ({"negatives": [{"kind": "in_batch", "of": {"kind": "mean", "samples": 1.5}}]}, ["samples", "integer"]),
-        (
-            {
-                "positive": {"of": {"kind": "mean", "samples": 4}},
-                "negatives": [{"kind": "in_batch", "of": {"kind": "mean", "samples": 10}}],
-            },
-            ["numbers of dropout draws, 4 and 10", "give both the same"],
-        ),
         (
             {"positive": {"of": {"kind": "mean"}}, "dual_encoder": True},
             ["do not go with objective.dual_encoder; set it to false"],
@@ -187,8 +197,13 @@ def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: list[st
         assert word in str(caught.value)
 
 
-def test_equal_numbers_of_draws_go_together() -> None:
-    assert of("mean", "mean").needs == Needs(samples=3)
+def test_equal_numbers_of_draws_are_drawn_once_and_others_apart() -> None:
+    assert of("mean", "mean").reads == {Means(3)}
+    apart = build(
+        positive={"of": {"kind": "mean", "samples": 4}},
+        negatives=[{"kind": "in_batch", "of": {"kind": "mean", "samples": 10}}],
+    )
+    assert apart.reads == {Means(4), Means(10)}
 
 
 # Means over dropout draws
@@ -220,36 +235,36 @@ def seen(encoder: SentenceEncoder) -> list[Tensor]:
 def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sentences: list[str], samples: int) -> None:
     """One sentence throughout: whatever differs is dropout, and every row has a mask of its own."""
     outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, [sentences[0]] * 3 * N, N), Needs(hard=True, samples=samples))
+    reps = represent(encoder, step(encoder, [sentences[0]] * 3 * N, N), {HardNegatives(), Means(samples)})
     assert [len(output) for output in outputs] == [3 * N + samples * 2 * N]
     (rows,) = outputs
     assert torch.pdist(rows).min() > 1e-3
     assert torch.equal(reps.anchor, rows[:N])
     assert torch.equal(reps.positive, rows[N : 2 * N])
     assert torch.equal(reps.hard[:, 0], rows[2 * N : 3 * N])
-    assert reps.means is not None
-    assert reps.means.shape == (2, N, 32)
+    means = reps[Means(samples)]
+    assert means.shape == (2, N, 32)
     for view, i in itertools.product(range(2), range(N)):
         draws = [rows[3 * N + k * 2 * N + view * N + i] for k in range(samples)]
-        assert torch.allclose(reps.means[view, i], sum(draws, torch.zeros(32)) / samples, atol=1e-6)
+        assert torch.allclose(means[view, i], sum(draws, torch.zeros(32)) / samples, atol=1e-6)
 
 
 def test_means_are_of_the_right_texts(encoder: SentenceEncoder, sentences: list[str]) -> None:
     encoder.eval()
-    needs = Needs(sentences=True, hard=True, samples=3, layers=frozenset({1}))
-    reps = represent(encoder, step(encoder, sentences[: 3 * N], N), needs)
-    plain = represent(encoder, step(encoder, sentences[: 3 * N], N), replace(needs, samples=None))
-    assert reps.means is not None
+    plainly: set[Request[Any]] = {Sentences(), HardNegatives(), Layer(1)}
+    reps = represent(encoder, step(encoder, sentences[: 3 * N], N), plainly | {Means(3)})
+    plain = represent(encoder, step(encoder, sentences[: 3 * N], N), plainly)
+    means = reps[Means(3)]
     assert torch.pdist(torch.cat([reps.anchor, reps.positive])).min() > 1e-2
     for left, right in (
-        (reps.means[0], reps.anchor),
-        (reps.means[1], reps.positive),
+        (means[0], reps.anchor),
+        (means[1], reps.positive),
         (reps.hard, plain.hard),
-        (reps.layers[1], plain.layers[1]),
+        (reps[Layer(1)], plain[Layer(1)]),
     ):
         assert left.shape == right.shape
         assert torch.allclose(left, right, atol=1e-5)
-    assert plain.means is None
+    assert Means(3) not in plain.answers
 
 
 def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEncoder) -> None:
@@ -259,8 +274,7 @@ def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEnc
     torch.manual_seed(0)
     for samples in (1, 8):
         with torch.no_grad():
-            means = represent(encoder, inputs, Needs(samples=samples)).means
-        assert means is not None
+            means = represent(encoder, inputs, {Means(samples)})[Means(samples)]
         variances[samples] = [float(view.var(dim=0).mean()) for view in means]
     for view in range(2):
         assert variances[1][view] > 1e-4
@@ -269,10 +283,9 @@ def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEnc
 
 def test_gradient_flows_through_every_draw(encoder: SentenceEncoder, sentences: list[str]) -> None:
     outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, sentences[: 2 * N], N), Needs(samples=2))
+    reps = represent(encoder, step(encoder, sentences[: 2 * N], N), {Means(2)})
     outputs[0].retain_grad()
-    assert reps.means is not None
-    torch.autograd.backward((reps.means * torch.arange(1.0, 33.0)).sum())
+    torch.autograd.backward((reps[Means(2)] * torch.arange(1.0, 33.0)).sum())
     gradient = outputs[0].grad
     assert gradient is not None
     assert torch.equal(gradient[: 2 * N], torch.zeros(2 * N, 32))
@@ -282,14 +295,19 @@ def test_gradient_flows_through_every_draw(encoder: SentenceEncoder, sentences: 
 # More noise
 
 
+def noisy(variance: float, name: str = "positive") -> Noisy:
+    made = Noisy(Noisy.Settings(variance=variance))
+    made.name = name
+    return made
+
+
 def test_moments_of_the_noise() -> None:
     zeros, count = torch.zeros(300, 100, dtype=torch.float64), 300 * 100
     ones = zeros + 1
     for variance in (0.1, 2.0):
-        noise = torch.Generator().manual_seed(4)
-        reps = Representations(zeros, ones, zeros.unsqueeze(1)[:, :0], torch.zeros(300, 2), noise=noise)
-        left, right = sides(Noisy(variance=variance), reps)
-        again, _ = sides(Noisy(variance=variance), reps)
+        reps = Representations(zeros, ones, zeros.unsqueeze(1)[:, :0], torch.zeros(300, 2), noise_seed=4)
+        left, right = sides(noisy(variance), reps)
+        again, _ = sides(noisy(variance, "negatives.in_batch"), reps)
         for draw in (left, right - 1, again):
             assert abs(float(draw.mean())) < 5 * math.sqrt(variance / count)
             assert float(draw.var()) == pytest.approx(variance, rel=5 * math.sqrt(2 / count))
@@ -302,15 +320,15 @@ def test_moments_of_the_noise() -> None:
 
 def test_no_variance_is_no_noise() -> None:
     reps = made()
-    left, right = sides(Noisy(variance=0.0), reps)
+    left, right = sides(noisy(0.0), reps)
     assert torch.equal(left, reps.anchor)
     assert torch.equal(right, reps.positive)
 
 
 def noise_of(encoder: SentenceEncoder, texts: list[str], noise_seed: int) -> tuple[Tensor, Tensor, Tensor]:
     """The noise on both sides, and the state of torch's own generator afterwards."""
-    reps = represent(encoder, step(encoder, texts, len(texts) // 2, noise_seed), Needs(sentences=True))
-    left, right = sides(Noisy(variance=1.0), reps)
+    reps = represent(encoder, step(encoder, texts, len(texts) // 2, noise_seed), {Sentences()})
+    left, right = sides(noisy(1.0), reps)
     return left - reps.anchor, right - reps.positive, torch.get_rng_state()
 
 
@@ -325,13 +343,12 @@ def test_noise_depends_on_the_seed_alone(encoder: SentenceEncoder, sentences: li
         assert torch.allclose(first[side], same[side], atol=1e-6)
         assert not torch.allclose(first[side], other[side], atol=0.1)
     torch.manual_seed(0)
-    represent(encoder, step(encoder, sentences[: 2 * N], N, 5), Needs(sentences=True))
+    represent(encoder, step(encoder, sentences[: 2 * N], N, 5), {Sentences()})
     assert torch.equal(torch.get_rng_state(), first[2]), "dropout's generator is not drawn from"
 
 
 def test_noise_in_half_precision_keeps_the_type() -> None:
     half = torch.ones(2, 3, dtype=torch.bfloat16)
-    noise = torch.Generator().manual_seed(0)
-    reps = Representations(half, half, half.unsqueeze(1)[:, :0], torch.zeros(2, 2), noise=noise)
+    reps = Representations(half, half, half.unsqueeze(1)[:, :0], torch.zeros(2, 2), noise_seed=0)
     left, right = sides(Noisy(), reps)
     assert left.dtype == right.dtype == torch.bfloat16

@@ -12,28 +12,36 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.clean import Clean
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.settings import validate
 
 N, D = 5, 4
 # Equal texts: anchors 0 and 3; positive of 1 and anchor 2.
 DUPLICATES = [[1, 2], [3, 4], [4, 6], [1, 8], [9, 10]]
 DISTINCT = [[10 * i, 10 * i + 1] for i in range(N)]
-BOTH = Needs(sentences=True, clean=True)
+BOTH: set[Request[Any]] = {Sentences(), Clean()}
 
 
 def off_dropout(*, weight: float = 1.0, scale: float = 1.0, columns: str = "positives", **data: Any) -> Objective:
     negatives = [{"kind": "in_batch", "of": {"kind": "clean"}, "weight": weight, "columns": columns}]
     positive = {"scale": scale}
-    return Objective(validate(ObjectiveSettings, {"negatives": negatives, "positive": positive, **data}, "test"))
+    return Objective.from_settings(
+        validate(ObjectiveSettings, {"negatives": negatives, "positive": positive, **data}, "test")
+    )
 
 
 def representations(keys: list[list[int]]) -> Representations:
     random = torch.Generator().manual_seed(1)
     anchor, positive, clean = (torch.randn(N, D, generator=random, dtype=torch.float64) for _ in range(3))
     leaves = [t.requires_grad_() for t in (anchor, positive, clean)]
-    return Representations(leaves[0], leaves[1], anchor.detach().unsqueeze(1)[:, :0], torch.tensor(keys), clean=clean)
+    return Representations(
+        leaves[0], leaves[1], anchor.detach().unsqueeze(1)[:, :0], torch.tensor(keys), {Clean(): leaves[2]}
+    )
 
 
 def oracle(reps: Representations, tau: float, weight: float, scale: float, *, dot: bool, twice: bool) -> list[Tensor]:
@@ -42,8 +50,7 @@ def oracle(reps: Representations, tau: float, weight: float, scale: float, *, do
     def sim(u: Tensor, v: Tensor) -> Tensor:
         return (u * v).sum() if dot else (u * v).sum() / ((u * u).sum() ** 0.5 * (v * v).sum() ** 0.5)
 
-    assert reps.clean is not None
-    keys, c = reps.keys.tolist(), reps.clean
+    keys, c = reps.keys.tolist(), reps[Clean()]
     losses = []
     for i in range(N):
         positive = torch.exp(scale * sim(reps.anchor[i], reps.positive[i]) / tau)
@@ -71,7 +78,10 @@ def test_loss_and_gradient_as_in_the_paper(
     total.backward()
     expected.backward()  # type: ignore[no-untyped-call]
     for name in ("anchor", "positive", "clean"):
-        mine, wanted = (getattr(reps, name).grad for reps in (ours, theirs))
+        made = [reps[Clean()] if name == "clean" else getattr(reps, name) for reps in (ours, theirs)]
+        mine, wanted = (vectors.grad for vectors in made)
+        assert mine is not None
+        assert wanted is not None
         assert torch.allclose(mine, wanted, rtol=1e-10, atol=1e-13), name
         assert wanted.abs().max() > 1e-3, name
 
@@ -82,9 +92,9 @@ def test_both_sides_of_a_negative_receive_gradient() -> None:
     (source,) = off_dropout().negatives
     columns = source.columns(reps, off_dropout().scoring)
     columns.logits[0, 3].backward()  # type: ignore[no-untyped-call]
-    assert reps.clean is not None
-    assert reps.clean.grad is not None
-    assert reps.clean.grad.abs().sum(dim=1).gt(1e-6).tolist() == [True, False, False, True, False]
+    gradient = reps[Clean()].grad
+    assert gradient is not None
+    assert gradient.abs().sum(dim=1).gt(1e-6).tolist() == [True, False, False, True, False]
     assert reps.anchor.grad is None
     assert reps.positive.grad is None
 
@@ -120,7 +130,7 @@ def test_where_m_acts(m: float, paper: float, code: float) -> None:
         cosine = torch.tensor(0.95, dtype=torch.float64, requires_grad=True)
         positive = cosine * own + (1 - cosine**2).sqrt() * shared
         keys = torch.arange(2 * n).reshape(n, 2)
-        reps = Representations(own, positive, own.unsqueeze(1)[:, :0], keys, clean=clean)
+        reps = Representations(own, positive, own.unsqueeze(1)[:, :0], keys, {Clean(): clean})
         outcome = objective(reps)
         assert outcome.report["positive_similarity"].item() == pytest.approx(0.95)
         assert outcome.report["negative_similarity"].item() == pytest.approx(negative)
@@ -168,13 +178,12 @@ def test_no_dropout_anywhere_in_the_negatives_and_all_of_it_in_the_positives(
     inputs, rows = twice(encoder, sentences[:N]), rows_of(encoder)
     first, second = (represent(encoder, inputs, BOTH) for _ in range(2))
     assert rows == [2 * N, N] * 2
-    assert first.clean is not None
-    assert second.clean is not None
+    clean = first[Clean()]
     with encoder.without_dropout(), torch.no_grad():
         expected = encoder(inputs.anchors).sentence
-    assert torch.equal(first.clean, second.clean)
-    assert torch.equal(first.clean, expected)
-    for left, right in ((first.anchor, second.anchor), (first.anchor, first.positive), (first.anchor, first.clean)):
+    assert torch.equal(clean, second[Clean()])
+    assert torch.equal(clean, expected)
+    for left, right in ((first.anchor, second.anchor), (first.anchor, first.positive), (first.anchor, clean)):
         assert (left - right).abs().amax(dim=1).min() > 1e-3
 
 
@@ -184,13 +193,12 @@ def test_gradient_reaches_every_weight_through_the_clean_vectors_alone(
     encoder = with_dropout(tiny_folder, tmp_path / "model", 0.5, 0.5)
     inputs = twice(encoder, sentences[:N])
 
-    def gradients(vectors: Tensor | None) -> list[Tensor]:
-        assert vectors is not None
+    def gradients(vectors: Tensor) -> list[Tensor]:
         encoder.zero_grad()
         torch.autograd.backward((vectors * torch.arange(1.0, 33.0)).sum())
         return [p.grad.clone() for p in encoder.parameters() if p.grad is not None]
 
-    mine = gradients(represent(encoder, inputs, BOTH).clean)
+    mine = gradients(represent(encoder, inputs, BOTH)[Clean()])
     with encoder.without_dropout():
         wanted = gradients(encoder(inputs.anchors).sentence)
     assert len(mine) == len(wanted) == len(list(encoder.parameters()))
@@ -207,7 +215,8 @@ def test_an_encoder_without_dropout_makes_no_second_forward(
     rows = rows_of(encoder)
     reps = represent(encoder, twice(encoder, sentences[:N]), BOTH)
     assert rows == [2 * N]
-    assert reps.clean is reps.anchor
+    assert torch.equal(reps[Clean()], reps.anchor)
+    assert reps[Clean()].requires_grad
     torch.testing.assert_close(reps.anchor, reps.positive, rtol=0, atol=1e-6)
 
 
@@ -215,9 +224,10 @@ def test_the_clean_forward_draws_nothing(tiny_folder: Path, sentences: list[str]
     """The masks of a run are the same with and without it."""
     encoder = SentenceEncoder.load(tiny_folder, device="cpu").train()
     inputs, made = twice(encoder, sentences[:N]), []
-    for needs in (BOTH, Needs(sentences=True)):
+    alone: set[Request[Any]] = {Sentences()}
+    for reads in (BOTH, alone):
         torch.manual_seed(0)
-        made.append([represent(encoder, inputs, needs).positive for _ in range(2)])
+        made.append([represent(encoder, inputs, reads).positive for _ in range(2)])
     for left, right in zip(*made, strict=True):
         assert torch.equal(left, right)
 

@@ -14,16 +14,18 @@ from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.objective.decorrelation import centred
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.barlow_twins import BarlowTwins
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
+from opencse.streams import seed_of
 
 
 def given_views(anchor: Tensor, positive: Tensor, noise: int | None = None) -> Representations:
-    generator = None if noise is None else torch.Generator().manual_seed(noise)
     keys = torch.zeros(len(anchor), 2, dtype=torch.int64)
-    return Representations(anchor, positive, anchor.unsqueeze(1)[:, :0], keys, noise=generator)
+    return Representations(anchor, positive, anchor.unsqueeze(1)[:, :0], keys, noise_seed=noise)
 
 
 def views(
@@ -32,6 +34,11 @@ def views(
     random = torch.Generator().manual_seed(seed)
     first, second, mean = (torch.randn(rows, d, generator=random, dtype=torch.float64) for rows in (n, n, 1))
     return given_views((mean + first).to(dtype), (mean + 0.7 * first + 0.7 * second).to(dtype), noise)
+
+
+def generator(noise: int) -> torch.Generator:
+    """What the term draws from in a step whose noise has this seed."""
+    return torch.Generator().manual_seed(seed_of(noise, "barlow_twins"))
 
 
 def term(**settings: Any) -> BarlowTwins:
@@ -78,7 +85,7 @@ def test_the_loss_against_loops(n: int, d: int, off_diagonal: float, centre: boo
 def test_the_loss_of_the_authors_code_against_loops(artificial: int) -> None:
     """Their batch norm (torch's own), products over the rows, .012 on what is off the diagonal."""
     reps = views(6, 4, noise=5)
-    rows = torch.randn(artificial, 4, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    rows = torch.randn(artificial, 4, generator=generator(5), dtype=torch.float64)
     norm = torch.nn.BatchNorm1d(4, affine=False).double()
     left, right = (norm(torch.cat([side, rows])).tolist() for side in (reps.anchor, reps.positive))
     expected = 0.0
@@ -119,7 +126,7 @@ def test_closed_forms() -> None:
 def test_artificial_rows_are_the_same_in_both_views(centre: bool) -> None:
     """Standard normal, drawn from the step's generator, appended to each view's matrix."""
     reps = views(5, 4, noise=8)
-    rows = torch.randn(7, 4, generator=torch.Generator().manual_seed(8), dtype=torch.float64)
+    rows = torch.randn(7, 4, generator=generator(8), dtype=torch.float64)
     left, right = torch.cat([reps.anchor, rows]), torch.cat([reps.positive, rows])
     expected = loss_by_loops(left, right, 0.1, centre=centre)
     assert term(artificial=7, off_diagonal=0.1, centre=centre).loss(reps).item() == pytest.approx(expected, rel=1e-10)
@@ -142,8 +149,8 @@ def test_artificial_rows_are_drawn_anew_and_repeatably() -> None:
     assert first != other
     reps = views(5, 4, noise=1)
     assert term(artificial=3).loss(reps).item() == first
-    assert term(artificial=3).loss(reps).item() != first, "the generator moves on"
-    with pytest.raises(RuntimeError, match="no generator for artificial rows"):
+    assert term(artificial=3).loss(reps).item() == first, "a step's rows are the same, however often they are drawn"
+    with pytest.raises(RuntimeError, match="no seed for sampled noise"):
         term(artificial=3).loss(views(5, 4))
     before = torch.random.get_rng_state()
     term(artificial=3).loss(views(5, 4, noise=1))
@@ -238,7 +245,7 @@ def test_the_full_padding_gives_full_rank() -> None:
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
 def test_settings_and_what_it_reads() -> None:
@@ -253,8 +260,8 @@ def test_settings_and_what_it_reads() -> None:
         "centre": False,
         "scaling": "unit",
     }
-    assert found.needs == Needs(sentences=True)
-    assert build(negatives=[], terms=[{"kind": "barlow_twins"}]).needs == Needs(sentences=True)
+    assert found.reads == {Sentences()}
+    assert build(negatives=[], terms=[{"kind": "barlow_twins"}]).reads == {Sentences()}
     reps = views(6, 4)
     both = build(terms=[{"kind": "barlow_twins", "weight": 0.3, "off_diagonal": 0.2}, {"kind": "dcl"}])
     outcome = both(reps)

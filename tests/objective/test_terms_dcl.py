@@ -17,9 +17,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.decorrelation import rank_of_products, standardised
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.dcl import DCL
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
@@ -265,7 +267,7 @@ def test_the_rank_counts_what_is_independent() -> None:
 
 
 def build(**data: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, data, "test.toml"))
+    return Objective.from_settings(validate(ObjectiveSettings, data, "test.toml"))
 
 
 def test_settings_and_what_it_reads() -> None:
@@ -273,8 +275,8 @@ def test_settings_and_what_it_reads() -> None:
     found = objective.terms[0]
     assert isinstance(found, DCL)
     assert (found.weight, found.settings.temperature, found.settings.scaling) == (0.1, 5.0, "paper")
-    assert found.needs == Needs(sentences=True)
-    assert build(negatives=[], terms=[{"kind": "dcl"}]).needs == Needs(sentences=True)
+    assert found.reads == {Sentences()}
+    assert build(negatives=[], terms=[{"kind": "dcl"}]).reads == {Sentences()}
     reps = views(6, 4)
     outcome = build(negatives=[], terms=[{"kind": "dcl", "weight": 0.3, "scaling": "reference"}])(reps)
     assert list(outcome.losses) == ["dcl"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,11 +14,13 @@ from torch import Tensor
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.objective.inputs import mask_tokens
 from opencse.objective.losses import masked_lm
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
-from opencse.objective.terms import build_term
+from opencse.objective.registry import build as build_part
 from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy, Predictions, mask_tokens
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 
@@ -38,7 +41,8 @@ def padded(tokenizer: Tokenizer, texts: list[str]) -> Tokens:
 
 
 def draw(tokens: Tokens, tokenizer: Tokenizer, rate: float, seed: int = 0) -> tuple[MaskedTokens, Tensor]:
-    return mask_tokens(tokens, tokenizer, rate, np.random.default_rng(seed))
+    copy = mask_tokens(tokens, tokenizer, rate, np.random.default_rng(seed))
+    return copy.masked, copy.labels
 
 
 def test_special_and_padding_tokens_are_never_masked(tokenizer: Tokenizer, sentences: list[str]) -> None:
@@ -121,7 +125,9 @@ def test_nothing_to_mask(tokenizer: Tokenizer) -> None:
 def test_a_tokenizer_without_mask_is_refused(tiny_folder: Path) -> None:
     tokenizer = Tokenizer.load(tiny_folder)
     tokenizer.hf.mask_token = None
-    with pytest.raises(UserError, match=r"no mask token; drop the mlm term"):
+    with pytest.raises(
+        UserError, match=r"the tokenizer has no mask token, which the mlm term needs; choose another recipe"
+    ):
         draw(padded(tokenizer, ["a man"]), tokenizer, 0.15)
 
 
@@ -134,8 +140,8 @@ def test_the_loss_against_loops() -> None:
         expected += -math.log(math.exp(row[label]) / sum(math.exp(x) for x in row)) / 7
     assert masked_lm(logits, labels).item() == pytest.approx(expected, rel=1e-12)
     none = torch.zeros(0, 0, 0)
-    reps = Representations(none, none, none, none, {}, logits, labels)
-    assert build_term(MaskedLM.Settings(weight=5.0)).loss(reps).item() == pytest.approx(expected, rel=1e-12)
+    reps = Representations(none, none, none, none, {Masked(0.15): Predictions(logits, labels)})
+    assert build_part(MaskedLM.Settings(weight=5.0)).loss(reps).item() == pytest.approx(expected, rel=1e-12)
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
@@ -148,12 +154,12 @@ def test_the_loss_of_half_precision_logits_is_float32(dtype: torch.dtype) -> Non
 
 
 def test_the_term_says_what_it_reads() -> None:
-    term = build_term(MaskedLM.Settings(weight=0.3, rate=0.2))
+    term = build_part(MaskedLM.Settings(weight=0.3, rate=0.2))
     assert isinstance(term, MaskedLM)
-    assert term.needs == Needs(masked_rate=0.2)
+    assert term.reads == {Masked(0.2), LmHead()}
     assert term.weight == 0.3
     none = torch.zeros(0, 0, 0)
-    with pytest.raises(RuntimeError, match="no masked copy"):
+    with pytest.raises(RuntimeError, match=r"was not asked for Masked\(rate=0\.2\)"):
         term.loss(Representations(none, none, none, none))
 
 
@@ -162,27 +168,28 @@ def inputs_of(encoder: SentenceEncoder, texts: list[str], rate: float = 0.3) -> 
     masked, labels = draw(tokens, encoder.tokenizer, rate)
     n = len(texts) // 2
     assert len(labels) > n
-    return StepInputs(tokens, n, torch.arange(2 * n).reshape(2, n).T, masked, labels)
+    copies: dict[Request[Any], MaskedCopy] = {Masked(rate): MaskedCopy(masked, labels)}
+    return StepInputs(tokens, n, torch.arange(2 * n).reshape(2, n).T, copies)
 
 
 def test_logits_are_those_of_transformers(encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]) -> None:
     from transformers import BertForMaskedLM
 
     inputs = inputs_of(encoder, sentences[:12])
-    assert inputs.masked is not None
+    copy: MaskedCopy = inputs.prepared[Masked(0.3)]
     reference = BertForMaskedLM.from_pretrained(tiny_folder)  # in eval mode
     assert not reference.training
     with torch.no_grad():
-        reps = represent(encoder, inputs, Needs(sentences=True, masked_rate=0.3))
+        reps = represent(encoder, inputs, {Sentences(), Masked(0.3)})
         every = reference(
-            input_ids=inputs.masked.tokens.input_ids, attention_mask=inputs.masked.tokens.attention_mask
+            input_ids=copy.masked.tokens.input_ids, attention_mask=copy.masked.tokens.attention_mask
         ).logits
-    assert reps.masked_logits is not None
-    assert reps.masked_labels is inputs.masked_labels
-    expected = every[inputs.masked.positions]
-    assert expected.shape == reps.masked_logits.shape
+    logits, labels = reps[Masked(0.3)]
+    assert labels is copy.labels
+    expected = every[copy.masked.positions]
+    assert expected.shape == logits.shape
     assert expected.shape[1] == encoder.tokenizer.vocabulary_size
-    assert torch.allclose(reps.masked_logits, expected, atol=1e-5)
+    assert torch.allclose(logits, expected, atol=1e-5)
     assert torch.pdist(expected).min() > 1e-3  # rows in another order would be seen
     # The contrastive vectors are those of the unmasked texts.
     own = torch.from_numpy(encoder.encode(sentences[:12]))
@@ -191,16 +198,16 @@ def test_logits_are_those_of_transformers(encoder: SentenceEncoder, tiny_folder:
 
 def test_gradient_reaches_the_word_embeddings(encoder: SentenceEncoder, sentences: list[str]) -> None:
     inputs = inputs_of(encoder, sentences[:8])
-    assert inputs.masked is not None
-    reps = represent(encoder, inputs, Needs(masked_rate=0.3))
-    torch.autograd.backward(build_term(MaskedLM.Settings()).loss(reps))
+    copy: MaskedCopy = inputs.prepared[Masked(0.3)]
+    reps = represent(encoder, inputs, {Masked(0.3), LmHead()})
+    torch.autograd.backward(build_part(MaskedLM.Settings(rate=0.3)).loss(reps))
     table = encoder.backbone.get_input_embeddings().weight
     assert isinstance(table, Tensor)
     assert table.grad is not None
     assert torch.isfinite(table.grad).all()
     rows = table.grad.abs().amax(dim=1)
     read = torch.zeros(len(rows), dtype=torch.bool)
-    read[inputs.masked.tokens.input_ids] = True
+    read[copy.masked.tokens.input_ids] = True
     assert 50 < read.sum() < 400
     assert (rows[read] > 0).float().mean() > 0.95  # all but the padding
     assert (rows[~read] > 0).float().mean() > 0.9  # through the decoder, which shares the table

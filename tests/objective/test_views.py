@@ -11,14 +11,19 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.representations import Needs, Representations, StepInputs, represent
-from opencse.objective.views import View, build_view
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
+from opencse.objective.part import Context
+from opencse.objective.registry import build as build_part
+from opencse.objective.terms.mlm import MaskedLM
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.views.base import ChangesTokens, View
 from opencse.objective.views.dropout import Dropout
 from opencse.objective.views.next_sentence import NextSentence
 from opencse.objective.views.pair import Pair
 from opencse.text.corpus import Corpus, CorpusFacts, tokenise
 from opencse.text.readers import Source
-from opencse.text.tokenizer import TokenisedText
 
 # Rows of four documents: 0-4, 5, 6-7 and 8-10.
 DOCUMENTS = [0, 0, 0, 0, 0, 1, 2, 2, 3, 3, 3]
@@ -41,24 +46,35 @@ def pairs_of(view: View, documents: list[int], seed: int = 0) -> list[tuple[int,
 
 def test_every_settings_class_has_its_view() -> None:
     for part in (Dropout, NextSentence, Pair):
-        assert type(build_view(part.Settings())) is part
-    assert build_view(Dropout.Settings()).needs_dropout
-    assert not build_view(Pair.Settings()).needs_dropout
-    assert not build_view(NextSentence.Settings()).needs_dropout
+        assert type(build_part(part.Settings())) is part
+
+
+def test_dropout_alone_needs_a_backbone_with_dropout(tiny_folder: Path) -> None:
+    """The other views differ by their texts; whoever set the rate to 0 gets equal views, as asked."""
+    still, lively = (SentenceEncoder.load(tiny_folder, dropout=rate, device="cpu") for rate in (0.0, 0.1))
+    for view in (NextSentence(), Pair()):
+        objective = Objective(view, negatives=[InBatch()])
+        objective.check(Context(objective, encoder=still, model="tiny"))
+    objective = Objective(Dropout(), negatives=[InBatch()])
+    objective.check(Context(objective, encoder=lively, model="tiny"))
+    objective.check(Context(objective, encoder=still, model="tiny", own_dropout=False))
+    with pytest.raises(UserError, match=r"^tiny: this backbone has no dropout, so both views .*encoder\.dropout=0\.1"):
+        objective.check(Context(objective, encoder=still, model="tiny"))
+    alone = Objective(Dropout(), terms=[MaskedLM()])
+    alone.check(Context(alone, encoder=still, model="tiny"))
 
 
 def test_dropout_takes_every_sentence_twice() -> None:
-    view = build_view(Dropout.Settings())
+    view = build_part(Dropout.Settings())
     assert pairs_of(view, DOCUMENTS) == [(row, row) for row in range(11)]
-    text = TokenisedText(np.arange(3, dtype=np.int32))
-    assert view.positives([text], np.random.default_rng(0))[0] is text.ids
+    assert not isinstance(view, ChangesTokens), "the positive's tokens are the anchor's"
 
 
 @pytest.mark.parametrize("width", [2, 3])
 @pytest.mark.parametrize("view", [Dropout.Settings(), NextSentence.Settings()], ids=["dropout", "next_sentence"])
 def test_views_of_sentences_refuse_pairs(view: Dropout.Settings | NextSentence.Settings, width: int) -> None:
     with pytest.raises(UserError) as caught:
-        build_view(view).examples(corpus(DOCUMENTS, width), np.random.default_rng(0))
+        build_part(view).examples(corpus(DOCUMENTS, width), np.random.default_rng(0))
     message = str(caught.value)
     assert message.startswith(f"toy.txt: the {view.kind} view reads one text a row, not {width}; ")
     assert "\n" not in message
@@ -66,22 +82,22 @@ def test_views_of_sentences_refuse_pairs(view: Dropout.Settings | NextSentence.S
 
 @pytest.mark.parametrize("width", [2, 3])
 def test_a_pair_is_a_row_with_its_columns(width: int) -> None:
-    made = build_view(Pair.Settings()).examples(corpus([0] * 3, width), np.random.default_rng(0))
+    made = build_part(Pair.Settings()).examples(corpus([0] * 3, width), np.random.default_rng(0))
     assert made.tolist() == [[[row, column] for column in range(width)] for row in range(3)]
 
 
 def test_the_pair_view_refuses_sentences() -> None:
     with pytest.raises(UserError, match=r"^toy\.txt: the pair view needs two or three texts a row .*--columns"):
-        build_view(Pair.Settings()).examples(corpus(DOCUMENTS), np.random.default_rng(0))
+        build_part(Pair.Settings()).examples(corpus(DOCUMENTS), np.random.default_rng(0))
 
 
 def test_the_next_sentence_exactly() -> None:
-    made = pairs_of(build_view(NextSentence.Settings()), DOCUMENTS)
+    made = pairs_of(build_part(NextSentence.Settings()), DOCUMENTS)
     assert made == [(0, 1), (1, 2), (2, 3), (3, 4), (6, 7), (8, 9), (9, 10)]
 
 
 def test_one_of_the_next_three_is_drawn_uniformly_from_those_left() -> None:
-    view, draws = build_view(NextSentence.Settings(window=3)), 3_000
+    view, draws = build_part(NextSentence.Settings(window=3)), 3_000
     counts: dict[int, Counter[int]] = {}
     for seed in range(draws):
         made = pairs_of(view, DOCUMENTS, seed)
@@ -99,12 +115,12 @@ def test_one_of_the_next_three_is_drawn_uniformly_from_those_left() -> None:
 
 
 def test_sentences_draw_independently_of_each_other() -> None:
-    gaps = {positive - anchor for anchor, positive in pairs_of(build_view(NextSentence.Settings(window=3)), [0] * 40)}
+    gaps = {positive - anchor for anchor, positive in pairs_of(build_part(NextSentence.Settings(window=3)), [0] * 40)}
     assert gaps == {1, 2, 3}
 
 
 def test_the_same_seed_draws_the_same() -> None:
-    view = build_view(NextSentence.Settings(window=3))
+    view = build_part(NextSentence.Settings(window=3))
     documents = [0] * 50
     assert pairs_of(view, documents, 7) == pairs_of(view, documents, 7)
     assert pairs_of(view, documents, 7) != pairs_of(view, documents, 8)
@@ -113,7 +129,7 @@ def test_the_same_seed_draws_the_same() -> None:
 @pytest.mark.parametrize("window", [1, 3])
 @pytest.mark.parametrize("documents", [[0], [0, 1], [0, 1, 2, 3, 4]], ids=str)
 def test_text_without_following_sentences_is_refused(documents: list[int], window: int) -> None:
-    view = build_view(NextSentence.Settings.model_validate({"window": window}))
+    view = build_part(NextSentence.Settings.model_validate({"window": window}))
     with pytest.raises(UserError) as caught:
         view.examples(corpus(documents), np.random.default_rng(0))
     assert str(caught.value).startswith("toy.txt: no two sentences follow one another in a document; ")
@@ -121,7 +137,7 @@ def test_text_without_following_sentences_is_refused(documents: list[int], windo
 
 @pytest.mark.parametrize("window", [1, 3])
 def test_the_shortest_text_with_a_pair(window: int) -> None:
-    view = build_view(NextSentence.Settings.model_validate({"window": window}))
+    view = build_part(NextSentence.Settings.model_validate({"window": window}))
     assert pairs_of(view, [0, 1, 1, 2]) == [(1, 2)]
 
 
@@ -130,7 +146,7 @@ def test_blank_lines_of_a_file_end_documents(tiny_folder: Path, tmp_path: Path) 
     text.write_text("\na dog runs\na cat sleeps\n\n\na man sings\n\nit rains\nit snows\nit is dry\n\n")
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
     made = tokenise(Source(str(text)), encoder.tokenizer, 16)
-    examples = build_view(NextSentence.Settings()).examples(made, np.random.default_rng(0))
+    examples = build_part(NextSentence.Settings()).examples(made, np.random.default_rng(0))
     assert examples[:, :, 0].tolist() == [[0, 1], [3, 4], [4, 5]]
 
 
@@ -140,7 +156,7 @@ def two_views(folder: Path, texts: list[str], dropout: float) -> Representations
     keys = torch.arange(len(texts)).unsqueeze(1).expand(-1, 2)
     torch.manual_seed(0)
     with torch.no_grad():
-        return represent(encoder, StepInputs(tokens, len(texts), keys), Needs(sentences=True))
+        return represent(encoder, StepInputs(tokens, len(texts), keys), {Sentences()})
 
 
 def test_dropout_masks_are_independent_between_views_and_rows(tiny_folder: Path) -> None:

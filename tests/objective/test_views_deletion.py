@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
-from opencse.objective.views import View
+from opencse.objective.views.base import ChangesTokens
 from opencse.objective.views.deletion import Crop, DeleteOneWord, DeleteWords
 from opencse.text.tokenizer import TokenisedText
 
@@ -24,7 +24,7 @@ def text(sizes: list[int]) -> TokenisedText:
     return TokenisedText(np.array(ids, dtype=np.int32), np.array(numbers, dtype=np.int16))
 
 
-def kept(view: View, sizes: list[int], seed: int) -> list[int]:
+def kept(view: ChangesTokens, sizes: list[int], seed: int) -> list[int]:
     """The words that are left; each must be whole, in order, between the special tokens."""
     sentence = text(sizes)
     assert sentence.words is not None
@@ -81,7 +81,7 @@ def test_the_place_of_a_crop_is_uniform() -> None:
 
 
 @pytest.mark.parametrize("view", [DeleteWords(DeleteWords.Settings(rate=0.3)), DeleteOneWord(DeleteOneWord.Settings())])
-def test_every_word_is_as_likely_to_be_deleted(view: View) -> None:
+def test_every_word_is_as_likely_to_be_deleted(view: ChangesTokens) -> None:
     sentence = text([1] * 8)
     made = view.positives([sentence] * 4_000, np.random.default_rng(0))
     gone = [tuple(sorted(set(range(10, 18)) - set(ids.tolist()))) for ids in made]

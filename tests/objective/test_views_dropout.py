@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, StepInputs, represent
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.masked import Masked, MaskedCopy
+from opencse.objective.vectors.means import Means
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import StepInputs, represent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source
 
 N = 6
-SHARED = Needs(sentences=True, shared_mask=True)
+COPY = Masked(0.15)
 
 
 @pytest.fixture
@@ -35,27 +42,35 @@ def step(encoder: SentenceEncoder, texts: list[str], *, masked: bool = False) ->
         return StepInputs(tokens, len(texts), keys)
     places = torch.zeros_like(tokens.input_ids, dtype=torch.bool)
     places[:, 1] = True
-    return StepInputs(tokens, len(texts), keys, MaskedTokens(tokens, places), tokens.input_ids[places])
+    copy = MaskedCopy(MaskedTokens(tokens, places), tokens.input_ids[places])
+    return StepInputs(tokens, len(texts), keys, {COPY: copy})
+
+
+def asked(inputs: StepInputs) -> set[Request[Any]]:
+    return {Sentences(), *inputs.prepared}
 
 
 def test_the_setting_asks_for_it() -> None:
     for shared in (False, True):
         data = {"view": {"kind": "dropout", "shared_mask": shared}}
-        assert Objective(validate(ObjectiveSettings, data, "test")).needs == Needs(sentences=True, shared_mask=shared)
-    assert not Objective(ObjectiveSettings()).needs.shared_mask
+        objective = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
+        assert objective.view.shared_mask == shared
+        assert objective.one_forward != shared
+        assert objective.reads == {Sentences()}
+    assert not Objective.from_settings(ObjectiveSettings()).view.shared_mask
 
 
 @pytest.mark.parametrize("masked", [False, True])
 def test_views_are_equal_and_rows_and_steps_are_not(encoder: SentenceEncoder, masked: bool) -> None:
     inputs = step(encoder, ["a man is playing a guitar"] * N, masked=masked)
     torch.manual_seed(0)
-    first, second = (represent(encoder, inputs, SHARED) for _ in range(2))
+    first, second = (represent(encoder, inputs, asked(inputs), shared_mask=True) for _ in range(2))
     for reps in (first, second):
         assert torch.equal(reps.anchor, reps.positive)
         assert torch.pdist(reps.anchor).min() > 1e-2  # one text: each row has masks of its own
     assert (first.anchor - second.anchor).abs().amax(dim=1).min() > 1e-2
     torch.manual_seed(0)
-    plain = represent(encoder, inputs, Needs(sentences=True))
+    plain = represent(encoder, inputs, asked(inputs))
     assert not torch.isclose(plain.anchor, plain.positive, atol=1e-3).all(dim=1).any()
 
 
@@ -64,34 +79,37 @@ def test_what_follows_is_as_after_one_forward(encoder: SentenceEncoder, sentence
     inputs = step(encoder, sentences[:N], masked=masked)
     torch.manual_seed(3)
     before = torch.get_rng_state()
-    reps = represent(encoder, inputs, SHARED)
+    reps = represent(encoder, inputs, asked(inputs), shared_mask=True)
     after = torch.get_rng_state()
     torch.manual_seed(3)
-    alone = encoder(inputs.anchors, masked=inputs.masked)
+    copy = inputs.prepared.get(COPY)
+    alone = encoder(inputs.anchors, masked=None if copy is None else copy.masked)
     assert torch.equal(torch.get_rng_state(), after)
     assert not torch.equal(before, after)
     assert torch.equal(alone.sentence, reps.anchor)
-    assert (reps.masked_logits is not None) == masked
-    if reps.masked_logits is not None:
-        assert torch.equal(reps.masked_logits, alone.masked_logits)
-        assert len(reps.masked_logits) == 2 * N
+    assert (COPY in reps.answers) == masked
+    if masked:
+        logits, labels = reps[COPY]
+        assert torch.equal(logits, alone.masked_logits)
+        assert len(logits) == len(labels) == 2 * N
 
 
 def test_layers_keep_their_order(encoder: SentenceEncoder, sentences: list[str]) -> None:
     inputs = step(encoder, sentences[:N])
-    reps = represent(encoder, inputs, SHARED | Needs(layers=frozenset({1, 3})))
-    assert list(reps.layers) == [1, 3]
-    assert torch.equal(reps.layers[3], torch.cat([reps.anchor, reps.positive]))
-    assert torch.equal(reps.layers[1][:N], reps.layers[1][N:])
-    assert not torch.equal(reps.layers[1], reps.layers[3])
+    reps = represent(encoder, inputs, {Sentences(), Layer(1), Layer(3)}, shared_mask=True)
+    first, last = reps[Layer(1)], reps[Layer(3)]
+    assert torch.equal(last, torch.cat([reps.anchor, reps.positive]))
+    assert torch.equal(first[:N], first[N:])
+    assert not torch.equal(first, last)
     assert reps.hard.shape == (N, 0, 32)
 
 
 def test_means_over_draws_do_not_go_with_it(encoder: SentenceEncoder, sentences: list[str]) -> None:
     with pytest.raises(ValueError, match="independent masks"):
-        represent(encoder, step(encoder, sentences[:N]), SHARED | Needs(samples=2))
+        represent(encoder, step(encoder, sentences[:N]), {Sentences(), Means(2)}, shared_mask=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True])
 def test_a_run_reports_equal_views(tiny_folder: Path, tmp_path: Path, shared: bool) -> None:
     settings = (

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.inputs import InputBernoulli, InputGaussian, InputGaussianDropout
 from opencse.settings import validate
 
@@ -34,7 +35,7 @@ NOTHING: list[dict[str, Any]] = [
 
 
 def build(view: dict[str, Any], **more: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, {"view": view, **more}, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"view": view, **more}, "test"))
 
 
 @pytest.fixture

@@ -118,7 +118,7 @@ def test_a_stop_word_the_tokenizer_does_not_know_is_refused(encoder: SentenceEnc
 def test_a_tokenizer_without_mask_is_refused(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
     encoder.tokenizer.hf.mask_token = None
-    with pytest.raises(UserError, match="no mask token, which the insert_mask view needs; choose another view"):
+    with pytest.raises(UserError, match="no mask token, which the insert_mask view needs; choose another"):
         InsertMask(InsertMask.Settings()).begin(encoder, batch_size=4, seed=0)
 
 

@@ -15,8 +15,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import Needs, StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.masked import LmHead
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.mlm_substitute import MlmSubstitute
 from opencse.settings import validate
 from opencse.text.tokenizer import TokenisedText
@@ -150,8 +153,8 @@ def test_the_copy_is_frozen_and_never_trained(encoder: SentenceEncoder, texts: l
     settings = validate(ObjectiveSettings, {"view": {"kind": "mlm_substitute", "rate": 0.5}}, "test")
     encoder.projection = Dense.mlp_head(32, torch.Generator().manual_seed(0))
     encoder.dense.append(Dense.mlp_head(32, torch.Generator().manual_seed(1)))
-    objective = Objective(settings)
-    assert objective.needs == Needs(sentences=True, lm_head=True)
+    objective = Objective.from_settings(settings)
+    assert objective.reads == {Sentences(), LmHead()}
     objective.begin(encoder, batch_size=4, seed=0)
     encoder.lm_head = None  # as a run does, where nothing else reads it
     view = objective.view
@@ -185,7 +188,7 @@ def test_the_copy_is_frozen_and_never_trained(encoder: SentenceEncoder, texts: l
 
     # Another run, begun with the trained encoder, goes on with the copy of the first.
     encoder.lm_head = MaskedLMHead(*_fresh_head(encoder))
-    resumed = Objective(settings)
+    resumed = Objective.from_settings(settings)
     resumed.begin(encoder, batch_size=4, seed=0)
     assert [ids.tolist() for ids in resumed.view.positives(texts, np.random.default_rng(3))] != first
     resumed.load_state_dict(before)

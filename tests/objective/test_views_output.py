@@ -12,8 +12,10 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.negatives.gaussian import Gaussian
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.output import OutputBernoulli, OutputGaussian, OutputMask, kept, spread
 from opencse.settings import validate
 
@@ -37,7 +39,7 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 def build(view: dict[str, Any], **more: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, {"view": view, **more}, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"view": view, **more}, "test"))
 
 
 @pytest.fixture
@@ -137,7 +139,8 @@ def test_fgsm_steps_along_the_sign_of_the_contrastive_gradient(encoder: Sentence
     reps = objective.represent(encoder, inputs)
     a = reps.anchor.detach().double()
     fake = objective.negatives[1]
-    drawn = fake.generate(a.float(), N, inputs.noise(0)).double()  # type: ignore[operator]
+    assert isinstance(fake, Gaussian)
+    drawn = fake.generate(a.float(), N, inputs.noise("negatives.gaussian")).double()
 
     def loss(b: Tensor) -> float:
         total = 0.0

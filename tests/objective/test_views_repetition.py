@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from scipy.stats import chisquare
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.views import build_view
+from opencse.objective.registry import build as build_part
 from opencse.objective.views.repetition import RepeatSubwords, RepeatWords, Repetition
 from opencse.text.tokenizer import TokenisedText
 
@@ -29,7 +29,7 @@ class Stub(SentenceEncoder):
 
 
 def view(cls: type[RepeatSubwords] | type[RepeatWords], room: int = 512, seed: int = 0, **chosen: Any) -> Repetition:
-    made = build_view(cls.Settings.model_validate(chosen))
+    made = build_part(cls.Settings.model_validate(chosen))
     assert isinstance(made, cls)
     made.begin(Stub(room), batch_size=4, seed=seed)
     return made

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,21 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.views import View
+from opencse.objective.objective import Objective
+from opencse.objective.part import Context
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.views.base import (
+    ChangesInputs,
+    ChangesTokens,
+    ClimbsInputs,
+    ClimbsOutputs,
+    DerivesPositives,
+    View,
+)
 from opencse.settings import validate
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
-from opencse.text.tokenizer import TokenisedText
+from opencse.text.tokenizer import Ids, TokenisedText
 
 KINDS: list[dict[str, Any]] = [
     {"kind": "repeat_subwords", "rate": 0.9},
@@ -94,11 +103,16 @@ def begun(encoder: SentenceEncoder, wordnet: Path) -> Begin:
 
 def objective(settings: dict[str, Any], wordnet: Path) -> Objective:
     view = settings | ({"wordnet": str(wordnet)} if settings["kind"] == "synonym" else {})
-    return Objective(validate(ObjectiveSettings, {"view": view}, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"view": view}, "test"))
+
+
+def changed(view: View, texts: list[TokenisedText], seed: int) -> Sequence[Ids]:
+    assert isinstance(view, ChangesTokens)
+    return view.positives(texts, np.random.default_rng(seed))
 
 
 def drawn(view: View, texts: list[TokenisedText], seed: int) -> list[list[int]]:
-    return [ids.tolist() for ids in view.positives(texts, np.random.default_rng(seed))]
+    return [ids.tolist() for ids in changed(view, texts, seed)]
 
 
 @every_view
@@ -106,17 +120,17 @@ def test_special_tokens_stay_around_the_text(settings: dict[str, Any], begun: Be
     """Texts cut at their maximum length keep the final one, too."""
     special = {encoder.tokenizer.hf.cls_token_id, encoder.tokenizer.hf.sep_token_id, encoder.tokenizer.pad_id}
     view = begun(settings)
-    changed = 0
+    different = 0
     for limit in (None, 3, 7, 12):
         texts = encoder.tokenizer.encode_words(SENTENCES, limit)
         for seed in range(20):
-            for text, ids in zip(texts, view.positives(texts, np.random.default_rng(seed)), strict=True):
+            for text, ids in zip(texts, changed(view, texts, seed), strict=True):
                 assert ids.dtype == text.ids.dtype == np.int32
                 assert (ids[0], ids[-1]) == (text.ids[0], text.ids[-1])
                 assert not special & set(ids[1:-1].tolist())
                 assert len(ids) >= min(3, len(text.ids))  # never without a word where there was one
-                changed += ids.tolist() != text.ids.tolist()
-    assert changed > 20
+                different += ids.tolist() != text.ids.tolist()
+    assert different > 20
 
 
 @every_view
@@ -128,13 +142,13 @@ def test_no_positive_is_longer_than_the_encoder_reads(
     assert [len(text.ids) for text in texts] == [13, 13]
     encoder.max_length = 13 + more
     view = begun(settings)
-    gained = {len(ids) - 13 for seed in range(60) for ids in view.positives(texts, np.random.default_rng(seed))}
+    gained = {len(ids) - 13 for seed in range(60) for ids in changed(view, texts, seed)}
     assert max(gained) <= more
     if settings["kind"] in LENGTHENING:
         assert max(gained) == (min(more, 1) if settings["kind"] == "synonym" else more)  # the room is used
     encoder.max_length = 12  # a text that is too long already is not made longer
     view = begun(settings)
-    assert max(len(ids) for seed in range(20) for ids in view.positives(texts, np.random.default_rng(seed))) <= 13
+    assert max(len(ids) for seed in range(20) for ids in changed(view, texts, seed)) <= 13
 
 
 @every_view
@@ -161,16 +175,19 @@ def test_a_text_without_words_stays_as_it_is(settings: dict[str, Any], begun: Be
 
 @every_view
 def test_the_steps_rows_hold_the_anchor_as_it_is(
-    settings: dict[str, Any], encoder: SentenceEncoder, wordnet: Path, tmp_path: Path
+    settings: dict[str, Any], encoder: SentenceEncoder, tiny_folder: Path, wordnet: Path, tmp_path: Path
 ) -> None:
     lines = [s for s in SENTENCES if len(s.split()) > 1]
     text = tmp_path / "lines.txt"
     text.write_text("\n".join(lines))
     built = objective(settings, wordnet)
-    assert not built.view.needs_dropout
-    assert not built.view.derived
+    assert isinstance(built.view, ChangesTokens)
+    for other in (ChangesInputs, ClimbsInputs, DerivesPositives, ClimbsOutputs):
+        assert not isinstance(built.view, other)
+    still = SentenceEncoder.load(tiny_folder, dropout=0.0, device="cpu")
+    built.check(Context(built, encoder=still))  # the changed tokens tell the views apart
     built.begin(encoder, batch_size=4, seed=0)
-    corpus = tokenise(Source(str(text)), encoder.tokenizer, 32, words=built.view.needs_words)
+    corpus = tokenise(Source(str(text)), encoder.tokenizer, 32, words=True)
     inputs = InputBuilder(corpus, encoder.tokenizer, built, seed=0)
     assert inputs.places.tolist() == [[[row, 0], [row, 0]] for row in range(len(lines))]
     anchors = encoder.tokenizer.encode(lines, 32)
@@ -202,7 +219,7 @@ def test_pairs_are_refused(
 @every_view
 def test_texts_without_word_numbers_are_no_silent_loss(settings: dict[str, Any], begun: Begin) -> None:
     with pytest.raises(RuntimeError, match="without the numbers of their words"):
-        begun(settings).positives([TokenisedText(np.arange(5, dtype=np.int32))], np.random.default_rng(0))
+        changed(begun(settings), [TokenisedText(np.arange(5, dtype=np.int32))], 0)
 
 
 @pytest.mark.parametrize(
@@ -211,7 +228,7 @@ def test_texts_without_word_numbers_are_no_silent_loss(settings: dict[str, Any],
 def test_a_view_that_was_not_begun_says_so(settings: dict[str, Any], encoder: SentenceEncoder, wordnet: Path) -> None:
     texts = encoder.tokenizer.encode_words(SENTENCES, None)
     with pytest.raises(RuntimeError, match="not begun"):
-        objective(settings, wordnet).view.positives(texts, np.random.default_rng(0))
+        changed(objective(settings, wordnet).view, texts, 0)
 
 
 @pytest.mark.parametrize(

@@ -59,7 +59,7 @@ def test_another_kind_drops_the_settings_of_the_old_one_and_the_same_kind_does_n
         ("a.c.2", "'2' is not a position in a list of 2"),
         ("a.c.-1", "'-1' is not a position"),
         ("a.c.²", "is not a position"),
-        ("a.c.x.w", "'x' is not a position"),
+        ("a.c.z.w", "'z' is not a position"),
     ],
 )
 def test_keys_that_lead_nowhere(key: str, message: str) -> None:
@@ -93,7 +93,7 @@ def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:
     recipe = load_recipe("simcse", overrides=order)
     assert recipe == load_recipe("simcse", overrides=OVERRIDES)
     assert recipe.objective.view.model_dump() == {"kind": "crop", "rate": 0.2}
-    assert recipe.objective.negatives[1].size == 64  # type: ignore[union-attr]
+    assert recipe.objective.negatives[1].size == 64  # type: ignore[attr-defined]
 
 
 @settings(deadline=None, max_examples=10)
@@ -108,17 +108,28 @@ def test_the_last_of_two_changes_of_a_key_is_blamed() -> None:
         load_recipe("simcse", overrides=["training.epochs=-1", "training.epochs=-2"])
 
 
-WRONG = ["training.batch_size=-5", "encoder.rat=1", "training.epochs=nan", "objective.negatives=[]", "data.x=1"]
+WRONG = ["training.batch_size=-5", "encoder.rat=1", "training.epochs=nan", "objective.temperature=0", "data.x=1"]
 
 
 @pytest.mark.parametrize(("first", "second"), list(itertools.permutations(WRONG, 2)))
 def test_of_two_wrong_overrides_the_first_given_is_blamed_with_its_own_fault(first: str, second: str) -> None:
     key = first.split("=")[0].rsplit(".", 1)[-1]
     with pytest.raises(UserError) as caught:
-        load_recipe("simcse", overrides=["objective.temperature=0.1", first, "training.warmup=0.1", second])
+        load_recipe("simcse", overrides=["objective.label_smoothing=0.1", first, "training.warmup=0.1", second])
     blamed, _, fault = str(caught.value).partition(": ")
     assert blamed == f"--set {first}"
-    assert key in fault or "at least one negative source" in fault
+    assert key in fault
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_what_cannot_go_together_is_told_once_every_value_is_right(wrong: str) -> None:
+    together = "objective.negatives=[]"
+    for overrides in ([wrong, together], [together, wrong]):
+        with pytest.raises(UserError) as caught:
+            load_recipe("simcse", overrides=overrides)
+        assert str(caught.value).startswith(f"--set {wrong}: ")
+    with pytest.raises(UserError, match=r"^--set objective\.negatives=\[\]: .*at least one negative source"):
+        load_recipe("simcse", overrides=["objective.temperature=0.1", together, "training.epochs=2"])
 
 
 @pytest.mark.parametrize(
@@ -194,9 +205,105 @@ def test_positions_reach_parts_that_the_file_does_not_write_out(tmp_path: Any) -
     path = tmp_path / "mine.toml"
     path.write_text('name = "mine"\ntitle = "t"\n')
     recipe = load_recipe(str(path), overrides=["objective.negatives.0.weight=0.5", "objective.positive.of.kind=clean"])
-    assert recipe.objective.negatives[0].weight == 0.5  # type: ignore[union-attr]
+    assert recipe.objective.negatives[0].weight == 0.5  # type: ignore[attr-defined]
     assert recipe.objective.positive.of.kind == "clean"
 
 
 def test_flatten_gives_dotted_keys_and_keeps_lists_whole() -> None:
     assert flatten(TREE) == {"a.b": 1, "a.c": TREE["a"]["c"], "d": 2}
+
+
+# Parts by their kind
+
+
+KINDS: dict[str, Any] = {"n": [{"kind": "x", "w": 1}, {"kind": "y"}, {"kind": "x", "w": 2, "of": {"kind": "z"}}]}
+
+
+def by_kind(key: str, value: object) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = changed(KINDS, [Change("--set", key, value)])["n"]
+    return found
+
+
+def test_a_part_of_a_list_is_reached_by_its_kind() -> None:
+    assert by_kind("n.x.w", 9) == by_kind("n.0.w", 9) == [{"kind": "x", "w": 9}, *KINDS["n"][1:]]
+    assert by_kind("n.y.w", 9) == by_kind("n.1.w", 9)
+    assert by_kind("n.x#2.w", 9) == by_kind("n.2.w", 9)
+    assert by_kind("n.x#2.of.kind", "q")[2]["of"] == {"kind": "q"}
+    assert by_kind("n.y", {"kind": "v"})[1] == {"kind": "v"}
+    assert by_kind("n.x.kind", "v")[0] == {"kind": "v"}, "its settings were of the old kind"
+
+
+@pytest.mark.parametrize("step", ["z", "x#3", "y#2", "x#1", "x#0", "x#", "#2", "X", "3", "-1", ""])
+def test_a_kind_that_is_not_there_is_told_with_those_that_are(step: str) -> None:
+    with pytest.raises(UserError) as caught:
+        by_kind(f"n.{step}.w", 1)
+    assert str(caught.value) == f"--set: {step!r} is not a position in a list of 3; there are: x, y, x#2"
+
+
+def test_a_list_that_is_not_of_parts_has_positions_alone() -> None:
+    tree = {"n": [{"kind": "x"}, 3], "m": []}
+    for key in ("n.x.w", "m.x.w"):
+        with pytest.raises(UserError, match="'x' is not a position in a list of"):
+            changed(tree, [Change("--set", key, 1)])
+    assert changed(tree, [Change("--set", "n.0.w", 1)])["n"][0] == {"kind": "x", "w": 1}
+
+
+TWO = 'objective.negatives=[{ kind = "in_batch" }, { kind = "gaussian" }, { kind = "gaussian", count = 2 }]'
+
+
+def test_kinds_and_positions_make_the_same_recipe() -> None:
+    by_position = ["objective.negatives.0.weight=0.9", "objective.negatives.2.mean=zero", TWO]
+    for order in itertools.permutations(
+        [TWO, "objective.negatives.in_batch.weight=0.9", "objective.negatives.gaussian#2.mean=zero"]
+    ):
+        assert load_recipe("simcse", overrides=order) == load_recipe("simcse", overrides=by_position)
+    plain = load_recipe("simcse", overrides=["objective.negatives.in_batch.of.kind=clean"])
+    assert plain.objective.negatives[0].model_dump()["of"] == {"kind": "clean"}
+    assert resolve_recipe("simcse", overrides=[TWO, "objective.negatives.gaussian.weight=2"]).said >= {
+        "objective.negatives.gaussian.weight"
+    }
+
+
+def test_presets_reach_parts_by_kind(tmp_path: Any) -> None:
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'name = "mine"\ntitle = "t"\n[objective]\nnegatives = [{ kind = "in_batch" }, { kind = "hard" }]\n'
+        'terms = [{ kind = "mlm" }]\n[presets.a.settings]\n"objective.negatives.hard.alpha" = 3.0\n'
+        '"objective.terms.mlm.weight" = 0.7\n[presets.b.settings]\n"objective.negatives.queue.size" = 3\n'
+    )
+    chosen = load_recipe(f"{path}:a").objective.model_dump()
+    assert (chosen["negatives"][1]["alpha"], chosen["terms"][0]["weight"]) == (3.0, 0.7)
+    with pytest.raises(UserError, match=r"mine\.toml:b: 'queue' is not a position .*; there are: in_batch, hard$"):
+        load_recipe(f"{path}:b")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "blamed", "fault"),
+    [
+        ([TWO, "objective.negatives.gaussian.weight=-1"], 1, "objective.negatives.1.gaussian.weight"),
+        ([TWO, "objective.negatives.gaussian#2.weight=-1"], 1, "objective.negatives.2.gaussian.weight"),
+        (["objective.negatives.in_batch.wieght=1", "training.epochs=2"], 0, "did you mean 'weight'"),
+        (["objective.negatives.in_batch.kind=nope", "training.epochs=2"], 0, "no part 'nope' among the negatives"),
+        (["objective.negatives.in_batch.of.kind=clear"], 0, "did you mean 'clean'"),
+        ([TWO, "objective.negatives.in_batch.weight=2", "objective.negatives.gaussian.count=-1"], 2, "count"),
+        (["objective.negatives.momentum_queue.size=4"], 0, "there are: in_batch"),
+        (["objective.negatives.in_batch#2.weight=4"], 0, "there are: in_batch"),
+    ],
+    ids=str,
+)
+def test_the_right_override_is_blamed_for_a_part_reached_by_kind(overrides: list[str], blamed: int, fault: str) -> None:
+    for order in itertools.permutations(overrides):
+        with pytest.raises(UserError) as caught:
+            load_recipe("simcse", overrides=order)
+        assert str(caught.value).startswith(f"--set {overrides[blamed]}: ")
+        assert fault in str(caught.value)
+
+
+@pytest.mark.parametrize("wrong", [1, 2])
+def test_of_two_parts_of_a_kind_the_wrong_ones_override_is_blamed(wrong: int) -> None:
+    keys = ("objective.negatives.gaussian.weight", "objective.negatives.gaussian#2.weight")
+    overrides = [f"{key}={-1 if i == wrong else 2}" for i, key in enumerate(keys, 1)]
+    for order in itertools.permutations([TWO, *overrides]):
+        with pytest.raises(UserError) as caught:
+            load_recipe("simcse", overrides=order)
+        assert str(caught.value).startswith(f"--set {overrides[wrong - 1]}: ")

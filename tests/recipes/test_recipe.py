@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
+from opencse.recipes.backbones import completed
 from opencse.recipes.recipe import Recipe, flatten, load_recipe, recipe_text, resolve_recipe, split_name, to_toml
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
@@ -49,7 +50,7 @@ def training(recipe: str, **more: str) -> tuple[float, int, int]:
 def test_overrides_reach_into_lists_and_come_last() -> None:
     overrides = ["objective.negatives.0.weight=0.5", "training.learning_rate=7e-5"]
     recipe = load_recipe("simcse", preset="bert-large", overrides=overrides)
-    assert recipe.objective.negatives[0].weight == 0.5  # type: ignore[union-attr]
+    assert recipe.objective.negatives[0].weight == 0.5  # type: ignore[attr-defined]
     assert recipe.training.learning_rate == 7e-5
 
 
@@ -93,8 +94,12 @@ def test_a_recipe_file_is_read_like_a_built_in_one(tmp_path: Path) -> None:
 
 
 def test_the_recipes_differ_only_where_their_papers_do() -> None:
-    one = flatten(Recipe(**tomllib.loads(recipe_text("simcse"))).model_dump(mode="json", exclude={"presets"}))
-    two = flatten(Recipe(**tomllib.loads(recipe_text("next-sentence"))).model_dump(mode="json", exclude={"presets"}))
+    one = flatten(
+        Recipe(**completed(tomllib.loads(recipe_text("simcse")))).model_dump(mode="json", exclude={"presets"})
+    )
+    two = flatten(
+        Recipe(**completed(tomllib.loads(recipe_text("next-sentence")))).model_dump(mode="json", exclude={"presets"})
+    )
     different = {key for key in one.keys() | two.keys() if one.get(key) != two.get(key)}
     assert different == {"name", "title", "paper", "objective.view.kind", "objective.view.window"} | {
         key for key in one if key.startswith("objective.view.")
@@ -148,7 +153,7 @@ class TestPresets:
     def test_whole_lists_are_replaced(self, mine: str) -> None:
         assert [n.kind for n in load_recipe(f"{mine}:small").objective.negatives] == ["in_batch", "hard"]
         (only,) = load_recipe(f"{mine}:alone").objective.negatives
-        assert (only.kind, only.weight) == ("in_batch", 0.5)  # type: ignore[union-attr]
+        assert (only.kind, only.weight) == ("in_batch", 0.5)  # type: ignore[attr-defined]
 
     def test_the_option_adds_to_the_name(self, mine: str) -> None:
         assert training(f"{mine}:small", preset="reference") == (5, 6, 30)

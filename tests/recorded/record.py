@@ -6,8 +6,9 @@ import hashlib
 import json
 import math
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -45,18 +46,25 @@ def masks() -> str:
     return hashlib.sha256(kept.numpy().tobytes()).hexdigest()
 
 
+def recorder(folder: Path) -> Callable[[str], dict[str, Any]]:
+    """Records one run or suite by name; the model and the data it needs are written to ``folder`` now."""
+    tiny, data = write_tiny_bert(folder / "tiny", sd=0.2), write_data(folder / "data")
+    number = count()
+
+    def record(name: str) -> dict[str, Any]:
+        with one_thread():
+            if name in CASES:
+                return record_suite(name, tiny, data)
+            return record_run(name, tiny, folder / f"run-{next(number)}")
+
+    return record
+
+
 def make(chosen: Sequence[str]) -> Record:
     """What the package computes now for ``chosen``, and the masks it is computed with."""
-    found: Record = {"machine": {"masks": masks()}}
-    with one_thread(), tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
-        tiny, data = write_tiny_bert(folder / "tiny", sd=0.2), write_data(folder / "data")
-        for number, name in enumerate(chosen):
-            if name in CASES:
-                found[name] = record_suite(name, tiny, data)
-            else:
-                found[name] = record_run(name, tiny, folder / f"run-{number}")
-    return found
+    with tempfile.TemporaryDirectory() as folder:
+        record = recorder(Path(folder))
+        return {"machine": {"masks": masks()}} | {name: record(name) for name in chosen}
 
 
 def write(path: Path, record: Record) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import opencse
 from helpers import filled, write_small_sts
-from opencse.evaluation.suites import Options
+from opencse.evaluation.suite import Options
 from opencse.text import sample
 
 FAST = Options(fast=True)

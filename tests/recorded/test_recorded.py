@@ -5,11 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from recorded.record import STORED, Record, differences, make, masks, names, read, write
+from recorded.record import STORED, Record, differences, masks, names, read, recorder, write
 from recorded.suites import CASES
 from recorded.training import runs
 
@@ -25,18 +27,23 @@ def stored() -> Record:
     return read(STORED)
 
 
+@pytest.fixture(scope="module")
+def record(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], dict[str, Any]]:
+    return recorder(tmp_path_factory.mktemp("recorded"))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(runs()))
-def test_a_run_is_as_recorded(name: str, stored: Record) -> None:
+def test_a_run_is_as_recorded(name: str, stored: Record, record: Callable[[str], dict[str, Any]]) -> None:
     if stored["machine"]["masks"] != masks():
         pytest.skip("this processor draws other dropout masks from the same seed than the one that recorded")
-    assert not differences({name: stored[name]}, {name: make([name])[name]}, **LOOSE.get(name, LOSSES))
+    assert not differences({name: stored[name]}, {name: record(name)}, **LOOSE.get(name, LOSSES))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", list(CASES))
-def test_a_suite_scores_as_recorded(name: str, stored: Record) -> None:
-    assert not differences({name: stored[name]}, {name: make([name])[name]}, **SCORES)
+def test_a_suite_scores_as_recorded(name: str, stored: Record, record: Callable[[str], dict[str, Any]]) -> None:
+    assert not differences({name: stored[name]}, {name: record(name)}, **SCORES)
 
 
 def test_all_is_recorded(stored: Record) -> None:

@@ -107,6 +107,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path) -> None:
     """What is held out is not among them, so none is left out a second time."""
     job = adaptation_job(folder, progress=Silent())
@@ -116,6 +117,7 @@ def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path)
     assert plan.examples == plan.corpus.rows == len(job.text.read().rows)
 
 
+@pytest.mark.slow
 def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
     result = adapt(folder, tmp_path / "out", settings=[*QUICK, "training.learning_rate=0.05"])
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
@@ -125,6 +127,7 @@ def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
     SentenceEncoder.load(result.folder)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
     settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
     whole = adapt(folder, tmp_path / "whole", settings=settings)
@@ -136,6 +139,7 @@ def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
 
+@pytest.mark.slow
 def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     sets = [part for setting in QUICK for part in ("--set", setting)]
     code, out, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", "--no-report", *sets)

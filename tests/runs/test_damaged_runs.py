@@ -18,6 +18,8 @@ from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 SETTINGS = (
     "training.max_steps=4",

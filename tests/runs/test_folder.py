@@ -18,6 +18,8 @@ from opencse.runs.job import TrainJob
 from opencse.runs.lock import LOCK, Owner, held
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.slow
+
 Run = Callable[..., tuple[int, str, str]]
 QUICK = ("training.max_steps=2", "training.batch_size=4", "training.checkpoint_every=1", "encoder.pooling=mean")
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from opencse import io
 from opencse.errors import UserError
 from opencse.runs import lock
 from opencse.runs.lock import Owner, held, require_free, was_locked
@@ -42,6 +43,7 @@ def holder(file: Path) -> Iterator[subprocess.Popen[str]]:
         child.stdout.close()
 
 
+@pytest.mark.slow
 def test_the_second_process_is_told_of_the_first_and_a_dead_ones_lock_is_taken_over(tmp_path: Path) -> None:
     file = tmp_path / "run.lock"
     with holder(file) as child:
@@ -72,7 +74,7 @@ def test_a_file_removed_by_its_holder_is_not_locked_by_the_next(
 ) -> None:
     """Between opening and locking the holder may have ended: its file has no name any more, and locks nobody out."""
     file = tmp_path / "run.lock"
-    taken = lock.lock
+    taken = io.lock
     removed: list[int] = []
 
     def late(descriptor: int) -> None:
@@ -89,6 +91,7 @@ def test_a_file_removed_by_its_holder_is_not_locked_by_the_next(
         assert Owner.model_validate_json(file.read_bytes()).process == os.getpid()
 
 
+@pytest.mark.slow
 def test_without_locks_of_the_system_the_file_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def none(descriptor: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")

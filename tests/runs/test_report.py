@@ -12,9 +12,11 @@ from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
+from opencse.runs.folder import RunFolder
 from opencse.runs.job import TrainJob
-from opencse.runs.report import open_checkpoint, open_subjects, write_run_report
+from opencse.runs.report import losses_of, open_checkpoint, open_subjects, write_run_report
 from opencse.text.readers import Source
+from opencse.training.metrics import MetricsLog
 
 SETTINGS = (
     "training.max_steps=4",
@@ -34,13 +36,14 @@ def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> TrainJob:
     return TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=SETTINGS)
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> None:
     result = job.run(tmp_path / "run")
     page = write_run_report(job, result, Silent())
     text = page.read_text()
     assert page == tmp_path / "run" / "report.html"
     for part in (
-        "The course of training",
+        "Training curves",
         "Nearest neighbours",
         "Every setting",
         "training.batch_size = 8",
@@ -57,12 +60,24 @@ def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> N
     assert spearman == pytest.approx(dev[0]["dev"]), "the start is judged as the run judged it"
 
 
+def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJob, tmp_path: Path) -> None:
+    settings = (*SETTINGS, "training.batch_size=24", "training.max_steps=6")
+    result = TrainJob(job.text, job.recipe, job.model, settings=settings, dev=None).run(tmp_path / "run")
+    folder = RunFolder(result.folder)
+    log = MetricsLog(folder.metrics_file).read()
+    assert list(losses_of(log, folder.record())) == [1, 2, 4, 5], "64 rows: 24, 24 and 16"
+    even = folder.record().model_copy(update={"examples": 72})
+    assert list(losses_of(log, even)) == [1, 2, 3, 4, 5, 6]
+
+
+@pytest.mark.slow
 def test_without_dev_pairs_there_is_a_page_too(job: TrainJob, tmp_path: Path) -> None:
     plain = TrainJob(job.text, job.recipe, job.model, settings=SETTINGS, dev=None)
     page = write_run_report(plain, plain.run(tmp_path / "run"), Silent())
     assert "Nearest neighbours" in page.read_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: Path) -> None:
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "run", progress=Stopped(2))

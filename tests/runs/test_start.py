@@ -104,6 +104,7 @@ class TestSettle:
         assert job.resolve().recipe.encoder.pooling is Pooling.CLS
         assert "encoder.pooling" in job.resolve().said
 
+    @pytest.mark.slow
     def test_the_plan_says_which_and_why(self, foreign: Path, tiny_folder: Path) -> None:
         def plan(model: Path, *settings: str) -> str:
             return "\n".join(
@@ -132,6 +133,7 @@ class TestSettle:
         assert load_given(start.recipe, start.model) is None
 
 
+@pytest.mark.slow
 def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, tmp_path: Path) -> None:
     result = TrainJob(TEXT, "simcse", str(foreign), None, QUICK).run(tmp_path / "run")
     for folder in (result.folder, result.folder / "last"):
@@ -139,6 +141,7 @@ def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, 
             assert (folder / name).read_text() == (foreign / name).read_text(), name
 
 
+@pytest.mark.slow
 def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
     """Trained at [CLS], the start is scored at [CLS]; its own mean is scored beside it and guards what is kept."""
     said: list[str] = []
@@ -162,8 +165,10 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
     assert load_given(TrainJob(TEXT, "simcse", str(foreign)).start().recipe, str(foreign)) is None
 
 
+@pytest.mark.slow
 def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opencse.training.selection import Dev, DevScore
+    from opencse.selection.graded import Dev
+    from opencse.selection.score import DevScore
 
     monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0))
     result = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls")).run(tmp_path / "run")
@@ -177,6 +182,7 @@ def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monke
 
 
 class TestNothingRuined:
+    @pytest.mark.slow
     def test_cls_over_word_vectors_is_refused_before_the_run(
         self, opencse: Run, layerless: Path, tmp_path: Path
     ) -> None:
@@ -202,6 +208,7 @@ class TestNothingRuined:
         start = TrainJob(TEXT, "next-sentence", str(layerless)).start()
         assert build_encoder(start.recipe, start.model, "cpu").pooling is Pooling.MEAN
 
+    @pytest.mark.slow
     def test_layers_that_do_nothing_are_refused_too(self, tiny_folder: Path, tmp_path: Path) -> None:
         """Every [CLS] is the same over layers that add nothing, and only the vectors tell."""
         encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
@@ -231,6 +238,7 @@ class TestNothingRuined:
         with pytest.raises(UserError, match=f"^now: .*{what}.* \\(pooling mean\\); mend$"):
             require_sound(encoder, probes, "now", "mend")
 
+    @pytest.mark.slow
     @pytest.mark.parametrize("dev", ["sample", None])
     def test_a_run_that_ruins_the_encoder_saves_nothing(
         self, dev: str | None, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -12,19 +12,21 @@ import numpy as np
 import pytest
 
 from opencse import SentenceEncoder, UserError
-from opencse.evaluation import ScoredPairs, evaluate_pairs, read_scored_pairs, spearman
+from opencse.evaluation import ScoredPairs, read_scored_pairs, spearman
+from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.data import load_retrieval
-from opencse.evaluation.retrieval.score import evaluate_retrieval
+from opencse.evaluation.retrieval.score import Retrieval
 from opencse.selection.asking import Asking
 from opencse.selection.chosen import graded_pairs, load_selector
 from opencse.selection.finding import Floats, Integers, Measure
 from opencse.selection.given_queries import GivenQueries
+from opencse.selection.graded import Dev
 from opencse.selection.guard import TOLERANCE, Guard, Guarded
 from opencse.selection.own_text import own_text
 from opencse.selection.score import DevScore, Given, History
 from opencse.text import sample
 from opencse.text.readers import Source, Texts
-from opencse.training.selection import Dev
+from scores import spearman_of
 
 
 @dataclass(frozen=True)
@@ -213,7 +215,7 @@ def beir(tmp_path: Path) -> Path:
 def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
     encoder = SentenceEncoder.load(device="cpu")
     data = load_retrieval(beir)
-    score = next(iter(evaluate_retrieval(encoder.encode, data).retrieval.values()))
+    score = next(iter(Retrieval().evaluate(EmbeddingModel("m", encoder.encode), data).record.retrieval.values()))
     for metric, wanted in (("ndcg@10", score.ndcg_at_10), ("mrr@10", score.mrr_at_10), ("recall@1", score.recall_at_1)):
         values = GivenQueries.read(beir, Measure.parse(metric)).values(encoder)
         assert len(values) == 40
@@ -224,7 +226,7 @@ def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
     assert chooser.left_out is None
     first = chooser.begin(encoder)
     assert first.value == pytest.approx(score.ndcg_at_10)
-    assert first.guard == pytest.approx(evaluate_pairs(encoder.encode, read_scored_pairs(sample.DEV)).spearman)
+    assert first.guard == pytest.approx(spearman_of(encoder.encode, read_scored_pairs(sample.DEV)))
 
 
 def test_judgements_called_dev_come_before_test(beir: Path) -> None:

@@ -42,6 +42,7 @@ def test_what_has_no_published_scores() -> None:
         published("simcse")
 
 
+@pytest.mark.slow
 def test_means_over_the_seeds() -> None:
     def run(seed: int, average: float, dev: float, start: float = 50.0) -> RunRecord:
         return RunRecord(

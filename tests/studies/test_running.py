@@ -15,7 +15,7 @@ import pytest
 
 from helpers import Heard
 from opencse.errors import UserError
-from opencse.evaluation import evaluate_sts, load_sts
+from opencse.evaluation import EmbeddingModel, Sts, load_sts
 from opencse.progress import Progress
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
@@ -25,6 +25,8 @@ from opencse.studies.running import read_arrays, run_study
 from opencse.studies.study import RunSpec, Study, SuiteChoice
 from opencse.text.readers import Source
 from opencse.training.step import Step
+
+pytestmark = pytest.mark.slow
 
 QUICK = ("training.max_steps=3", "training.batch_size=8", "training.evaluate_every=2", "training.learning_rate=1e-3")
 
@@ -77,7 +79,7 @@ def test_every_run_leaves_a_record_that_tells_all(study: Study, small_sts: Path)
     assert np.array_equal(arrays["stsb.gold"], data.tasks["stsb"].parts[0].scores)
     from opencse import SentenceEncoder
 
-    again = evaluate_sts(SentenceEncoder.load(folder).encode, data)
+    again = Sts().evaluate(EmbeddingModel("m", SentenceEncoder.load(folder).encode), data).record
     assert again.values() == pytest.approx(record.results)
 
 

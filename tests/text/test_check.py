@@ -95,6 +95,7 @@ def test_the_sample_says_how_many_were_looked_at() -> None:
     assert found.rows == 25_000
 
 
+@pytest.mark.slow
 def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     code, stdout, stderr = opencse("check", sample.TRAIN, "--json", tmp_path / "check.json")
     assert code == 0, stderr

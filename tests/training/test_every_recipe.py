@@ -15,6 +15,8 @@ from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.slow
+
 STEPS, STOP = 9, 5
 SETTINGS = (
     "training.epochs=10",

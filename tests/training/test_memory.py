@@ -29,6 +29,7 @@ def faults(mode: str) -> int:
     return int(done.stdout)
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="a matter of glibc")
 def test_large_blocks_are_used_again_with_fewer_page_faults() -> None:
     if not memory.keep_freed_memory():

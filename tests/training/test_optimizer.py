@@ -113,6 +113,7 @@ def test_a_weight_without_gradient_keeps_its_place_and_its_count() -> None:
         optimizer.step(lambda: 0.0)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Path) -> None:
     def job(kind: str) -> TrainJob:
         settings = (

@@ -20,6 +20,8 @@ from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = (
     "training.max_steps=12",
     "training.batch_size=32",

@@ -15,7 +15,7 @@ from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.representations import StepInputs
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
@@ -23,6 +23,8 @@ from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.text.readers import Source
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.settings import TrainingSettings
+
+pytestmark = pytest.mark.slow
 
 QUICK = (
     "training.batch_size=8",

@@ -23,14 +23,16 @@ from opencse.encoder.encoder import MaskedTokens
 from opencse.errors import InterruptedRunError
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
-from opencse.objective.inputs import mask_tokens
-from opencse.objective.representations import represent
+from opencse.objective.vectors.masked import MaskedCopy, mask_tokens
+from opencse.objective.vectors.step import represent
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer, Tokens
+
+pytestmark = pytest.mark.slow
 
 SHAPE = Shape(layers=1, hidden=64, heads=2, inner=64, positions=48, dropout=0.0)
 SETTINGS = (
@@ -91,8 +93,8 @@ def masked(folder: Path, texts: list[str]) -> tuple[Tokens, Tensor, Tensor]:
     """Masked ids of ``texts``, where they are masked, and what was there."""
     tokenizer = Tokenizer.load(folder)
     tokens = tokenizer.pad(tokenizer.encode(texts, 32))
-    copy, labels = mask_tokens(tokens, tokenizer, 0.2, np.random.default_rng(7))
-    return copy.tokens, copy.positions, labels
+    copy = mask_tokens(tokens, tokenizer, 0.2, np.random.default_rng(7))
+    return copy.masked.tokens, copy.masked.positions, copy.labels
 
 
 def reference(folder: Path) -> Any:
@@ -177,12 +179,12 @@ def test_it_goes_on_where_it_ended(run: Run, tmp_path: Path) -> None:
     job = TrainJob(Source(str(run.text)), "pretrain", str(run.folder), settings=settings, dev=None, device="cpu")
     prepared = job.prepare(Silent())
     step = prepared.inputs.build(prepared.batches.batch(0), 0)
-    assert step.masked is not None
-    assert step.masked_labels is not None
-    tokens = step.masked.tokens
+    (copy,) = step.prepared.values()
+    assert isinstance(copy, MaskedCopy)
+    tokens = copy.masked.tokens
     with torch.no_grad():
         logits = reference(run.folder)(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).logits
-    expected = float(torch.nn.functional.cross_entropy(logits[step.masked.positions], step.masked_labels))
+    expected = float(torch.nn.functional.cross_entropy(logits[copy.masked.positions], copy.labels))
     course = losses(tmp_path / "on")
     assert course[0] == pytest.approx(expected, abs=1e-4)
     assert course[0] == pytest.approx(sum(losses(run.folder)[-10:]) / 10, abs=0.6)
@@ -218,7 +220,8 @@ def test_with_dev_pairs_the_best_is_kept(
     run: Run, tmp_path: Path, better: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best weights are saved with the head they had then."""
-    from opencse.training.selection import Dev, DevScore
+    from opencse.selection.graded import Dev
+    from opencse.selection.score import DevScore
 
     again = [] if better else [50.0, 40.0]  # the start and the best step once more, for the test of their difference
     scores = iter([50.0, 60.0 if better else 40.0, 55.0 if better else 30.0, *again])
@@ -297,7 +300,7 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     assert torch.equal(step.masked_labels, step.tokens.input_ids[step.masked.positions])
     assert alone.inputs.lengths[examples].tolist() == [len(row) for row in ids]
     assert alone.inputs.hard == 0
-    reps = represent(alone.encoder, step, alone.objective.needs)
+    reps = represent(alone.encoder, step, alone.objective.reads)
     assert (reps.anchor.shape, reps.positive.shape, reps.hard.shape) == ((3, 0), (3, 0), (3, 0, 0))
     assert list(alone.objective(reps).losses) == ["mlm"]
     lines = "\n".join(alone.plan.lines())
@@ -310,7 +313,7 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     assert len(step.tokens) == len(step.masked.tokens) == 6
     assert step.keys.shape == (3, 2)
     assert both.inputs.lengths[examples].tolist() == [2 * len(row) for row in ids]
-    assert represent(both.encoder, step, both.objective.needs).positive.shape == (3, 64)
+    assert represent(both.encoder, step, both.objective.reads).positive.shape == (3, 64)
 
 
 def test_lengths_of_triples_count_every_text_that_is_read(tiny_folder: Path, tmp_path: Path) -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from opencse import train
+
+pytestmark = pytest.mark.slow
 
 SETTINGS = (
     "encoder.layers=0",

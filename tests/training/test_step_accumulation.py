@@ -11,13 +11,14 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.objective import Objective, ObjectiveSettings, Outcome
-from opencse.objective.representations import StepInputs
+from opencse.encoder.precision import choose_precision
+from opencse.objective.objective import Objective, Outcome
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
-from opencse.training.precision import choose_precision
 from opencse.training.step import Step
 from opencse.training.worst_case import Awp, FgsmInputs, Sam, WorstCase
 
@@ -38,7 +39,7 @@ def batches(encoder: SentenceEncoder, sentences: list[str]) -> list[StepInputs]:
 
 
 def step_of(encoder: SentenceEncoder, worst: Sam | Awp | None = None, precision: str = "float32") -> Step:
-    objective = Objective(validate(ObjectiveSettings, {}, "test"))
+    objective = Objective.from_settings(validate(ObjectiveSettings, {}, "test"))
     passes = None if worst is None else WorstCase(worst, list(encoder.parameters()))
     chosen = choose_precision("bf16" if precision == "bf16" else "float32", encoder.device)
     return Step(encoder, objective, chosen, worst_case=passes)
@@ -161,6 +162,7 @@ def job(model: Path, text: Path, *settings: str) -> TrainJob:
     return TrainJob(Source(str(text)), "simcse", str(model), settings=(*SETTINGS, *settings), dev=None)
 
 
+@pytest.mark.slow
 def test_a_run_reads_every_example_once_and_says_so(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     made = job(tiny_folder, text, "training.accumulate=3")
     plan = made.prepare(Silent()).plan
@@ -175,6 +177,7 @@ def test_a_run_reads_every_example_once_and_says_so(tiny_folder: Path, tmp_path:
     assert job(tiny_folder, text, "training.accumulate=4", "training.epochs=2").prepare(Silent()).plan.steps == 3
 
 
+@pytest.mark.slow
 def test_gradients_are_clipped_once_over_the_whole_step(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     """Plain SGD cannot be asked for, so the log tells: the norm before clipping is that of the mean gradient."""
     settings = ("training.accumulate=3", 'training.worst_case={kind="sam", rho=0.05}', "training.max_grad_norm=1e-3")
@@ -184,6 +187,7 @@ def test_gradients_are_clipped_once_over_the_whole_step(tiny_folder: Path, tmp_p
     assert all(line["gradient_norm"] > 1e-3 for line in logged)
 
 
+@pytest.mark.slow
 def test_one_batch_a_step_is_the_plain_run(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     for name, settings in {"plain": (), "one": ("training.accumulate=1",), "two": ("training.accumulate=2",)}.items():
         job(tiny_folder, text, *settings).run(tmp_path / name)
@@ -192,6 +196,7 @@ def test_one_batch_a_step_is_the_plain_run(tiny_folder: Path, tmp_path: Path, te
     assert not all(torch.equal(plain[key], two[key]) for key in plain)
 
 
+@pytest.mark.slow
 def test_resumed_is_uninterrupted(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     settings = ("training.accumulate=2", "training.checkpoint_every=1", 'training.worst_case={kind="awp"}')
     job(tiny_folder, text, *settings).run(tmp_path / "whole")

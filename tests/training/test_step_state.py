@@ -10,24 +10,25 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import choose_precision
 from opencse.objective.negatives.fitted import Fitted
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
-from opencse.training.precision import choose_precision
 from opencse.training.step import Step
 
 N, ACCUMULATE, STEPS, MOMENTUM = 4, 3, 4, 0.8
 
 
 def built(**source: Any) -> Objective:
-    return Objective(validate(ObjectiveSettings, {"negatives": [{"kind": "in_batch"}, source]}, "test"))
+    return Objective.from_settings(validate(ObjectiveSettings, {"negatives": [{"kind": "in_batch"}, source]}, "test"))
 
 
 @pytest.fixture
@@ -150,6 +151,7 @@ def test_a_distribution_is_fitted_once_a_step(
     assert fits == [12, 24, 32, 32]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "held"),
     [

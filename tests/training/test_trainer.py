@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError, train
+from opencse.encoder.precision import choose_precision
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
@@ -21,9 +22,9 @@ from opencse.text.readers import Source
 from opencse.training import checkpoint as checkpoints
 from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
-from opencse.training.precision import choose_precision
 from opencse.training.settings import TrainingSettings
 from opencse.training.trainer import Trainer
+from scores import spearman_of
 
 QUICK = ("training.max_steps=6", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
 
@@ -66,6 +67,7 @@ def test_weight_decay_spares_biases_and_layer_norms() -> None:
     assert decayed == {id(layer[0].weight)}
 
 
+@pytest.mark.slow
 def test_one_step_is_clipped_adamw(tiny_folder: Path, tmp_path: Path) -> None:
     """AdamW's first step moves each weight by the rate against the sign of its gradient; the clip norm is reported."""
     engine = trainer(tmp_path / "a", tiny_folder, "training.learning_rate=1e-3", "encoder.dropout=0.0001")
@@ -79,6 +81,7 @@ def test_one_step_is_clipped_adamw(tiny_folder: Path, tmp_path: Path) -> None:
     assert any(float(m.abs().max()) > 0 for name, m in moved.items() if "query" in name)
 
 
+@pytest.mark.slow
 def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, tmp_path: Path) -> None:
     engine = trainer(tmp_path / "a", tiny_folder)
     torch.manual_seed(1)
@@ -87,6 +90,7 @@ def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, t
     assert math.isfinite(first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("layers", "told"), [(None, ""), (2, ", its first 2 layers"), (0, ", its embeddings alone")])
 def test_the_plan_tells_which_layers_are_kept(layers: int | None, told: str, tiny_folder: Path) -> None:
     settings = (*QUICK, *keeping(layers), "encoder.pooling=mean")
@@ -96,6 +100,7 @@ def test_the_plan_tells_which_layers_are_kept(layers: int | None, told: str, tin
     assert line.startswith(f"model      {tiny_folder}{told}: {plan.parameters / 1e6:.1f}M parameters")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("layers", [None, 0])
 def test_start_is_kept_when_nothing_beats_it(layers: int | None, tiny_folder: Path, tmp_path: Path) -> None:
     """A huge rate ruins the encoder: the folder then holds the start, with as many layers as asked for, and says so."""
@@ -123,8 +128,9 @@ def test_start_is_kept_when_nothing_beats_it(layers: int | None, tiny_folder: Pa
     assert not np.allclose(last, start.encode(texts))
 
 
+@pytest.mark.slow
 def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
-    from opencse.evaluation import evaluate_pairs, read_scored_pairs
+    from opencse.evaluation import read_scored_pairs
 
     settings = ("training.max_steps=12", "training.evaluate_every=4", "training.batch_size=32")
     result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=settings, dev="sample")
@@ -132,11 +138,12 @@ def test_best_is_kept_and_scored_as_saved(tmp_path: Path) -> None:
     best = max(result.scores.values())
     assert best > result.scores[0]
     encoder = SentenceEncoder.load(tmp_path / "out")
-    assert evaluate_pairs(encoder.encode, read_scored_pairs(sample.DEV)).spearman == pytest.approx(best, abs=1e-6)
+    assert spearman_of(encoder.encode, read_scored_pairs(sample.DEV)) == pytest.approx(best, abs=1e-6)
     steps = sorted(result.scores)
     assert steps == [0, 4, 8, 12]
 
 
+@pytest.mark.slow
 def test_without_dev_the_last_is_kept_and_the_verdict_says_so(tiny_folder: Path, tmp_path: Path) -> None:
     result = train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=QUICK, dev=None)
     assert result.kept == "last"
@@ -208,6 +215,7 @@ def test_metrics_are_cut_back_to_the_checkpoint(tmp_path: Path) -> None:
     assert [record["step"] for record in log.read()] == [1, 2]
 
 
+@pytest.mark.slow
 def test_metrics_hold_what_the_issue_of_a_run_needs(tiny_folder: Path, tmp_path: Path) -> None:
     train(sample.TRAIN, tmp_path / "out", model=str(tiny_folder), settings=(*QUICK, "training.log_every=1"))
     records = MetricsLog(tmp_path / "out" / "metrics.jsonl").read()
@@ -221,6 +229,7 @@ def test_metrics_hold_what_the_issue_of_a_run_needs(tiny_folder: Path, tmp_path:
     assert record["identity"]["text"] == Source(str(sample.TRAIN)).fingerprint()
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_not_a_number_stops_the_run(tiny_folder: Path, tmp_path: Path) -> None:
     engine = trainer(tmp_path / "a", tiny_folder)
     with torch.no_grad():
@@ -239,6 +248,7 @@ def test_precision_is_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> N
     assert choose_precision("bf16", torch.device("cpu")).bf16
 
 
+@pytest.mark.slow
 def test_bf16_follows_float32_closely(tiny_folder: Path, tmp_path: Path) -> None:
     losses = {}
     for precision in ("float32", "bf16"):
@@ -284,6 +294,7 @@ def dry_folder(tiny_folder: Path, tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_equal_views_only_for_who_asks_for_them(dry_folder: Path, tiny_folder: Path, tmp_path: Path) -> None:
     """A model without dropout is refused under the dropout view, unless a rate, 0 included, was set."""
     with pytest.raises(UserError) as caught:
@@ -299,6 +310,7 @@ def test_equal_views_only_for_who_asks_for_them(dry_folder: Path, tiny_folder: P
     assert trainer(tmp_path / "c", dry_folder, "encoder.dropout=0.1").encoder.has_dropout
 
 
+@pytest.mark.slow
 def test_without_contrast_no_dropout_is_needed(dry_folder: Path, tmp_path: Path) -> None:
     terms = ("objective.negatives=[]", 'objective.terms=[{kind="mlm"}]')
     assert not trainer(tmp_path / "a", dry_folder, *terms).encoder.has_dropout

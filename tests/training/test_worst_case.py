@@ -12,15 +12,16 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import Precision, choose_precision
 from opencse.errors import UserError
-from opencse.objective.objective import Objective, ObjectiveSettings
-from opencse.objective.representations import StepInputs
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text.readers import Source
-from opencse.training.precision import Precision, choose_precision
 from opencse.training.step import Step
 from opencse.training.worst_case import Awp, DisturbBatch, FgsmInputs, GaussianInputs, Sam, WorstCase
 
@@ -112,7 +113,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
 
 
 def step_of(encoder: SentenceEncoder, settings: Sam | Awp | None) -> Step:
-    objective = Objective(validate(ObjectiveSettings, {}, "test"))
+    objective = Objective.from_settings(validate(ObjectiveSettings, {}, "test"))
     worst_case = None if settings is None else WorstCase(settings, list(encoder.parameters()))
     precision: Precision = choose_precision("float32", encoder.device)
     return Step(encoder, objective, precision, worst_case=worst_case)
@@ -197,6 +198,7 @@ def equal(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return all(torch.equal(a[name], b[name]) for name in a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "worst_case",
     ['{kind="sam", rho=0.0}', '{kind="awp", gamma=0.0}', '{kind="awp", gamma=0.0, inputs={kind="fgsm", epsilon=0.0}}'],
@@ -210,12 +212,14 @@ def test_a_worst_case_of_no_size_is_the_plain_run_bit_for_bit(
     assert not equal(train(tiny_folder, tmp_path / "some", text, f"training.worst_case={real}"), plain)
 
 
+@pytest.mark.slow
 def test_weights_stand_still_at_a_rate_of_next_to_nothing(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     still = ("training.learning_rate=1e-45", 'training.worst_case={kind="sam", rho=0.5, inputs={kind="gaussian"}}')
     after, before = train(tiny_folder, tmp_path / "still", text, *still), load_file(tiny_folder / "model.safetensors")
     assert all(torch.equal(after[name], before[f"bert.{name}"]) for name in after)
 
 
+@pytest.mark.slow
 def test_a_queue_sees_the_weights_as_they_are(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     """The momentum encoder at momentum 0 is the encoder: the perturbed weights must never reach it."""
     queue = 'objective.negatives=[{kind="in_batch"}, {kind="momentum_queue", size=8, momentum=0.0}]'
@@ -235,6 +239,7 @@ def test_a_queue_sees_the_weights_as_they_are(tiny_folder: Path, tmp_path: Path,
     assert seen == [True] * 6
 
 
+@pytest.mark.slow
 def test_the_plan_and_the_log_tell(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     settings = (*SETTINGS, 'training.worst_case={kind="awp"}')
     job = TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=settings, dev=None)

@@ -1,4 +1,4 @@
-"""Are like sentences near, and all sentences spread out? Alignment, uniformity, and the mean cosine."""
+"""Are similar sentences near, and all sentences spread out? Alignment and uniformity."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.analysis.tiles import Floats, pair_cosines, require_vectors, tiles, unit
+from opencse.analysis.tiles import pair_cosines, require_vectors, tiles, unit
 from opencse.errors import UserError
 from opencse.evaluation import Embedded, ScoredPairs
 
@@ -42,18 +42,12 @@ def alignment(first: NDArray[np.floating], second: NDArray[np.floating]) -> floa
     return math.fsum(sums) / len(first)
 
 
-def positive_sides(
-    embedded: Embedded, pairs: ScoredPairs, above: float | None = None
-) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
+def positive_sides(embedded: Embedded, pairs: ScoredPairs) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
     """The two sides (p, d) of the pairs of high gold score, for `alignment`; None if there are none.
 
-    Args:
-        embedded: holds both texts of every pair.
-        pairs: graded.
-        above: gold score above which a pair is positive; by default ``HIGH`` of the highest.
+    A pair is positive above ``HIGH`` of the highest gold score; ``embedded`` holds both texts of every pair.
     """
-    bound = HIGH * pairs.scores.max() if above is None else above
-    chosen = np.flatnonzero(pairs.scores > bound).tolist()
+    chosen = np.flatnonzero(pairs.scores > HIGH * pairs.scores.max()).tolist()
     if not chosen:
         return None
     first, second = ([side[i] for i in chosen] for side in (pairs.first, pairs.second))
@@ -112,58 +106,3 @@ def uniformity(vectors: NDArray[np.floating], t: float = 2.0) -> float:
         ValueError: if the array is not (n, d).
     """
     return all_pairs(vectors, t).uniformity
-
-
-def unit_sum(vectors: NDArray[np.floating]) -> Floats:
-    """The sum (d,) of n vectors at unit length."""
-    require_vectors(vectors)
-    total = np.zeros(vectors.shape[1])
-    for rows in tiles(vectors):
-        total += unit(vectors, rows).sum(axis=0)
-    return total
-
-
-def sum_of_gram(vectors: NDArray[np.floating]) -> float:
-    r"""Sum of all elements of W W^T, W the n vectors at unit length (SimCSE, section 5).
-
-    .. math:: \text{Sum}(W W^\top) = \sum_{i} \sum_{j} h_i^\top h_j = \Big\|\sum_i h_i\Big\|^2
-
-    The contrastive objective minimises an upper bound of it (eq. 7). It is itself an upper bound of the top
-    eigenvalue of W W^T where no cosine is negative (Merikoski 1984); 1/n of it is always a lower bound.
-
-    Args:
-        vectors: (n, d), any length.
-
-    Returns:
-        A value in [0, n^2], exact, in n d operations.
-
-    Raises:
-        UserError: for no vectors, a vector of zeros, or NaN or infinite values.
-        ValueError: if the array is not (n, d).
-    """
-    total = unit_sum(vectors)
-    return float(total @ total)
-
-
-def mean_cosine(vectors: NDArray[np.floating]) -> float:
-    r"""Mean cosine of all pairs of distinct vectors, the measure of anisotropy of Ethayarajh (2019), taken exactly.
-
-    .. math:: \frac{2}{n(n-1)} \sum_{i<j} h_i^\top h_j = \frac{\text{Sum}(W W^\top) - n}{n(n-1)}, \qquad \|h\| = 1
-
-    Args:
-        vectors: (n, d), any length.
-
-    Returns:
-        A value in [-1/(n-1), 1]; near 0 for directions spread evenly, near 1 for a narrow cone.
-
-    Raises:
-        UserError: for fewer than 2 vectors, a vector of zeros, or NaN or infinite values.
-        ValueError: if the array is not (n, d).
-    """
-    require_vectors(vectors, 2)
-    return mean_of_pairs(sum_of_gram(vectors), len(vectors))
-
-
-def mean_of_pairs(total: float, n: int) -> float:
-    """The mean cosine of n vectors with this ``sum_of_gram``."""
-    return (total - n) / (n * (n - 1))

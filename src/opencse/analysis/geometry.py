@@ -8,18 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from opencse.analysis.alignment import alignment, all_pairs, mean_of_pairs, positive_sides
+from opencse.analysis.alignment import alignment, all_pairs
 from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
 from opencse.analysis.tiles import require_vectors
 from opencse.errors import UserError
-from opencse.evaluation import Encode, ScoredPairs, distinct, embed
 from opencse.settings import Settings
 
 LIMIT = 20_000
 """Vectors of which all pairs are taken; all of STS-B's sentences are fewer."""
 
 FIRST = (1, 3, 10, 30, 100)
-"""The numbers of principal components whose share of the variance is told."""
+"""The counts of principal components whose share of the variance is told."""
 
 
 class Positives(Settings):
@@ -37,7 +36,7 @@ class Positives(Settings):
 
 
 class Geometry(Settings):
-    """The shape of n vectors, each cut to unit length.
+    """The shape of n vectors, each L2-normalised.
 
     Attributes:
         n: vectors.
@@ -83,7 +82,7 @@ def geometry(
     limit: int = LIMIT,
     seed: int = 0,
 ) -> Geometry:
-    """All measures of one set of vectors; ``alignment`` and ``spectrum`` have the formulas.
+    """All measures of one set of vectors; ``alignment``, ``uniformity`` and ``Moments`` have the formulas.
 
     All but the uniformity (and the lowest cosine beside it) is exact whatever n is. That is exact too up to ``limit``
     vectors; above, it is the exact value of ``limit`` of them, drawn without replacement by an own generator, and the
@@ -93,7 +92,7 @@ def geometry(
         vectors: (n, d), any length.
         positives: (p, d) each: the two sides of positive pairs.
         t: of the uniformity.
-        first: numbers of principal components whose share of the variance is told; those above d are left out.
+        first: counts of principal components whose share of the variance is told; those above d are left out.
         limit: vectors of which all pairs are taken.
         seed: of the draw.
 
@@ -112,8 +111,7 @@ def geometry(
         )
     sums = moments(vectors)
     n, singular = sums.n, sums.singular_values()
-    total = float(sums.total @ sums.total)
-    some = vectors if n <= limit else vectors[_drawn(n, limit, seed)]
+    some = vectors if n <= limit else vectors[np.sort(np.random.default_rng(seed).choice(n, size=limit, replace=False))]
     pairs = all_pairs(some, t)
     return Geometry(
         n=n,
@@ -123,44 +121,11 @@ def geometry(
         uniformity_n=len(some),
         least_cosine=pairs.least,
         seed=seed,
-        mean_cosine=mean_of_pairs(total, n),
-        sum_gram=total,
+        mean_cosine=sums.mean_cosine(),
+        sum_gram=sums.sum_of_gram(),
         top_eigenvalue=float(singular[0] ** 2),
         singular_values=(singular / singular[0]).tolist(),
         effective_rank=effective_rank(singular),
         variance_first=sums.variance_shares(first),
         positives=near,
     )
-
-
-def sts_geometry(
-    encode: Encode, pairs: ScoredPairs, *, above: float = 4.0, t: float = 2.0, limit: int = LIMIT, seed: int = 0
-) -> Geometry:
-    """``geometry`` by the papers' protocol: of the distinct sentences, with the pairs of high gold score as positives.
-
-    SimCSE's Figures 2 and 3 are of STS-B, positives those with a gold score above 4. The papers do not say whether a
-    sentence that stands in several pairs counts once; here it does.
-
-    Args:
-        encode: texts -> (n, d); called once, on the distinct sentences.
-        pairs: for instance STS-B dev.
-        above: gold score, in the data's own unit, above which a pair is positive.
-        t: of the uniformity.
-        limit: see ``geometry``.
-        seed: see ``geometry``.
-
-    Raises:
-        UserError: if no pair is positive, and as ``geometry`` and ``opencse.evaluation.embedding.embed``.
-    """
-    if not (pairs.scores > above).any():
-        raise UserError(
-            f"{pairs.name}: no gold score is above {above:g} (the highest is {pairs.scores.max():g}), so there are no "
-            "positive pairs; choose a lower bound"
-        )
-    embedded = embed(encode, distinct([pairs.first, pairs.second]))
-    return geometry(embedded.vectors, positive_sides(embedded, pairs, above), t=t, limit=limit, seed=seed)
-
-
-def _drawn(n: int, limit: int, seed: int) -> NDArray[np.int64]:
-    """``limit`` of n rows, rising."""
-    return np.sort(np.random.default_rng(seed).choice(n, size=limit, replace=False))

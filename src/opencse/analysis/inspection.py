@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -25,7 +26,7 @@ from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts.data import StsData
 from opencse.evaluation.sts.result import StsResult
-from opencse.evaluation.sts.score import evaluate_sts
+from opencse.evaluation.sts.score import Sts
 from opencse.settings import Settings
 
 Floats = NDArray[np.float64]
@@ -37,7 +38,7 @@ QUERIES = 4
 
 @dataclass(frozen=True)
 class Subject:
-    """A model to look into.
+    """A model to analyze.
 
     Attributes:
         judged: how it encodes, and its name.
@@ -50,11 +51,11 @@ class Subject:
 
 @dataclass(frozen=True)
 class Material:
-    """What models are looked at on; what is None is left out of the findings.
+    """What models are analyzed on; what is None is left out of the findings.
 
     Attributes:
         pairs: graded pairs.
-        texts: the person's own sentences.
+        texts: the user's own sentences.
         source: what these are called.
         sts: the STS tasks.
         queries: sentences whose nearest neighbours are told; by default a few of ``texts``, drawn at random.
@@ -79,7 +80,7 @@ class SubjectFindings(Settings):
         bias: of the pairs' cosines.
         layers: of a model with layers.
         tokens: of the longest of the queries' sentences, in the last layer.
-        random_pairs: cosines of random pairs of the person's own sentences.
+        random_pairs: cosines of random pairs of the user's own sentences.
         sts: the STS scores, by name.
     """
 
@@ -105,7 +106,7 @@ class Findings(Settings):
         environment: versions and machine.
         pairs: what the graded pairs are called.
         n_pairs: how many there are.
-        source: what the person's sentences are called.
+        source: what the user's sentences are called.
         subjects: of each model.
         difference: the last model minus the first: the mean over the STS tasks if there were any, else on the pairs;
             None for one model or nothing to judge on.
@@ -132,11 +133,11 @@ def inspect(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Findings:
-    """Looks into ``subjects``, one after another, all on the same ``material``.
+    """Analyzes ``subjects``, one after another, all on the same ``material``.
 
     Args:
         subjects: at least one, with names that differ.
-        material: what to look at them on.
+        material: what to analyze them on.
         resamples: of the bootstrap over pairs.
         seed: of every draw.
         progress: called with one line at each step.
@@ -155,7 +156,7 @@ def inspect(
     found, by_task = [], []
     of_texts: dict[str, Embedded] = {}
     for subject in subjects:
-        tell(f"looking into {subject.judged.name}")
+        tell(f"analyzing {subject.judged.name}")
         if texts:
             of_texts[subject.judged.name] = embed(subject.judged.encode, distinct([texts, queries]))
         one, cosines = _look(subject, material, texts, queries, of_texts.get(subject.judged.name), tell)
@@ -174,6 +175,16 @@ def inspect(
         difference=_difference(material, by_task[-1], by_task[0], resamples, seed) if len(subjects) > 1 else None,
         neighbours=neighbours,
     )
+
+
+def short_names(models: Sequence[str]) -> list[str]:
+    """The last parts of the models' names, as many as tell them apart; ``last`` alone says nothing of a run."""
+    parts = [Path(model).parts for model in models]
+    for length in range(1, max(map(len, parts)) + 1):
+        names = [str(Path(*own[-length:])) for own in parts]
+        if len(set(names)) == len(names) and "last" not in names:
+            return names
+    return list(models)
 
 
 def _look(
@@ -224,16 +235,9 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs) -> tuple[Mapping[str, object
 
 
 def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], tell: Progress) -> StsResult:
-    judged = subject.judged
-    return evaluate_sts(
-        judged.encode,
-        data,
-        model=judged.name,
-        pooling=judged.pooling,
-        device=judged.device,
-        progress=tell,
-        keep=lambda key, found: cosines.update({key: found}),
-    )
+    found = Sts().evaluate(subject.judged, data, tell)
+    cosines.update({key: found.arrays[f"{key}.cosine"] for key in data.tasks})
+    return found.record
 
 
 def _difference(
@@ -258,6 +262,6 @@ def _some(texts: Sequence[str] | None, drawn: np.random.Generator) -> list[str]:
 
 
 def _to_ask(texts: Sequence[str]) -> list[str]:
-    """A few of the texts, rather short ones, so that a person takes in at a glance what is near them."""
+    """A few of the texts, rather short ones, so that a reader takes in at a glance what is near them."""
     handy = [text for text in texts if 5 <= len(text.split()) <= 14]
     return list(handy[:QUERIES] or texts[:QUERIES])

@@ -15,7 +15,7 @@ _ROUNDING = float(np.finfo(np.float64).eps)
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over n vectors h at unit length, all that the spectrum needs of them.
+    """Sums over n L2-normalised vectors h, all that the spectrum needs of them.
 
     Attributes:
         n: vectors.
@@ -27,12 +27,45 @@ class Moments:
     total: Floats
     gram: Floats
 
+    def sum_of_gram(self) -> float:
+        r"""Sum of all elements of W W^T (SimCSE, section 5), in [0, n^2], exact.
+
+        .. math:: \text{Sum}(W W^\top) = \sum_{i} \sum_{j} h_i^\top h_j = \Big\|\sum_i h_i\Big\|^2
+
+        The contrastive objective minimises an upper bound of it (eq. 7). It is itself an upper bound of the top
+        eigenvalue of W W^T where no cosine is negative (Merikoski 1984); 1/n of it is always a lower bound.
+        """
+        return float(self.total @ self.total)
+
+    def mean_cosine(self) -> float:
+        r"""Mean cosine of all pairs of distinct vectors: the anisotropy of Ethayarajh (2019), taken exactly.
+
+        .. math:: \frac{2}{n(n-1)} \sum_{i<j} h_i^\top h_j = \frac{\text{Sum}(W W^\top) - n}{n(n-1)}
+
+        In [-1/(n-1), 1], for at least 2 vectors; near 0 for directions spread evenly, near 1 for a narrow cone.
+        """
+        return (self.sum_of_gram() - self.n) / (self.n * (self.n - 1))
+
     def singular_values(self) -> Floats:
-        """See ``singular_values``."""
+        r"""Singular values (min(n, d),) of W, falling (SimCSE, section 5 and Fig. F.1, which divides by the largest).
+
+        .. math:: \sigma_k = \sqrt{\lambda_k(W^\top W)}, \qquad \sum_k \sigma_k^2 = n
+
+        :math:`\sigma_1^2` is the top eigenvalue of :math:`W W^\top`. No mean is taken off. They come from the (d, d)
+        matrix in float64, so those below :math:`\sqrt{\max(n, d)\,\epsilon}` of the largest (5e-6 for 100,000
+        vectors) cannot be told from rounding and are 0.
+        """
         return np.sqrt(self._eigenvalues(self.gram)[: self.n])
 
     def variance_shares(self, first: Iterable[int]) -> dict[int, float] | None:
-        """See ``variance_shares``."""
+        r"""The share of the variance in the first k principal components, by k; those above d are left out.
+
+        .. math:: \sum_{i \le k} \lambda_i \Big/ \sum_i \lambda_i, \qquad
+                  \lambda = \text{eigenvalues of } \sum_i (h_i - \bar h)(h_i - \bar h)^\top
+
+        Here, unlike for the singular values, the mean is taken off: the direction that all vectors share is told by
+        ``mean_cosine``. None where all vectors have one direction, so that nothing varies.
+        """
         centred = self.gram - np.outer(self.total, self.total) / self.n
         if np.trace(centred) <= self.n * self._rounding:
             return None
@@ -52,7 +85,7 @@ class Moments:
 
 
 def moments(vectors: NDArray[np.floating]) -> Moments:
-    """The sums over (n, d) vectors, cut to unit length, a tile at a time; n d^2 operations.
+    """The sums over (n, d) vectors of any length, a tile at a time; n d^2 operations.
 
     Raises:
         UserError: for no vectors, a vector of zeros, or NaN or infinite values.
@@ -68,28 +101,6 @@ def moments(vectors: NDArray[np.floating]) -> Moments:
     return Moments(len(vectors), total, gram)
 
 
-def singular_values(vectors: NDArray[np.floating]) -> Floats:
-    r"""Singular values of W, the (n, d) matrix of the vectors at unit length (SimCSE, section 5 and Fig. F.1).
-
-    .. math:: \sigma_k = \sqrt{\lambda_k(W^\top W)}, \qquad \sum_k \sigma_k^2 = n
-
-    :math:`\sigma_1^2` is the top eigenvalue of :math:`W W^\top`. Fig. F.1 divides by :math:`\sigma_1`. No mean is
-    taken off. They come from the (d, d) matrix in float64, so those below :math:`\sqrt{\max(n, d)\,\epsilon}` of the
-    largest (5e-6 for 100,000 vectors) cannot be told from rounding and are 0.
-
-    Args:
-        vectors: (n, d), any length.
-
-    Returns:
-        (min(n, d),), falling.
-
-    Raises:
-        UserError: for no vectors, a vector of zeros, or NaN or infinite values.
-        ValueError: if the array is not (n, d).
-    """
-    return moments(vectors).singular_values()
-
-
 def effective_rank(singular: NDArray[np.floating]) -> float:
     r"""Effective rank of a matrix (Roy and Vetterli 2007): in how many directions it lies, weighted by their size.
 
@@ -101,55 +112,25 @@ def effective_rank(singular: NDArray[np.floating]) -> float:
         singular: (k,) singular values >= 0, in any order and unit, not all 0.
 
     Returns:
-        From 1 (one direction) to k (all alike).
-
-    Raises:
-        ValueError: for values below 0, not finite, or none above 0.
+        From 1 (one direction) to k (all equal).
     """
-    values = np.asarray(singular, dtype=np.float64)
-    if values.ndim != 1 or not np.isfinite(values).all() or (values < 0).any() or not (values > 0).any():
-        raise ValueError("singular values are finite, at least 0, and one is above 0")
-    shares = values[values > 0] / values.max()
+    shares = singular[singular > 0] / singular.max()
     shares /= shares.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def variance_shares(vectors: NDArray[np.floating], first: Iterable[int] = (1,)) -> dict[int, float] | None:
-    r"""The share of the variance that lies in the first k principal components, at unit length.
-
-    .. math:: \sum_{i \le k} \lambda_i \Big/ \sum_i \lambda_i, \qquad
-              \lambda = \text{eigenvalues of } \sum_i (h_i - \bar h)(h_i - \bar h)^\top
-
-    Here, unlike for the singular values, the mean is taken off: the direction that all vectors share is told by
-    ``mean_cosine``.
-
-    Args:
-        vectors: (n, d), any length.
-        first: the k to tell; those above d are left out.
-
-    Returns:
-        Share in [0, 1] by k; None where all vectors have one direction, so that nothing varies.
-
-    Raises:
-        UserError: for no vectors, a vector of zeros, or NaN or infinite values.
-        ValueError: if the array is not (n, d).
-    """
-    return moments(vectors).variance_shares(first)
-
-
-def correlation_rank(first: NDArray[np.floating], second: NDArray[np.floating], *, centre: bool = False) -> int:
+def correlation_rank(first: NDArray[np.floating], second: NDArray[np.floating]) -> int:
     r"""Rank of the correlation matrix of two views' dimensions (SimCSE++, section 4.2).
 
     .. math:: C_{cd} = \frac{\sum_i z^1_{ic} z^2_{id}}{\sqrt{\sum_i (z^1_{ic})^2} \sqrt{\sum_i (z^2_{id})^2}}
 
     At most min(N, D): the paper's batch of 64 has 64, so C cannot become the identity of 768 dimensions. Counted are
     the singular values above the largest times max(N, D) times float64's rounding unit, as the Barlow Twins term
-    logs them. The paper takes no mean off; Zbontar et al. (2021) do (``centre``). Vectors keep their length here.
+    logs them. The paper takes no mean off; Zbontar et al. (2021) do. Vectors keep their length here.
 
     Args:
         first: (N, D) vectors of one view.
         second: (N, D) of the other; the same again for one view with itself.
-        centre: take the mean of each dimension off first.
 
     Returns:
         0 to min(N, D).
@@ -162,42 +143,28 @@ def correlation_rank(first: NDArray[np.floating], second: NDArray[np.floating], 
     if first.shape != second.shape:
         raise ValueError(f"two (N, D) arrays of one shape are expected, got {first.shape} and {second.shape}")
     n, dimension = first.shape
-    left, right = _Columns.of(first, centre=centre), _Columns.of(second, centre=centre)
+    scales = _column_scale(first), _column_scale(second)
+
+    def views(rows: slice) -> tuple[Floats, Floats]:
+        return first[rows].astype(np.float64) * scales[0], second[rows].astype(np.float64) * scales[1]
+
     if n <= dimension:
         # The D x D product would have rounding for its other D - N singular values: take the N x N one of the factors.
-        whole = slice(0, n)
-        one, two = (np.asarray(np.linalg.qr(side.tile(whole).T, mode="r")) for side in (left, right))
+        one, two = (np.asarray(np.linalg.qr(side.T, mode="r")) for side in views(slice(0, n)))
         product = one @ two.T
     else:
         product = np.zeros((dimension, dimension))
         for rows in tiles(first):
-            product += left.tile(rows).T @ right.tile(rows)
+            left, right = views(rows)
+            product += left.T @ right
     return int(np.linalg.matrix_rank(product, rtol=max(n, dimension) * _ROUNDING))
 
 
-@dataclass(frozen=True)
-class _Columns:
-    """A matrix whose columns are shifted, then scaled to length 1; a column of zeros stays."""
-
-    vectors: NDArray[np.floating]
-    shift: Floats
-    scale: Floats
-
-    @classmethod
-    def of(cls, vectors: NDArray[np.floating], *, centre: bool) -> _Columns:
-        shift, squares = np.zeros(vectors.shape[1]), np.zeros(vectors.shape[1])
-        if centre:  # about the first row, so that a constant column becomes exactly 0
-            start = vectors[0].astype(np.float64)
-            for rows in tiles(vectors):
-                shift += (vectors[rows] - start).sum(axis=0) / len(vectors)
-            shift += start
-        for rows in tiles(vectors):
-            squares += np.square(vectors[rows] - shift).sum(axis=0)
-        if not np.isfinite(squares).all():
-            raise ValueError("a correlation of NaN or infinite values is undefined")
-        scale = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)
-        return cls(vectors, shift, scale)
-
-    def tile(self, rows: slice) -> Floats:
-        wide: Floats = (self.vectors[rows].astype(np.float64) - self.shift) * self.scale
-        return wide
+def _column_scale(vectors: NDArray[np.floating]) -> Floats:
+    """What gives each column (D,) length 1; a column of zeros stays."""
+    squares = np.zeros(vectors.shape[1])
+    for rows in tiles(vectors):
+        squares += np.square(vectors[rows].astype(np.float64)).sum(axis=0)
+    if not np.isfinite(squares).all():
+        raise ValueError("a correlation of NaN or infinite values is undefined")
+    return np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=squares > 0)

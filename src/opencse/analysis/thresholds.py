@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
-from opencse.analysis.significance.comparison import ALPHA, Interval
+from opencse.analysis.significance.difference import ALPHA, Interval
 from opencse.analysis.tiles import Floats
 from opencse.errors import UserError
 from opencse.settings import Settings

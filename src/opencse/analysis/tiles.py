@@ -1,4 +1,4 @@
-"""Vectors at unit length in float64, a tile of rows at a time, so that no copy of the whole is made."""
+"""L2-normalised vectors in float64, a tile of rows at a time, so that no copy of the whole is made."""
 
 from __future__ import annotations
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import csv
-import html
 import io
 import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from markupsafe import Markup
+
 from opencse import __version__
-from opencse.analysis.figures import gold_against_cosine, training_curve
-from opencse.analysis.report import Section, figure, figures, table, write_report
+from opencse.analysis.figures import gold_against_cosine, training_curves
+from opencse.analysis.report import Section, code, figure, figures, paragraph, quote, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
@@ -21,6 +22,7 @@ from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder, State, make, names_in
 from opencse.runs.job import TrainJob
 from opencse.runs.lock import LOCK, require_free
+from opencse.runs.report import losses_of
 from opencse.search.exact import top_k
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -171,34 +173,38 @@ def _write(
     test: ScoredPairs,
     seconds: float,
 ) -> None:
-    losses = {int(r["step"]): r["loss"] for r in MetricsLog(result.folder / "metrics.jsonl").read() if "loss" in r}
-    searches = []
+    folder = RunFolder(result.folder)
+    losses = losses_of(MetricsLog(folder.metrics_file).read(), folder.record())
+    searches = Markup()
     for query, before, after in zip(EXAMPLES, found["before"].hits, found["pairs"].hits, strict=True):
         rows = [[f"{b[0]:.2f}", b[1], f"{a[0]:.2f}", a[1]] for b, a in zip(before, after, strict=True)]
-        searches.append(f"<blockquote>{html.escape(query)}</blockquote>" + table(["", "before", "", "after"], rows))
+        searches += quote(query) + table(["", "before", "", "after"], rows)
     scores = [[name, f"{it.spearman:.2f}", f"{it.found:.1f}"] for name, it in found.items()]
     lead = (
         table(["", "150 graded pairs", f"{HELD_OUT} queries found"], scores)
-        + f"<p>Pairs: {html.escape(result.verdict)}.</p>"
-        + f'<p class="muted">opencse {__version__}, built-in encoder and sample, {seconds:.0f} s. Graded pairs: '
-        "Spearman x 100 of cosine and gold score. Queries: share (%) whose sentence is among the first three of 3,421. "
-        "None of either was trained or selected on.</p>"
+        + paragraph(f"Pairs: {result.verdict}.")
+        + paragraph(
+            f"opencse {__version__}, built-in encoder and sample, {seconds:.0f} s. Graded pairs: Spearman x 100 of "
+            "cosine and gold score. Queries: share (%) whose sentence is among the first three of 3,421. None of "
+            "either was trained or selected on.",
+            "muted",
+        )
     )
-    curve = training_curve(losses, result.scores)
+    curve = training_curves(losses, result.scores)
+    commands = (
+        "opencse train TEXT --recipe next-sentence --out DIR      # running text\n"
+        "opencse train TEXT --recipe simcse --out DIR             # loose sentences\n"
+        "opencse train TEXT --recipe simcse-supervised --out DIR  # pairs"
+    )
     gold = gold_against_cosine(test.scores.tolist(), {name: it.cosines for name, it in found.items()})
     write_report(
         path,
         "OpenCSE demo: from raw text to a better encoder",
         lead,
         [
-            Section("Training on pairs", figures(figure(curve, wide=True))),
-            Section("Cosine against gold score", figures(figure(gold, wide=True))),
-            Section("Search: some examples", "".join(searches)),
-            Section(
-                "Next",
-                "<p>Your own text: <code>opencse train TEXT --recipe next-sentence --out DIR</code> for running text, "
-                "<code>--recipe simcse</code> for loose sentences, <code>--recipe simcse-supervised</code> for pairs."
-                "</p>",
-            ),
+            Section("Training on pairs", figures(*map(figure, curve))),
+            Section("Cosine against gold score", figures(*map(figure, gold))),
+            Section("Search: some examples", searches),
+            Section("Next: your own text", code(commands)),
         ],
     )

@@ -7,15 +7,15 @@ from functools import partial
 from pathlib import Path
 from typing import Literal, overload
 
-from opencse.baselines.postprocess import Kind
-from opencse.evaluation import EvaluationRecord, StsResult, load_sts, load_sts_hub
+from opencse.evaluation import EvaluationRecord, Sts, StsResult
 from opencse.evaluation.models import open_model
 from opencse.evaluation.probing.result import ProbingResult
 from opencse.evaluation.regression.result import RegressorResult
 from opencse.evaluation.retrieval.result import RetrievalResult
-from opencse.evaluation.suites import HUB, Options, suite_folder, suite_named
+from opencse.evaluation.suite import Options
+from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.result import TransferResult
-from opencse.evaluation.transforms import TARGET, evaluate_sts_on_target, postprocessed
+from opencse.evaluation.transforms import TARGET, Kind, evaluate_sts_on_target, postprocessed
 from opencse.progress import Counted, Progress, Silent, Stages
 
 
@@ -197,10 +197,11 @@ def evaluate(
         trust_remote_code=trust_remote_code,
     )
     if transform is not None and suite == "sts" and str(fit) == TARGET:
-        sts = load_sts_hub(tasks) if str(folder) == HUB else load_sts(folder, tasks)
+        sts = Sts().load(folder, tasks)
         return evaluate_sts_on_target(opener(), transform, sts, progress=tell.say, stage=Stages(tell))
     opened = suite_named(suite).open(folder, options)
     judged = opener()
     if transform is not None:
         judged = postprocessed(judged, transform, fit, progress=Stages(tell), say=tell.say)
-    return opened(judged, tell.say).record
+    found: EvaluationRecord = opened(judged, tell.say).record
+    return found

@@ -15,19 +15,19 @@ from opencse.api.models import Model, open_encoder
 from opencse.encoder.encoder import SentenceEncoder, default_device
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
+from opencse.encoder.precision import choose_precision
 from opencse.environment import Environment
 from opencse.errors import UserError
-from opencse.evaluation import ScoredPairs, load_sts, load_sts_hub, read_scored_pairs
-from opencse.evaluation.result import write_json
-from opencse.evaluation.suites import HUB, suite_folder
+from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
+from opencse.evaluation.suites import suite_folder
 from opencse.progress import Progress, Silent
+from opencse.records import write_json
 from opencse.runs.folder import NUMBERS, REPORT, make
 from opencse.runs.report import open_subjects
 from opencse.text import sample
 from opencse.text.check import CorpusCheck, check_corpus
 from opencse.text.corpus import describe_cache
 from opencse.text.given import Text, open_texts, texts_of
-from opencse.training.precision import choose_precision
 
 
 def check(
@@ -101,7 +101,7 @@ def analyze(
     texts = None if text is None else texts_of(open_texts(text, columns=columns))
     sts = None
     if data is not None:
-        sts = load_sts_hub() if str(data) == HUB else load_sts(suite_folder(data, "sts", alone=True))
+        sts = Sts().load(suite_folder(data, "sts", alone=True), None)
     if isinstance(pairs, str | Path):
         pairs = read_scored_pairs(sample.TEST if str(pairs) == "sample" else Path(pairs))
     if queries and texts is None:

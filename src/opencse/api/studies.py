@@ -9,7 +9,8 @@ from pathlib import Path
 from opencse.analysis.significance import Summary
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import InterruptedRunError, UserError, nearest
-from opencse.evaluation.suites import Options, suite_folder, suite_named
+from opencse.evaluation.suite import Options
+from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.progress import Progress, Silent
 from opencse.studies.comparison import Comparison
 from opencse.studies.outcome import write_comparison

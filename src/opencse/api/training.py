@@ -43,7 +43,7 @@ def train(
 ) -> TrainResult:
     """Trains a sentence encoder from text and keeps the best one on the dev pairs.
 
-    The start is kept instead where it is better beyond the chance of the pairs; see `opencse.training.selection`. A
+    The start is kept instead where it is better beyond the chance of the pairs; see `opencse.selection.graded`. A
     model with a pooling of its own keeps it; see `opencse.recipes.recipe.EncoderSettings`.
 
     Args:

@@ -12,7 +12,7 @@ from opencse.errors import UserError
 from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_finite
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
-"""n texts -> (n, d) floating-point array, row i for text i. Any model can be judged through it."""
+"""n texts -> (n, d) floating-point array, row i for text i. Any model can be evaluated through it."""
 
 Progress = Callable[[str], None]
 """Called with one line at each step of an evaluation."""
@@ -24,7 +24,7 @@ def silent(line: str) -> None:
 
 @dataclass(frozen=True)
 class EmbeddingModel:
-    """A model ready to be judged.
+    """A model ready to be evaluated.
 
     Attributes:
         name: what tables and results call it.
@@ -51,6 +51,9 @@ class Embedded:
         """``texts``: n distinct texts; ``vectors``: (n, d)."""
         self.vectors = vectors
         self._row = {text: row for row, text in enumerate(texts)}
+
+    def __len__(self) -> int:
+        return len(self.vectors)
 
     def rows(self, texts: Sequence[str]) -> NDArray[np.intp]:
         """The row (n,) of each text."""

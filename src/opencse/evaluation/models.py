@@ -48,7 +48,7 @@ def open_model(
     say: Say | None = None,
     trust_remote_code: bool = False,
 ) -> EmbeddingModel:
-    """Opens whatever can be judged.
+    """Opens whatever can be evaluated.
 
     Args:
         model: one of
@@ -77,10 +77,11 @@ def open_model(
         raise UserError("pooling is chosen when a model is loaded; give a folder or Hub id, not the loaded model")
     if device is not None:
         raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
-    judged = _encoder(model, layer, progress)
-    if judged is None:
-        _require_no_layer(type(model).__name__, layer)
-    return judged or _foreign(model)
+    ours = sys.modules.get("opencse.encoder.encoder")  # nothing heavy is loaded to find out whether it is one of ours
+    if ours is not None and isinstance(model, ours.SentenceEncoder):
+        return _of_encoder(model, type(model.backbone).__name__, layer, progress)
+    _require_no_layer(type(model).__name__, layer)
+    return _foreign(model)
 
 
 def _named(
@@ -99,7 +100,7 @@ def _named(
         encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code and say is not None:
             say(told(encoder.own_code))
-        return _judged_encoder(encoder, model, layer, progress)
+        return _of_encoder(encoder, model, layer, progress)
     _require_no_layer(model, layer)
     if pooling is not None:
         raise UserError(f"{model}: has no pooling to replace; leave --pooling out")
@@ -128,39 +129,25 @@ def _require_no_layer(model: str, layer: int | None) -> None:
         raise UserError(f"{model}: has no layers to choose from; only an encoder of transformers' has")
 
 
-def _encoder(model: object, layer: int | None, progress: Progress | None) -> EmbeddingModel | None:
-    """A `SentenceEncoder` as it is; None for anything else (and nothing heavy is loaded to find out)."""
-    module = sys.modules.get("opencse.encoder.encoder")
-    if module is None:
-        return None
-    from opencse.encoder.encoder import SentenceEncoder
-
-    if not isinstance(model, SentenceEncoder):
-        return None
-    return _judged_encoder(model, type(model.backbone).__name__, layer, progress)
-
-
-def _judged_encoder(
+def _of_encoder(
     encoder: Any,  # noqa: ANN401 - its module is heavy
     name: str,
     layer: int | None,
     progress: Progress | None,
 ) -> EmbeddingModel:
-    if layer is not None:
-        from opencse.encoder.layers import layer_vectors
-
-        def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:
-            return layer_vectors(encoder, list(texts), layer, progress=progress)
-
-        return EmbeddingModel(
-            f"{name}, layer {layer}", of_layer, str(encoder.pooling), str(encoder.device), encoder.own_code
-        )
-
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
         vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress)
         return vectors
 
-    return EmbeddingModel(name, encode, str(encoder.pooling), str(encoder.device), encoder.own_code)
+    def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:
+        from opencse.encoder.layers import layer_vectors
+
+        return layer_vectors(encoder, list(texts), layer or 0, progress=progress)
+
+    told = {"pooling": str(encoder.pooling), "device": str(encoder.device), "code": encoder.own_code}
+    if layer is None:
+        return EmbeddingModel(name, encode, **told)
+    return EmbeddingModel(f"{name}, layer {layer}", of_layer, **told)
 
 
 def _foreign(model: object) -> EmbeddingModel:
@@ -173,7 +160,7 @@ def _foreign(model: object) -> EmbeddingModel:
         name = model.__name__ if isinstance(model, FunctionType) else type(model).__name__
         return EmbeddingModel(name, lambda texts: _as_array(function(list(texts))), device=device)
     raise UserError(
-        f"a {type(model).__name__} cannot be judged; give a folder, a Hub id, opencse-mini, {WORDS}FILE, "
+        f"a {type(model).__name__} cannot be evaluated; give a folder, a Hub id, opencse-mini, {WORDS}FILE, "
         f"{BAG_OF_WORDS}, an object with encode(list of texts), or a function of a list of texts"
     )
 

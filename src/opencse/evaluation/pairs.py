@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,8 +12,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, nearest, shortened
-from opencse.text.lines import read_lines, read_objects, require_file, suffix_of
+from opencse.errors import UserError, shortened
+from opencse.text.formats import READERS
+from opencse.text.lines import read_lines, require_file, suffix_of
 
 COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
@@ -29,9 +29,9 @@ class ScoredPairs:
     """n sentence pairs with a gold similarity each.
 
     Attributes:
-        name: what a person calls them, for instance ``MSRpar``.
+        name: what the user calls them, for instance ``MSRpar``.
         scores: gold scores, float64 (n,), in the data's own unit (0 to 5 in STS, 1 to 5 in SICK);
-            higher is more alike.
+            higher is more similar.
         first: n first sentences.
         second: n second sentences.
 
@@ -133,22 +133,6 @@ def scored_pairs(source: str, records: Iterable[Record], *, name: str) -> Scored
         raise UserError(f"{source}: {str(error).removeprefix(f'{name}: ')}") from None
 
 
-def positions_of_columns(present: Sequence[str], where: str) -> list[int]:
-    """Where ``score``, ``sentence1``, ``sentence2`` stand among the column names ``present``.
-
-    Raises:
-        UserError: naming the first one missing, the nearest name and all names there.
-    """
-    for name in COLUMNS:
-        if name not in present:
-            there = ", ".join(str(column)[:40] for column in present)
-            raise UserError(
-                f"{where}: no column {name!r}{nearest(name, present)}; columns there: {there}; "
-                f"the three needed are called {', '.join(COLUMNS)}"
-            )
-    return [present.index(name) for name in COLUMNS]
-
-
 def _score(value: object, where: str) -> float:
     if value is None or (isinstance(value, str) and not value.strip()):
         raise UserError(f"{where}: the score is empty; fill it or drop the line")
@@ -195,39 +179,14 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read_csv(path: Path) -> Iterator[Record]:
-    rows = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
-    names: list[str] | None = None
-    places: list[int] = []
-    try:
-        for row in rows:
-            where = f"{path}, line {rows.line_num}"
-            if not any(field.strip() for field in row):
-                continue
-            if names is None:
-                names = [field.strip() for field in row]
-                places = positions_of_columns(names, where)
-            elif len(row) != len(names):
-                raise UserError(
-                    f"{where}: {len(row)} field(s), but the header names {len(names)}; "
-                    'put a sentence with a comma between double quotes ("...")'
-                )
-            else:
-                yield where, [row[place] for place in places]
-    except csv.Error as error:
-        raise UserError(f"{path}, line {rows.line_num}: not valid csv ({error}); check its double quotes") from None
-
-
-def _read_jsonl(path: Path) -> Iterator[Record]:
-    for number, record in read_objects(path):
-        where = f"{path}, line {number}"
-        names = list(record)
-        values = list(record.values())
-        yield where, [values[place] for place in positions_of_columns(names, where)]
+def _read_columns(path: Path) -> Iterator[Record]:
+    """A file whose columns have names."""
+    for record in READERS[suffix_of(path)](path, COLUMNS):
+        yield f"{path}, line {record.number}", record.values
 
 
 _READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
     ".tsv": _read_tsv,
-    ".csv": _read_csv,
-    ".jsonl": _read_jsonl,
+    ".csv": _read_columns,
+    ".jsonl": _read_columns,
 }

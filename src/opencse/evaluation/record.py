@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal, Self
@@ -13,18 +12,21 @@ from opencse.environment import Environment, installed
 from opencse.records import read_record, write_json
 from opencse.settings import Settings
 
+Text = Literal["prepared", "raw", "unknown"]
+"""``prepared``: tokenised and (but for SICK) lower-cased, as the papers evaluate; ``raw``: as written."""
+
 
 class DataRecord(Settings):
     """What was evaluated on.
 
     Attributes:
         source: folder, file or data set.
-        text: ``prepared`` (tokenised and lower-cased as the papers evaluate), ``raw``, or ``unknown``.
+        text: its form.
         sha256: a hash of each task's content, by task.
     """
 
     source: str
-    text: Literal["prepared", "raw", "unknown"]
+    text: Text
     sha256: dict[str, str]
 
 
@@ -35,7 +37,7 @@ class EvaluationRecord(Settings):
         schema_version: changes when a key changes its meaning.
         opencse: this library's version; None if it runs without being installed.
         created: when, UTC.
-        model: folder or name of the model judged.
+        model: folder or name of the model.
         pooling: how its token vectors became one.
         data: what it was judged on.
         environment: versions and machine.
@@ -56,10 +58,6 @@ class EvaluationRecord(Settings):
     def values(self) -> dict[str, float]:
         """The scores under flat names (``sts.sts12``), all in percent; a record alone has none."""
         return {}
-
-    def with_code(self, code: Sequence[str]) -> Self:
-        """This record, naming the classes of the model folder's own that made the vectors."""
-        return self.model_copy(update={"code": list(code) or None})
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""

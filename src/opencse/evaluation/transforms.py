@@ -1,4 +1,4 @@
-"""Whitening and flows on top of any model, fitted on a corpus or on the sentences that are judged."""
+"""Whitening and flows on top of any model, fitted on a corpus or on the sentences that are model."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import EmbeddingModel, Progress, silent
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress, silent
 from opencse.evaluation.models import Say
 from opencse.evaluation.sts.data import StsData
-from opencse.evaluation.sts.result import StsResult, StsScores
-from opencse.evaluation.sts.score import evaluate_sts
+from opencse.evaluation.sts.result import StsResult
+from opencse.evaluation.sts.score import Sts
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
@@ -31,7 +31,7 @@ SEED = 42
 
 
 def postprocessed(
-    judged: EmbeddingModel,
+    model: EmbeddingModel,
     kind: Kind,
     fit: str | Path,
     *,
@@ -40,14 +40,14 @@ def postprocessed(
     progress: Stage | None = None,
     say: Say | None = None,
 ) -> EmbeddingModel:
-    """``judged`` with a whitening or a flow after it (SimCSE, Tables 5, B.2 and C.1).
+    """``model`` with a whitening or a flow after it (SimCSE, Tables 5, B.2 and C.1).
 
     Fitted on a corpus, the map is the same for all texts. Fitted on the target, it is made from the first texts that
     are encoded, and stays: vectors of later calls are of the same space, and compare. Evaluate each task by a new one
     (`evaluate_sts_on_target` does so for STS), as the published "target" rows fit each task by itself.
 
     Args:
-        judged: the model.
+        model: as it is without the map.
         kind: ``whitening`` (see `Whitening`) or ``flow`` (see `Flow`, with its default settings).
         fit: ``target``, or a text file whose sentences the map is fitted on.
         dimension: first dimensions that a whitening keeps; all for None.
@@ -63,12 +63,12 @@ def postprocessed(
     if kind == "flow" and dimension is not None:
         raise UserError("a flow keeps all dimensions; a smaller dimension goes with whitening")
     make = partial(_fit, kind, dimension=dimension, progress=progress, say=say)
-    name = f"{judged.name} + {kind} ({fit})"
+    name = f"{model.name} + {kind} ({fit})"
     if str(fit) == TARGET:
-        return replace(judged, name=name, encode=_OnTarget(judged, make))
+        return replace(model, name=name, encode=_OnTarget(model.encode, make))
     texts = sample_texts(Source(str(fit)), sentences)
-    mapped = make(np.asarray(judged.encode(texts)), f"{len(texts):,} texts of {fit}")
-    return replace(judged, name=name, encode=lambda texts: mapped(np.asarray(judged.encode(texts))))
+    mapped = make(np.asarray(model.encode(texts)), f"{len(texts):,} texts of {fit}")
+    return replace(model, name=name, encode=lambda texts: mapped(np.asarray(model.encode(texts))))
 
 
 def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
@@ -85,7 +85,7 @@ def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
 
 
 def evaluate_sts_on_target(
-    judged: EmbeddingModel,
+    model: EmbeddingModel,
     kind: Kind,
     data: StsData,
     *,
@@ -99,7 +99,7 @@ def evaluate_sts_on_target(
     methods take every sentence as often as it occurs, and for STS-B and SICK-R those of train and dev too.
 
     Args:
-        judged: the model, without the map.
+        model: without the map.
         kind: see `postprocessed`; so are ``dimension`` and (as ``stage``) its ``progress``.
         data: the tasks.
         dimension: see ``kind``.
@@ -107,42 +107,25 @@ def evaluate_sts_on_target(
         stage: see ``kind``.
 
     Raises:
-        UserError: as `postprocessed` and `evaluate_sts`.
+        UserError: as `postprocessed` and `Sts.evaluate`.
     """
-    results = []
-    for key, pairs in data.tasks.items():
-        fresh = postprocessed(judged, kind, TARGET, dimension=dimension, progress=stage, say=progress)
-        one = StsData(data.source, data.text, {key: pairs})
-        results.append(
-            evaluate_sts(
-                fresh.encode, one, model=fresh.name, pooling=fresh.pooling, device=fresh.device, progress=progress
-            )
-        )
-    last = results[-1]
-    hashes = {key: value for result in results for key, value in result.data.sha256.items()}
-    scores = {key: score for result in results for key, score in result.sts.tasks.items()}
-    return last.model_copy(
-        update={
-            "data": last.data.model_copy(update={"sha256": hashes}),
-            "code": list(judged.code) or None,
-            "seconds": sum(result.seconds for result in results),
-            "sts": StsScores.of(scores),
-        }
-    )
+    fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, progress=stage, say=progress)
+    anew = replace(fresh(), encode=lambda texts: fresh().encode(texts))
+    return Sts(by_task=True).evaluate(anew, data, progress).record
 
 
 class _OnTarget:
     """Encodes, and fits the map on the vectors of the first call."""
 
-    def __init__(self, judged: EmbeddingModel, make: Callable[[NDArray[np.floating], str], Map]) -> None:
-        self._judged = judged
+    def __init__(self, encode: Encode, make: Callable[[NDArray[np.floating], str], Map]) -> None:
+        self._encode = encode
         self._make = make
         self._map: Map | None = None
 
     def __call__(self, texts: Sequence[str]) -> NDArray[np.floating]:
-        vectors = np.asarray(self._judged.encode(texts))
+        vectors = np.asarray(self._encode(texts))
         if self._map is None:
-            self._map = self._make(vectors, f"the {len(texts):,} texts judged")
+            self._map = self._make(vectors, f"the {len(texts):,} texts evaluated")
         return self._map(vectors)
 
 

@@ -6,18 +6,14 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.encoder.encoder import MaskedTokens
-from opencse.errors import UserError
-from opencse.objective.negatives.hard import Hard
 from opencse.objective.objective import Objective
-from opencse.objective.representations import StepInputs
+from opencse.objective.part import Context
+from opencse.objective.vectors.sentences import HardNegatives
+from opencse.objective.vectors.step import StepInputs
+from opencse.objective.views.base import ChangesTokens, DerivesPositives
+from opencse.streams import Stream
 from opencse.text.corpus import Corpus
-from opencse.text.tokenizer import Ids, Tokenizer, Tokens
-
-_AUGMENT_STREAM = 2
-_MASK_STREAM = 3
-_EXAMPLES_STREAM = 4
-_NOISE_STREAM = 7
+from opencse.text.tokenizer import Ids, Tokenizer
 
 
 class InputBuilder:
@@ -39,24 +35,18 @@ class InputBuilder:
         self.corpus = corpus
         self.tokenizer = tokenizer
         self.view = objective.view
-        self.needs = objective.needs
         self.seed = seed
-        if self.needs.masked_rate is not None:
-            _mask_id(tokenizer)
-        self.places = objective.view.examples(corpus, np.random.default_rng([seed, _EXAMPLES_STREAM]))
+        self.reads = objective.reads
+        self.places = objective.view.examples(corpus, np.random.default_rng([seed, Stream.EXAMPLES]))
         if left_out is not None:
             if len(left_out) != len(corpus):
                 raise ValueError(f"{len(left_out)} flags for {len(corpus)} rows")
             self.places = self.places[~left_out[self.places[:, :, 0]].any(axis=1)]
-        if not self.needs.reads_sentences:
+        if not objective.encodes:
             self.places = self.places[:, :1]  # a term on masked copies reads the anchors alone
-        elif not self.needs.hard:
+        elif HardNegatives() not in self.reads:
             self.places = self.places[:, :2]
-        if objective.negatives and not self.hard and all(isinstance(s, Hard) for s in objective.negatives):
-            raise UserError(
-                f"{corpus.facts.source}: the objective has no negatives but the data's hard ones, and rows of "
-                f"{corpus.width} hold none; name a third column, or add the in_batch negatives"
-            )
+        objective.check(Context(objective, hard=self.hard, source=corpus.facts.source))
 
     def __len__(self) -> int:
         return len(self.places)
@@ -81,59 +71,27 @@ class InputBuilder:
         rows: list[Ids] = []
         for role in self._roles:
             texts = [self.corpus.text(int(r), int(c)) for r, c in chosen[:, role]]
-            if role == 1:
-                rows += self.view.positives(texts, np.random.default_rng([self.seed, _AUGMENT_STREAM, step]))
+            if role == 1 and isinstance(self.view, ChangesTokens):
+                rows += self.view.positives(texts, np.random.default_rng([self.seed, Stream.AUGMENT, step]))
             else:
                 rows += [text.ids for text in texts]
         tokens = self.tokenizer.pad(rows)
-        masked, labels = None, None
-        if self.needs.masked_rate is not None:
-            views = len(examples) * (2 if 1 in self._roles else 1)
-            pair = Tokens(tokens.input_ids[:views], tokens.attention_mask[:views])
-            random = np.random.default_rng([self.seed, _MASK_STREAM, step])
-            masked, labels = mask_tokens(pair, self.tokenizer, self.needs.masked_rate, random)
+        views = tokens.rows(0, len(examples) * (2 if 1 in self._roles else 1))
+        made = {
+            request: request.prepare(views, self.tokenizer, np.random.default_rng([self.seed, Stream.MASK, step]))
+            for request in self.reads
+        }
         return StepInputs(
             tokens,
             len(examples),
             torch.from_numpy(np.ascontiguousarray(keys)),
-            masked,
-            labels,
+            {request: one for request, one in made.items() if one is not None},
             anchor_length=max(len(ids) for ids in rows[: len(examples)]),
-            noise_seed=int(np.random.default_rng([self.seed, _NOISE_STREAM, step]).integers(2**63)),
+            noise_seed=int(np.random.default_rng([self.seed, Stream.NOISE, step]).integers(2**63)),
         )
 
     @property
     def _roles(self) -> list[int]:
         """The columns of ``places`` whose texts are encoded: not the positives where the view derives them."""
-        return [role for role in range(self.places.shape[1]) if role != 1 or not self.view.derived]
-
-
-def mask_tokens(
-    tokens: Tokens, tokenizer: Tokenizer, rate: float, random: np.random.Generator
-) -> tuple[MaskedTokens, torch.Tensor]:
-    """A masked copy and the (M,) ids behind its chosen positions (BERT's rule: 80% [MASK], 10% random, 10% kept).
-
-    Every real token that is not special is chosen with probability ``rate``; M varies, and may be 0.
-
-    Raises:
-        UserError: if the tokenizer has no mask token.
-    """
-    mask_id = _mask_id(tokenizer)
-    special = np.asarray(tokenizer.hf.all_special_ids)
-    ids = tokens.input_ids.numpy().copy()
-    usable = tokens.attention_mask.numpy().astype(bool) & ~np.isin(ids, special)
-    chosen = usable & (random.random(ids.shape) < rate)
-    labels = ids[chosen]
-    ordinary = np.setdiff1d(np.arange(tokenizer.vocabulary_size), special)
-    fate = random.random(len(labels))
-    replaced = np.where(fate < 0.8, mask_id, labels)
-    ids[chosen] = np.where(fate >= 0.9, random.choice(ordinary, len(labels)), replaced)
-    masked = MaskedTokens(Tokens(torch.from_numpy(ids), tokens.attention_mask), torch.from_numpy(chosen))
-    return masked, torch.from_numpy(labels)
-
-
-def _mask_id(tokenizer: Tokenizer) -> int:
-    mask_id = tokenizer.hf.mask_token_id
-    if mask_id is None:
-        raise UserError(f"{tokenizer.hf.name_or_path}: the tokenizer has no mask token; drop the mlm term")
-    return int(mask_id)
+        derived = isinstance(self.view, DerivesPositives)
+        return [role for role in range(self.places.shape[1]) if role != 1 or not derived]

@@ -1,18 +1,9 @@
-"""What parts that draw noise share: where it comes from, and the batch's own scale."""
+"""What parts that draw noise share."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
-
-from opencse.objective.representations import Representations
-
-
-def noise_of(reps: Representations) -> torch.Generator:
-    """The generator of this step's noise."""
-    if reps.noise is None:
-        raise RuntimeError("this step was given no generator for sampled noise")
-    return reps.noise
 
 
 def standard_normal(shape: tuple[int, ...], like: Tensor, noise: torch.Generator) -> Tensor:

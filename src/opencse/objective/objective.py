@@ -2,99 +2,32 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
-from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import Disturb, SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.losses import Columns, Similarity, info_nce, rowwise_similarity
-from opencse.objective.negatives import NegativeSettings, NegativeSource, Scoring, build_negatives
-from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.negatives.layers import Layers
-from opencse.objective.part import Part
-from opencse.objective.representations import Needs, Representations, StepInputs, random_state, represent, restore
-from opencse.objective.sides import SidesSettings, Views, needs_of, sides
-from opencse.objective.terms import Term, TermSettings, build_term
-from opencse.objective.terms.mlm import MaskedLM
-from opencse.objective.views import ViewSettings, build_view
-from opencse.objective.views.dropout import Dropout
-from opencse.settings import Settings
-
-
-class PositiveSettings(Settings):
-    """What the positive's similarity is taken between, and how much it counts.
-
-    Attributes:
-        of: the two vectors; by default the two views.
-        scale: multiplies the positive's logit, in the numerator and the denominator: the ``m`` of SimCSE++'s code
-            (its paper puts m on the negatives instead: ``weight`` of ``in_batch``).
-    """
-
-    of: SidesSettings = Views()
-    scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
-
-
-class ObjectiveSettings(Settings):
-    """The ``[objective]`` table of a recipe.
-
-    Attributes:
-        view: how the positive is made.
-        positive: what its similarity is taken between.
-        negatives: what an anchor is pushed from; empty means no contrast (a term alone).
-        terms: extra losses, each kind once.
-        similarity: cosine or dot.
-        temperature: tau of SimCSE's eq. 1.
-        label_smoothing: epsilon.
-        mask_duplicates: keep equal texts of a batch from being each other's negatives.
-        dual_encoder: a second encoder, trained too, reads the positives (SimCSE, Table 2); the first one is kept.
-    """
-
-    view: ViewSettings = Dropout.Settings()
-    positive: PositiveSettings = PositiveSettings()
-    negatives: tuple[NegativeSettings, ...] = (InBatch.Settings(),)
-    terms: tuple[TermSettings, ...] = ()
-    similarity: Similarity = "cosine"
-    temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
-    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
-    mask_duplicates: bool = True
-    dual_encoder: bool = False
-
-    @property
-    def compares_examples(self) -> bool:
-        """Whether a batch's examples are set against each other: by contrast, or by a term over their vectors."""
-        return bool(self.negatives) or any(not isinstance(term, MaskedLM.Settings) for term in self.terms)
-
-    @model_validator(mode="after")
-    def _something_to_learn(self) -> ObjectiveSettings:
-        if not self.negatives and not self.terms:
-            raise ValueError("an objective needs at least one negative source or one term")
-        return self
-
-    @model_validator(mode="after")
-    def _something_plain(self) -> ObjectiveSettings:
-        averaged = [isinstance(source, Layers.Settings) and source.average_with_plain for source in self.negatives]
-        if averaged and all(averaged):
-            raise ValueError(
-                "average_with_plain leaves no negatives for the plain loss; add in_batch negatives, or set it to false"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _terms_once(self) -> ObjectiveSettings:
-        kinds = [term.kind for term in self.terms]
-        for kind in kinds:
-            if kinds.count(kind) > 1:
-                raise ValueError(f"the term {kind!r} is given {kinds.count(kind)} times; give it once")
-        return self
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.part import Context, Part
+from opencse.objective.registry import build
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.sides.base import Sides
+from opencse.objective.sides.views import Views
+from opencse.objective.terms.base import Term
+from opencse.objective.vectors.request import Request, random_state, restore
+from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.views.base import ChangesInputs, ClimbsInputs, ClimbsOutputs, DerivesPositives, View
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step's objective gives: losses to add up and minimise, and numbers only to look at."""
+    """What a step's objective gives: losses to add up and minimise, and figures for the log."""
 
     losses: dict[str, Tensor]
     report: dict[str, Tensor]
@@ -120,62 +53,130 @@ class Outcome:
         )
 
 
+@dataclass(frozen=True)
+class Positive:
+    """What the positive's similarity is taken between, and how much it counts.
+
+    Attributes:
+        of: gives the two vectors; by default the two views.
+        scale: multiplies the positive's logit, in the numerator and the denominator.
+    """
+
+    of: Sides = field(default_factory=Views)
+    scale: float = 1.0
+
+
 class Objective(nn.Module):
-    """The composition of house and recipe: pure losses over representations, state in ``state_dict``.
+    """What is learned: pure losses over representations, state in ``state_dict``.
+
+    Made of parts, whoever wrote them; `from_settings` makes it of a recipe's table. They are given, and named in
+    ``name`` of each, as recipes have them: ``Objective(Dropout(), negatives=[InBatch(), Hard()], terms=[DCL()])``.
+
+    Args:
+        view: how the positive is made.
+        positive: what its similarity is taken between.
+        negatives: what an anchor is pushed from; empty means no contrast (a term alone).
+        terms: extra losses, each kind once.
+        similarity: cosine or dot.
+        temperature: tau of SimCSE's eq. 1.
+        label_smoothing: epsilon.
+        mask_duplicates: keep equal texts of a batch from being each other's negatives.
+        dual_encoder: a second encoder, trained too, reads the positives.
 
     Raises:
         UserError: if two of its parts cannot go together.
     """
 
-    def __init__(self, settings: ObjectiveSettings) -> None:
+    def __init__(
+        self,
+        view: View,
+        *,
+        positive: Positive | None = None,
+        negatives: Sequence[NegativeSource] = (),
+        terms: Sequence[Term] = (),
+        similarity: Similarity = "cosine",
+        temperature: float = 0.05,
+        label_smoothing: float = 0.0,
+        mask_duplicates: bool = True,
+        dual_encoder: bool = False,
+    ) -> None:
         super().__init__()
-        self.settings = settings
-        self.view = build_view(settings.view)
-        self.negatives: list[NegativeSource] = [build_negatives(s) for s in settings.negatives]
-        self.terms: list[Term] = [build_term(s) for s in settings.terms]
+        self.view = view
+        self.positive = positive or Positive()
+        self.negatives = list(negatives)
+        self.terms = list(terms)
         self.parts = nn.ModuleList([*self.negatives, *self.terms])
         self.second: SentenceEncoder | None = None
-        self.needs = self._needs()
-        self.scoring = Scoring(settings.similarity, settings.temperature, settings.mask_duplicates)
+        self.label_smoothing = label_smoothing
+        self.dual_encoder = dual_encoder
+        self.scoring = Scoring(similarity, temperature, mask_duplicates)
+        self.view.name, self.positive.of.name = "view", "positive"
+        _name("negatives", self.negatives)
+        _name("terms", self.terms)
+        self.reads = frozenset[Request[Any]]().union(*(part.reads for part in self._all_parts))
+        self.check(Context(self))
 
-    def _needs(self) -> Needs:
-        needs = needs_of(self.settings.positive.of) if self.negatives else Needs()
-        for part in self._parts:
-            needs = needs | part.needs
-        for there, name in ((self.settings.dual_encoder, "dual_encoder"), (needs.shared_mask, "view.shared_mask")):
-            if there and needs.samples is not None:
-                raise UserError(
-                    f"means over dropout draws do not go with objective.{name}; set it to false, or choose another "
-                    "kind than mean for the vectors of the similarity"
-                )
-        if self.settings.dual_encoder and self.view.derived:
-            raise UserError(
-                f"a second encoder would have nothing to read: the view {self.settings.view.kind} makes the positives "
-                "of the anchors' vectors; set objective.dual_encoder to false, or choose another view"
-            )
-        if self.settings.dual_encoder and (self.view.disturbs or self.view.attacks == "inputs"):
-            raise UserError(
-                f"the view {self.settings.view.kind} changes the input embeddings of one encoder; set "
-                "objective.dual_encoder to false, or choose another view"
-            )
-        both = any(isinstance(source, Layers.Settings) and source.views == "both" for source in self.settings.negatives)
-        if both and self.view.derived:
-            raise UserError(
-                f"the positives have no intermediate layers: the view {self.settings.view.kind} makes them of the "
-                'anchors\' vectors; set views = "anchor" in the layers negatives'
-            )
-        return needs
+    @classmethod
+    def from_settings(cls, settings: ObjectiveSettings) -> Objective:
+        """The objective of a recipe's table.
+
+        Raises:
+            UserError: if two of its parts cannot go together.
+        """
+        return cls(
+            build(settings.view),
+            positive=Positive(build(settings.positive.of), settings.positive.scale),
+            negatives=[build(source) for source in settings.negatives],
+            terms=[build(term) for term in settings.terms],
+            similarity=settings.similarity,
+            temperature=settings.temperature,
+            label_smoothing=settings.label_smoothing,
+            mask_duplicates=settings.mask_duplicates,
+            dual_encoder=settings.dual_encoder,
+        )
 
     @property
-    def _parts(self) -> list[Part]:
-        return [self.view, *self.negatives, *self.terms]
+    def compares_examples(self) -> bool:
+        """Whether a batch's examples are set against each other: by contrast, or by a term over their vectors."""
+        return bool(self.negatives) or any(term.compares_examples for term in self.terms)
+
+    @property
+    def one_forward(self) -> bool:
+        """Whether all rows go through one encoder at once."""
+        return not self.dual_encoder and not self.view.shared_mask
+
+    @property
+    def encodes(self) -> bool:
+        """Whether the sentences themselves go through the encoder (masked copies of them may go alone)."""
+        return any(request.encodes for request in self.reads)
+
+    def check(self, context: Context) -> None:
+        """Lets every part and every request refuse what it cannot go with; see `Part.check`.
+
+        Raises:
+            UserError: in one line.
+        """
+        if not self.negatives and not self.terms:
+            raise UserError("an objective needs at least one negative source or one term")
+        kinds = [term.kind for term in self.terms]
+        for kind in kinds:
+            if kinds.count(kind) > 1:
+                raise UserError(f"the term {kind!r} is given {kinds.count(kind)} times; give it once")
+        for asked in sorted(self.reads, key=str):
+            asked.check(context)
+        for part in self._all_parts:
+            part.check(context)
+
+    @property
+    def _all_parts(self) -> list[Part]:
+        return [self.view, *([self.positive.of] if self.negatives else []), *self.negatives, *self.terms]
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Called once before a run: every part makes what it keeps; see `Part.begin`."""
-        if self.settings.dual_encoder:
+        if self.dual_encoder:
             self.second = encoder.twin()
             self.second.lm_head = None  # masked copies go through the first
-        for part in self._parts:
+        for part in self._all_parts:
             part.begin(encoder, batch_size=batch_size, seed=seed)
 
     def represent(
@@ -192,24 +193,30 @@ class Objective(nn.Module):
             disturb: changes all rows' input embeddings, before the view changes the positives'.
         """
         view, n = self.view, inputs.examples
-        if view.attacks == "inputs":
-            gradient = self._gradient_of_inputs(encoder, inputs, disturb)
-            disturb = _then_positives(disturb, n, lambda words: view.attacked(words, gradient[n : 2 * n]))
-        elif view.disturbs:
-            noise = inputs.noise(1)
-            disturb = _then_positives(disturb, n, lambda words: view.disturb(words, noise))
+        if isinstance(view, ClimbsInputs):
+            gradient = self._gradient_of_inputs(encoder, inputs, disturb)[n : 2 * n]
+            disturb = _then_positives(disturb, n, lambda words: view.climb_inputs(words, gradient))
+        if isinstance(view, ChangesInputs):
+            disturb = _then_positives(disturb, n, lambda words: view.disturb(words, inputs.noise("view")))
         reps = self._represent(encoder, inputs, disturb)
-        if view.attacks == "outputs":
+        if isinstance(view, ClimbsOutputs):
             positive = reps.positive.detach().requires_grad_()
-            alone = replace(reps.detached(), positive=positive, noise=inputs.noise(0))
             with torch.enable_grad():
-                (gradient,) = torch.autograd.grad(self._contrast_of(alone), positive)
-            reps = replace(reps, positive=view.attacked(reps.positive, gradient))
+                loss = self._contrast_of(replace(reps.detached(), positive=positive))
+                (gradient,) = torch.autograd.grad(loss, positive)
+            reps = replace(reps, positive=view.climb_outputs(reps.positive, gradient))
         return reps
 
     def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Representations:
-        derive = self.view.derive if self.view.derived else None
-        return represent(encoder, inputs, self.needs, derive=derive, second=self.second, disturb=disturb)
+        return represent(
+            encoder,
+            inputs,
+            self.reads,
+            derive=self.view.derive if isinstance(self.view, DerivesPositives) else None,
+            second=self.second,
+            shared_mask=self.view.shared_mask,
+            disturb=disturb,
+        )
 
     def _gradient_of_inputs(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Tensor:
         """The contrastive loss's gradient with respect to the input embeddings; no generator is moved."""
@@ -241,12 +248,13 @@ class Objective(nn.Module):
             report["positive_similarity"] = positive.detach().mean()
             report["negative_similarity"] = _mean_similarity(columns, self.scoring.temperature)
             report["duplicates_masked"] = _count_duplicates(columns, reps.keys.device)
-        for settings, term in zip(self.settings.terms, self.terms, strict=True):
-            losses[settings.kind] = term.weight * term.loss(reps)
+        for term in self.terms:
+            losses[term.kind] = term.weight * term.loss(reps)
         return Outcome(losses, report)
 
     def _similarities(self, reps: Representations) -> tuple[Tensor, list[Columns]]:
-        positive = rowwise_similarity(*sides(self.settings.positive.of, reps), self.scoring.similarity)
+        of = self.positive.of
+        positive = rowwise_similarity(*of.of(reps, lambda: of.noise(reps)), self.scoring.similarity)
         return positive, [source.columns(reps, self.scoring) for source in self.negatives]
 
     def _contrast_of(self, reps: Representations) -> Tensor:
@@ -255,8 +263,8 @@ class Objective(nn.Module):
 
     def _contrast(self, positive: Tensor, columns: list[Columns]) -> Tensor:
         """(N,) losses; the mean of those with and without the sources that ask for it."""
-        logits = self.settings.positive.scale * positive / self.scoring.temperature
-        smoothing = self.settings.label_smoothing
+        logits = self.positive.scale * positive / self.scoring.temperature
+        smoothing = self.label_smoothing
         whole = info_nce(logits, columns, label_smoothing=smoothing)
         plain = [c for source, c in zip(self.negatives, columns, strict=True) if not source.averaged_with_plain]
         if len(plain) == len(columns):
@@ -267,19 +275,27 @@ class Objective(nn.Module):
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
         """Lets every part with state see the step before the weights move; see `Part.after_backward`."""
-        for part in self._parts:
+        for part in self._all_parts:
             part.after_backward(encoder, inputs, reps)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        """Numbers for the log that are too dear for every step."""
+        """Figures for the log that are too expensive for every step."""
         found: dict[str, Tensor] = {}
-        for part in self._parts:
+        for part in self._all_parts:
             found |= part.diagnose(reps)
         return found
 
     def negatives_per_anchor(self, batch_size: int, hard: int) -> int:
         """Columns in an anchor's denominator besides its positive, for a full batch without duplicates."""
         return sum(source.count(batch_size, hard) for source in self.negatives)
+
+
+def _name(role: str, parts: Sequence[Part]) -> None:
+    """Names of parts as recipes write them: ``negatives.in_batch``, and ``negatives.in_batch#2`` for the second."""
+    seen: Counter[str] = Counter()
+    for part in parts:
+        seen[part.kind] += 1
+        part.name = f"{role}.{part.kind}" + (f"#{seen[part.kind]}" if seen[part.kind] > 1 else "")
 
 
 def _then_positives(disturb: Disturb | None, n: int, change: Disturb) -> Disturb:

@@ -2,24 +2,85 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import torch
 from torch import Tensor, nn
 
-from opencse.objective.representations import Needs, Representations, StepInputs
+from opencse.settings import PartSettings
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
+    from opencse.objective.objective import Objective
+    from opencse.objective.vectors.request import Request
+    from opencse.objective.vectors.step import Representations, StepInputs
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a part stands among, as far as it is known: the objective first, then the encoder, then the data.
+
+    Attributes:
+        objective: the whole of which the part is one.
+        encoder: what will be trained.
+        model: its name, for messages.
+        own_dropout: whether the encoder keeps the dropout it came with (the user set no rate).
+        hard: hard negatives an example of the data has.
+        source: what the data is called, for messages.
+    """
+
+    objective: Objective
+    encoder: SentenceEncoder | None = None
+    model: str = ""
+    own_dropout: bool = True
+    hard: int | None = None
+    source: str = ""
 
 
 class Part(nn.Module):
-    """A view, a negative source or a term: says what it reads, and may carry state from step to step.
+    """A view, a negative source, a term or the sides of a similarity: one class, with the settings that name it.
 
-    State (a queue, a momentum encoder) is buffers and modules, so that it is part of ``state_dict``.
+    ``Settings`` is a `PartSettings` with a ``kind`` of its own; a part is made of one. What a part reads it says in
+    ``reads``; what it cannot go with it refuses in `check`. State that it carries from step to step (a queue, a
+    momentum encoder) is buffers and modules, so that it is part of ``state_dict``; noise that it draws comes from
+    `noise`.
+
+    Attributes:
+        settings: what it was made of.
+        name: of the part in its objective, ``negatives.in_batch``; its noise depends on it.
     """
 
-    needs: Needs = Needs()
+    Settings: ClassVar[Any]
+    settings: Any
+
+    def __init_subclass__(cls, **keywords: Any) -> None:  # noqa: ANN401 - as Python has it
+        super().__init_subclass__(**keywords)
+        if "Settings" in cls.__dict__:
+            cls.Settings.part = cls
+
+    def __init__(self, settings: PartSettings | None = None) -> None:
+        super().__init__()
+        self.settings = type(self).Settings() if settings is None else settings
+        self.name = self.settings.kind
+
+    @property
+    def kind(self) -> str:
+        """What recipes call it."""
+        return str(self.settings.kind)
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """What it reads of a step, so that no forward is made that nobody reads, and none twice."""
+        return frozenset()
+
+    def check(self, context: Context) -> None:
+        """Refuses what the part cannot go with; called as each piece of ``context`` becomes known.
+
+        Raises:
+            UserError: in one line.
+        """
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Called once before a run; a part that keeps a copy of the encoder or a buffer makes it here.
@@ -33,6 +94,10 @@ class Part(nn.Module):
             UserError: if the part cannot work with this encoder.
         """
 
+    def noise(self, step: Representations | StepInputs, use: str = "") -> torch.Generator:
+        """The generator of this part's draws of ``step``, those called ``use`` where it makes several."""
+        return step.noise(f"{self.name}/{use}" if use else self.name)
+
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
@@ -45,6 +110,6 @@ class Part(nn.Module):
         """
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        """Numbers worth a look at the steps that are logged, too dear for every step; none by default."""
+        """Figures for the log that are too expensive for every step; none by default."""
         del reps
         return {}

@@ -21,7 +21,8 @@ class Change:
 
     Attributes:
         where: who asks for it, as it is to be named in an error (``--set training.epochs=2``, ``simcse:crop-10``).
-        key: dotted; a number is a position in a list (``objective.negatives.0.weight``).
+        key: dotted; in a list of parts a step is a part's kind, or the position in the list:
+            ``objective.negatives.in_batch.weight``; of two parts of a kind the second is ``in_batch#2``.
         value: plain, as read from TOML; whole lists and tables too.
     """
 
@@ -97,10 +98,22 @@ def _child(node: Any, step: str, change: Change) -> Any:  # noqa: ANN401 - a TOM
 
 
 def _index(node: list[Any], step: str, change: Change) -> int:
+    names = _names(node)
+    if step in names:
+        return names.index(step)
     place = whole_number(step)
     if place is None or place >= len(node):
-        raise UserError(f"{change.where}: {shortened(step)!r} is not a position in a list of {len(node)}")
+        there = f"; there are: {', '.join(names)}" if names else ""
+        raise UserError(f"{change.where}: {shortened(step)!r} is not a position in a list of {len(node)}{there}")
     return place
+
+
+def _names(parts: list[Any]) -> list[str]:
+    """What the parts of a list are called in keys; none if it is no list of parts."""
+    kinds = [str(item["kind"]) for item in parts if isinstance(item, dict) and "kind" in item]
+    if len(kinds) < len(parts):
+        return []
+    return [kind if (n := kinds[: i + 1].count(kind)) == 1 else f"{kind}#{n}" for i, kind in enumerate(kinds)]
 
 
 def blame(
@@ -137,10 +150,11 @@ def _at_fault(
     error: ErrorDetails,
 ) -> list[Change]:
     place = [str(step) for step in error["loc"]]
-    inside = [change for change in changes if _leads_to(change.path, place)]
+    tree = build(changes)
+    inside = [change for change in changes if _leads_to(_placed(tree, change.path), place)]
     if inside:
         return inside[-1:]
-    around = [change for change in changes if _leads_to(place, change.path)] or list(changes)
+    around = [change for change in changes if _leads_to(place, _placed(tree, change.path))] or list(changes)
     before = {_key(each) for each in _errors(cls, build, changes)}
     guilty = []
     for change in around:
@@ -172,6 +186,21 @@ def _leads_to(path: Sequence[str], place: Sequence[str]) -> bool:
     """Whether ``place`` is at or inside ``path``; errors name the tags of unions too, which keys do not."""
     steps = iter(place)
     return all(step in steps for step in path)
+
+
+def _placed(tree: Any, path: Sequence[str]) -> list[str]:  # noqa: ANN401 - a TOML tree
+    """``path`` with positions for the kinds of parts, as errors name them."""
+    found = []
+    for step in path:
+        names = _names(tree) if isinstance(tree, list) else []
+        place = str(names.index(step)) if step in names else step
+        found.append(place)
+        if isinstance(tree, list):
+            at = whole_number(place)
+            tree = tree[at] if at is not None and at < len(tree) else None
+        else:
+            tree = tree.get(place) if isinstance(tree, dict) else None
+    return found
 
 
 def flatten(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -16,8 +16,9 @@ from pydantic import Field, ValidationError, field_validator, model_validator
 from opencse.encoder.head import HeadSettings
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest, reason, shortened
-from opencse.objective.objective import ObjectiveSettings
-from opencse.objective.views.dropout import Dropout
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.recipes.backbones import FILE, completed
 from opencse.recipes.overrides import Change, blame, changed, changes_of, flatten, in_order, parse_override
 from opencse.settings import Settings, described, validate
 from opencse.training.settings import TrainingSettings
@@ -95,7 +96,9 @@ class Preset(Settings):
     """Settings of a recipe for one backbone, of the authors' code, or of one row of an ablation.
 
     Attributes:
-        model: Hub id of the backbone, or the built-in encoder; unset in presets that are not for a backbone.
+        model: Hub id of the backbone, or the built-in encoder; unset in presets that are not for a backbone. A preset
+            that is called after one of ``backbones.toml`` has it, and the ``settings`` there unless it gives its own;
+            a recipe's file may add to them with ``more``.
         settings: dotted keys and values that replace the recipe's own; whole lists and tables too.
         reference: what is replaced further where the preset ``reference`` is named too.
         expected: published or measured scores, by dotted name (``sts.average``); of ablations, with BERT-base.
@@ -114,7 +117,7 @@ class Recipe(Settings):
 
     Attributes:
         name: of the recipe.
-        title: one line for a person.
+        title: one line for the user.
         paper: authors, year, title, arXiv number; empty for our own.
         data: what is read.
         encoder: what is trained.
@@ -136,22 +139,21 @@ class Recipe(Settings):
     presets: dict[str, Preset] = Field(default_factory=dict)
 
     @model_validator(mode="after")
-    def _contrast_needs_a_batch_size(self) -> Recipe:
+    def _objective_goes_together(self) -> Recipe:
+        try:
+            objective = Objective.from_settings(self.objective)
+        except UserError as error:
+            raise ValueError(str(error)) from None
         if self.training.batch_tokens is not None:
-            if self.objective.compares_examples:
+            if objective.compares_examples:
                 raise ValueError(
                     "training.batch_tokens puts texts of equal length together, which would then be compared with each "
                     "other; set training.batch_size instead"
                 )
             if self.training.batch_tokens < self.data.max_length:
                 raise ValueError("training.batch_tokens cannot hold a text of data.max_length")
-        return self
-
-    @model_validator(mode="after")
-    def _one_forward_to_disturb(self) -> Recipe:
-        worst_case, view = self.training.worst_case, self.objective.view
-        shared = isinstance(view, Dropout.Settings) and view.shared_mask
-        if worst_case is not None and worst_case.inputs.kind != "none" and (self.objective.dual_encoder or shared):
+        worst_case = self.training.worst_case
+        if worst_case is not None and worst_case.inputs.kind != "none" and not objective.one_forward:
             raise ValueError(
                 "training.worst_case.inputs changes the inputs of one forward, and this objective makes two "
                 '(dual_encoder, or shared_mask of the view); set inputs to { kind = "none" }'
@@ -206,7 +208,8 @@ class Resolved:
 def recipe_names() -> list[str]:
     """The recipes that come with the package."""
     folder = resources.files("opencse") / "recipes"
-    return sorted(f.name.removesuffix(".toml") for f in folder.iterdir() if f.name.endswith(".toml"))
+    files = [f.name for f in folder.iterdir() if f.name.endswith(".toml") and f.name != FILE]
+    return sorted(name.removesuffix(".toml") for name in files)
 
 
 def split_name(name: str) -> tuple[str, list[str]]:
@@ -282,7 +285,7 @@ def resolve_recipe(
         read = tomllib.loads(recipe_text(name))
     except (ValueError, RecursionError) as error:  # ValueError: of a number of more digits than Python reads, too
         raise UserError(f"{name}: not valid TOML ({reason(error)})") from None
-    written = validate(Recipe, read, name)
+    written = validate(Recipe, completed(read), name)
     if preset is not None:
         presets += preset.split(":")
     chosen = _choose(written, name, presets, model)

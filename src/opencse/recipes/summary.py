@@ -1,4 +1,4 @@
-"""Recipes told to a person: what they are made of, what their presets change, where two differ."""
+"""Recipes described to the user: what they are made of, what their presets change, where two differ."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from torch import nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import locate
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.objective.vectors.masked import Masked
 from opencse.progress import Progress
 from opencse.runs.card import model_card
 from opencse.runs.folder import RunFolder
@@ -28,7 +29,7 @@ class TrainResult:
     Attributes:
         folder: holds the kept encoder; ``last/`` in it the encoder of the last step.
         kept: ``best`` (the trained step of the highest dev score), ``start`` or ``given`` (the start as training takes
-            it up, or with its own pooling, where it is better; see `opencse.training.selection`), ``last`` (no dev
+            it up, or with its own pooling, where it is better; see `opencse.selection.graded`), ``last`` (no dev
             pairs), or ``none`` (a dry run).
         verdict: the outcome in one sentence.
         scores: what was chosen by (x 100), by step, 0 being the start; empty where nothing was chosen by.
@@ -78,16 +79,16 @@ def finish(
         choice = _choose(trainer, history, plan.dev, plan, record.given)
         kept, verdict = choice.kept, choice.verdict
     card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
-    encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(plan))
+    encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(trainer))
     kept_encoder = encoder
     if kept == "best":
         encoder.load_state_dict(trainer.best)
     elif kept != "last":
         kept_encoder = _untrained(plan, kept)
-    if kept_encoder is not encoder and _keeps_head(plan):
+    if kept_encoder is not encoder and _keeps_head(trainer):
         words = cast(nn.Embedding, kept_encoder.backbone.get_input_embeddings())
         kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), words, trust_remote_code=bool(plan.code))
-    kept_encoder.save(folder.path, card=card, masked_lm=_keeps_head(plan))
+    kept_encoder.save(folder.path, card=card, masked_lm=_keeps_head(trainer))
     record.result = Outcome(kept=kept, verdict=verdict, scores=scores, steps=trainer.steps)
     record.finished = now()
     folder.write(record)
@@ -117,9 +118,10 @@ def _untrained(plan: Plan, which: str) -> SentenceEncoder:
     return load_start(plan.recipe, plan.model, plan.device, bool(plan.code)) if given is None else given
 
 
-def _keeps_head(plan: Plan) -> bool:
+def _keeps_head(trainer: Trainer) -> bool:
     """Whether the masked-LM head is the result, as in pretraining, and not a help in training."""
-    return not plan.recipe.objective.negatives and any(t.kind == "mlm" for t in plan.recipe.objective.terms)
+    objective = trainer.objective
+    return not objective.negatives and any(isinstance(request, Masked) for request in objective.reads)
 
 
 def _loss_verdict(trainer: Trainer) -> str:

@@ -13,9 +13,14 @@ from torch import nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.precision import choose_precision
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
+from opencse.objective.part import Context
+from opencse.objective.vectors.masked import LmHead, Masked
+from opencse.objective.vectors.sentences import HardNegatives
+from opencse.objective.views.base import ChangesTokens
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
@@ -30,7 +35,6 @@ from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
-from opencse.training.precision import choose_precision
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.trainer import Trainer
 
@@ -120,13 +124,13 @@ class TrainJob:
         recipe, model = start.recipe, start.model
         dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
-        objective = Objective(recipe.objective).to(encoder.device)
+        objective = Objective.from_settings(recipe.objective).to(encoder.device)
         _check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
         corpus = tokenise(
             self.text,
             encoder.tokenizer,
             recipe.data.max_length,
-            words=objective.view.needs_words,
+            words=isinstance(objective.view, ChangesTokens),
             progress=Counted(progress, "tokenising"),
             say=progress.say,
         )
@@ -158,7 +162,7 @@ class TrainJob:
             batch_size=batches.batch_size,
             tokens_per_step=tokens // batches.steps_per_epoch * recipe.training.accumulate,
             hard=inputs.hard,
-            reads_hard=objective.needs.hard,
+            reads_hard=HardNegatives() in objective.reads,
             negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
             precision=precision,
             attention=str(encoder.backbone.config._attn_implementation),
@@ -260,19 +264,12 @@ def _check_and_complete(
             f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
             f"set it with --set data.max_length={encoder.max_length}"
         )
-    if (
-        objective.negatives
-        and objective.view.needs_dropout
-        and recipe.encoder.dropout is None
-        and not encoder.has_dropout
-    ):
-        raise UserError(
-            f"{model}: this backbone has no dropout, so both views of a sentence would be equal; "
-            "set it with --set encoder.dropout=0.1 (or 0, to train on equal views all the same)"
-        )
-    if objective.needs.reads_lm_head:
+    own_dropout = recipe.encoder.dropout is None
+    objective.check(Context(objective, encoder=encoder, model=model, own_dropout=own_dropout))
+    heads = [request for request in objective.reads if isinstance(request, LmHead)]
+    if heads:
         words = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
-        tied = not objective.needs.untied_decoder
+        tied = all(head.tied for head in heads)
         head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
         encoder.lm_head = head.to(encoder.device)
 
@@ -280,5 +277,5 @@ def _check_and_complete(
 def _begin(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int) -> None:
     """Lets the parts make what they keep, for batches as large as the text allows."""
     objective.begin(encoder, batch_size=batches.batch_size, seed=seed)
-    if objective.needs.masked_rate is None:
+    if not any(isinstance(request, Masked) for request in objective.reads):
         encoder.lm_head = None  # a part that reads it alone has a copy

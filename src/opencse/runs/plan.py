@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 
 from opencse.encoder.fingerprint import hash_model
+from opencse.encoder.precision import Precision
 from opencse.environment import Environment
 from opencse.foreign import told
 from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
-from opencse.training.precision import Precision
 
 
 @dataclass(frozen=True)
@@ -94,6 +94,7 @@ class Plan:
             identity=self.identity(),
             source=self.corpus.source,
             corpus=TextCounts(**asdict(self.corpus)),
+            examples=self.examples,
             steps=self.steps,
             environment=Environment.here(self.device),
         )

@@ -114,6 +114,7 @@ class RunRecord(_Kept):
         source: what a reader would call the text.
         corpus: counts of the text.
         steps: of the whole run.
+        examples: that an epoch has; None in older records.
         environment: versions and machine.
         start: dev score of the start as training takes it up, once it is known.
         given: the same with the model's own pooling, where that is another.
@@ -129,6 +130,7 @@ class RunRecord(_Kept):
     source: str
     corpus: TextCounts
     steps: int
+    examples: int | None = None
     environment: Environment
     start: DevScore | None = None
     given: Given | None = None

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opencse.analysis.figures import plane, training_curve
-from opencse.analysis.figures.training import course
-from opencse.analysis.inspection import Material, Subject, inspect
+from opencse.analysis.figures import curves, plane, training_curves
+from opencse.analysis.inspection import Material, Subject, inspect, short_names
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
@@ -27,8 +26,10 @@ from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_start
 from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
+from opencse.text.batches import BatchPlan
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
+from opencse.training.settings import TrainingSettings
 
 
 def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> Path:
@@ -68,7 +69,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         page,
         f"{recipe.name} on {job.text.name}",
         opening + made_with(findings),
-        [course_of(log), *sections(findings), settings_of(recipe, record), how_to_load(str(result.folder))],
+        [training_of(log, record), *sections(findings), settings_of(recipe, record), how_to_load(str(result.folder))],
     )
     return page
 
@@ -90,17 +91,15 @@ def open_subjects(
 ) -> list[Subject]:
     """Whatever can be evaluated, by name; of a run that is still going, the encoder of its last checkpoint.
 
-    They are called by the last part of their names where that tells them apart.
+    They are called by `short_names`.
 
     Raises:
         UserError: if a model is named twice, or nothing can be made of one.
     """
     if len(set(models)) < len(models):
         raise UserError("a model is named twice; name each once")
-    short = [Path(model).name for model in models]
-    names = short if len(set(short)) == len(short) else list(models)
     opened = []
-    for model, name in zip(models, names, strict=True):
+    for model, name in zip(models, short_names(models), strict=True):
         if RunFolder(Path(model)).is_unfinished():
             opened.append(subject(name, open_checkpoint(Path(model), device, trust_remote_code)))
         elif model.startswith(WORDS) or model == BAG_OF_WORDS:
@@ -125,23 +124,34 @@ def path_of(log: list[dict[str, float]]) -> list[tuple[float, float]]:
     return [(uniformity[step], alignment[step]) for step in alignment if step in uniformity]
 
 
-def course_of(log: list[dict[str, float]]) -> Section:
+def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float]:
+    """The loss by step, without the smaller last batch of each epoch, whose fewer negatives make it lower."""
+    found, training = series(log, "loss"), TrainingSettings.model_validate(record.identity.recipe["training"])
+    if record.examples is None or training.batch_tokens is not None or training.accumulate > 1:
+        return found
+    plan = BatchPlan(record.examples, training.batch_size, training.seed)
+    if not plan.examples % plan.batch_size:
+        return found
+    return {step: loss for step, loss in found.items() if step % plan.steps_per_epoch} or found
+
+
+def training_of(log: list[dict[str, float]], record: RunRecord) -> Section:
     """The curves of a run: loss, dev score, cosines, and the path in the plane."""
-    pictures = [figure(training_curve(series(log, "loss"), series(log, "dev")), wide=True)]
+    pictures = [figure(picture) for picture in training_curves(losses_of(log, record), series(log, "dev"))]
     sides = {name: series(log, key) for name, key in _SIMILARITIES.items()}
     if any(sides.values()):
         drawn = {name: found for name, found in sides.items() if found}
-        pictures.append(figure(course(drawn, "cosine"), "Of positive pairs and of negatives, in the batches."))
+        pictures.append(figure(curves(drawn, "mean cosine"), "Of positive pairs and of negatives, in the batches."))
     path = path_of(log)
     if len(path) > 1:
         ends = {"start": path[0], "last step": path[-1]}
         pictures.append(
             figure(
                 plane(ends, paths={"run": path}),
-                "The way of the run on the dev pairs (uniformity: first 1,000 sentences); down and left is better.",
+                "From the start to the last step, on the dev pairs (uniformity: first 1,000 sentences); low is better.",
             )
         )
-    return Section("The course of training", figures(*pictures))
+    return Section("Training curves", figures(*pictures))
 
 
 def settings_of(recipe: Recipe, record: RunRecord) -> Section:

@@ -18,10 +18,10 @@ class Questions(Protocol):
     """Questions with known answers.
 
     Attributes:
-        name: what a person calls them.
+        name: what the user calls them.
         source: where the questions are from, within a sentence.
         measure: what an answer's rank is worth.
-        size: what is asked, for a person.
+        size: what is asked, for the user.
         units: (n,) where each question comes from; those of one unit are not independent.
         left_out: (M,) rows of the training text that training must not touch; None where there are none.
         unknown: what they cannot tell, in a clause.
@@ -76,7 +76,7 @@ class Asking:
 
     @property
     def name(self) -> str:
-        """What a person calls the questions."""
+        """What the user calls the questions."""
         return self.questions.name
 
     @property
@@ -116,7 +116,7 @@ class Asking:
 
     def _compared(self, values: Floats, cosines: Floats | None) -> DevScore:
         if self._before is None:
-            raise RuntimeError("begin judges the start, and comes first")
+            raise RuntimeError("begin evaluates the start, and comes first")
         before, cosines_before = self._before
         guarded = None
         if self.guard is not None and cosines is not None and cosines_before is not None:

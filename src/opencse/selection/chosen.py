@@ -10,12 +10,12 @@ from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.selection.asking import Asking, Questions
 from opencse.selection.finding import Measure
 from opencse.selection.given_queries import GivenQueries
+from opencse.selection.graded import Dev
 from opencse.selection.guard import Guard
 from opencse.selection.own_text import FEWEST, own_text
 from opencse.selection.score import Selector
 from opencse.text import sample
 from opencse.text.given import TextSource
-from opencse.training.selection import Dev
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
 """What a run chooses by; see `load_selector`."""

@@ -25,7 +25,7 @@ class Measure:
 
     Attributes:
         name: ``ndcg``, ``mrr`` or ``recall``.
-        k: how many answers a person would look at.
+        k: how many answers a user would look at.
     """
 
     name: MeasureName = "ndcg"

@@ -45,7 +45,7 @@ class GivenQueries:
 
     @property
     def name(self) -> str:
-        """What a person calls them."""
+        """What the user calls them."""
         return f"the queries of {self.task.name}"
 
     @property

@@ -38,7 +38,7 @@ class Guard:
     """Graded pairs that watch for forgetting.
 
     Attributes:
-        name: what a person calls them.
+        name: what the user calls them.
         pairs: sentences and gold scores.
     """
 

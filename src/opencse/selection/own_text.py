@@ -9,13 +9,13 @@ from functools import partial
 import numpy as np
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import choose_precision
 from opencse.evaluation import Encode, distinct, embed
 from opencse.io import hash_json
 from opencse.selection.finding import Floats, Integers, Measure
 from opencse.selection.holdout import Flags, HeldOut, hold_out
 from opencse.selection.probes import Probes, halves, neighbours, overlapping_crops, pairs
 from opencse.text.readers import Texts
-from opencse.training.precision import choose_precision
 
 FEWEST = 100
 """Questions below which noise would choose."""
@@ -42,7 +42,7 @@ class OwnText:
 
     @property
     def name(self) -> str:
-        """What a person calls them."""
+        """What the user calls them."""
         return "questions from the text itself"
 
     @property

@@ -32,7 +32,7 @@ class Probes:
 
     Attributes:
         kind: ``neighbours``, ``halves``, ``pairs``, ``sentence halves`` or another, for the log.
-        asks: what is asked, for a person.
+        asks: what is asked, for the user.
         queries: n texts.
         candidates: m distinct texts.
         answers: (n,) row of each query's answer among the candidates.

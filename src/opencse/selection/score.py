@@ -1,4 +1,4 @@
-"""What choosing asks of whoever judges: a number for every encoder of a run, and the outcome in words."""
+"""What choosing asks of whoever evaluates: a number for every encoder of a run, and the outcome in words."""
 
 from __future__ import annotations
 
@@ -112,15 +112,15 @@ class Selector(Protocol):
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """What the user calls it."""
 
     @property
     def measure(self) -> str:
-        """What the value is, for a person: ``Spearman x 100`` and the like."""
+        """What the value is, for the user: ``Spearman x 100`` and the like."""
 
     @property
     def size(self) -> str:
-        """What it asks, for a person: ``150 pairs`` and the like."""
+        """What it asks, for the user: ``150 pairs`` and the like."""
 
     @property
     def left_out(self) -> NDArray[np.bool_] | None:

@@ -23,7 +23,8 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model
 from opencse.evaluation.record import DataRecord
-from opencse.evaluation.suites import Evaluate, suite_named
+from opencse.evaluation.suite import Evaluate
+from opencse.evaluation.suites import suite_named
 from opencse.io import writing
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.overrides import flatten

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError
-from opencse.evaluation.suites import Options, suite_named
+from opencse.evaluation.suite import Options
+from opencse.evaluation.suites import suite_named
 from opencse.runs.job import TrainJob
 from opencse.runs.start import Reading
 from opencse.studies.record import Which

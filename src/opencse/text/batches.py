@@ -8,8 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-_ORDER_STREAM = 1
-_BATCH_STREAM = 6
+from opencse.streams import Stream
 
 
 class Batches(Protocol):
@@ -107,7 +106,7 @@ class TokenBatchPlan:
         shuffled = _permutation(self._seed, epoch, len(self.lengths))
         by_length = shuffled[np.argsort(self.lengths[shuffled], kind="stable")]
         batches = np.split(by_length, self._cuts)
-        order = np.random.default_rng([self._seed, _BATCH_STREAM, epoch]).permutation(len(batches))
+        order = np.random.default_rng([self._seed, Stream.BATCH, epoch]).permutation(len(batches))
         return [batches[i] for i in order]
 
 
@@ -124,4 +123,4 @@ def _fitting(ordered: NDArray[np.int64], start: int, budget: int) -> int:
 
 
 def _permutation(seed: int, epoch: int, examples: int) -> NDArray[np.int64]:
-    return np.random.default_rng([seed, _ORDER_STREAM, epoch]).permutation(examples)
+    return np.random.default_rng([seed, Stream.ORDER, epoch]).permutation(examples)

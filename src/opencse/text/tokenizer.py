@@ -66,6 +66,10 @@ class Tokens:
         """The same batch on ``device``."""
         return Tokens(self.input_ids.to(device, non_blocking=True), self.attention_mask.to(device, non_blocking=True))
 
+    def rows(self, start: int, end: int) -> Tokens:
+        """Some of the rows."""
+        return Tokens(self.input_ids[start:end], self.attention_mask[start:end])
+
     def __len__(self) -> int:
         return len(self.input_ids)
 

@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.optimizer import build_optimizer
-from opencse.training.precision import Precision
 from opencse.training.settings import TrainingSettings
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase

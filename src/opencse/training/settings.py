@@ -32,10 +32,10 @@ class TrainingSettings(Settings):
             trains: eps is added before the bias correction, which makes it count more in the first steps.
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
-        worst_case: a second pass of each step at worst-case weights, and maybe inputs, whose gradient counts.
+        worst_case: a second pass of each step at adversarial weights (SAM, AWP), and maybe inputs; its gradient counts.
         precision: ``auto`` takes bf16 autocast where the processor computes in it, float32 elsewhere.
-        average_with_start: at every evaluation, averages of the weights with the start's are judged too, and the best
-            of all is what counts; each number is the share w of the trained weights, (1 - w) start + w trained. It
+        average_with_start: at every evaluation, averages of the weights with the start's are evaluated too, and the
+            best of all is what counts; each number is the share w of the trained weights, (1 - w) start + w trained. It
             keeps what the start knew (Wortsman et al. 2022, arXiv:2109.01903). Each costs an evaluation.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
         checkpoint_every: steps between checkpoints; a kill loses at most these.

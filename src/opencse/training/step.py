@@ -1,19 +1,18 @@
-"""The gradients of a step: of one batch or several, in one pass or two around a worst case."""
+"""The gradients of a step: of one batch or several, in one pass, or two with adversarial weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.text.batches import Batches
-from opencse.training.precision import Precision
 from opencse.training.worst_case import DisturbBatch, WorstCase
 
 
@@ -25,21 +24,19 @@ class Step:
         encoder: what is trained.
         objective: what it is trained for.
         precision: arithmetic of the forward pass.
-        backward: differentiates a scalar.
-        worst_case: two passes instead of one, if given.
+        worst_case: two passes instead of one (sharpness-aware, adversarial), if given.
     """
 
     encoder: SentenceEncoder
     objective: Objective
     precision: Precision
-    backward: Callable[[Tensor], None] = torch.autograd.backward
     worst_case: WorstCase | None = None
 
     def gradients(self, batches: Sequence[StepInputs]) -> tuple[Representations, Outcome]:
         """Leaves the step's gradients in the parameters, and shows the parts what was made.
 
-        With k batches the gradient is that of their mean loss; each is contrasted for itself. Two passes around a
-        worst case are two passes over all of them: the weights move up the mean loss.
+        With k batches the gradient is that of their mean loss; each is contrasted for itself. Two adversarial
+        passes are two passes over all of them: the weights move up the mean loss.
 
         Returns:
             The last batch's vectors, without gradient, and the mean losses, of the weights as they are.
@@ -52,14 +49,14 @@ class Step:
                     moved = None if disturb is None else disturb(number)
                     reps = self.objective.represent(self.encoder, inputs, disturb=moved)
                 outcome = self.objective(reps)
-                self.backward(outcome.total / len(batches))
+                torch.autograd.backward(outcome.total / len(batches))
                 passes.append((reps.detached(), outcome.detached()))
             return passes
 
         if self.worst_case is None:
             passes = forward_backward(None)
         else:
-            passes = self.worst_case.gradients(forward_backward, batches[0].noise(2))
+            passes = self.worst_case.gradients(forward_backward, batches[0].noise("adversarial"))
         with torch.no_grad(), self.precision.autocast(self.encoder.device):
             self.objective.after_backward(self.encoder, batches, [reps for reps, _ in passes])
         return passes[-1][0], Outcome.mean([outcome for _, outcome in passes])

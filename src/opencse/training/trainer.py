@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -11,10 +12,10 @@ from pathlib import Path
 from types import FrameType
 
 import torch
-from accelerate import Accelerator
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import Precision
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
@@ -34,7 +35,6 @@ from opencse.training.checkpoint import (
 )
 from opencse.training.metrics import METRICS, MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
-from opencse.training.precision import Precision
 from opencse.training.settings import TrainingSettings
 from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
@@ -59,9 +59,9 @@ class Trainer:
         steps: of the whole run.
         settings: how.
         precision: arithmetic of the forward pass.
-        dev: whoever chooses; it has judged the start. None keeps the last encoder.
+        dev: whoever chooses; it has evaluated the start. None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
-        reporter: what a person sees.
+        reporter: what the user sees.
         start: dev score of the start as training takes it up; None without dev.
     """
 
@@ -83,8 +83,7 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.began = self._weights() if self.settings.average_with_start else {}
         self.probes = probes_of(self.inputs.corpus)
-        self.accelerator = Accelerator(cpu=self.encoder.device.type == "cpu")
-        if self.accelerator.num_processes > 1:
+        if os.environ.get("WORLD_SIZE", "1") != "1":
             raise UserError("training in several processes is not supported yet; start a single process")
         self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
         worst_case = self.settings.worst_case
@@ -92,8 +91,7 @@ class Trainer:
             self.encoder,
             self.objective,
             self.precision,
-            self.accelerator.backward,
-            None if worst_case is None else WorstCase(worst_case, self._trained()),
+            worst_case=None if worst_case is None else WorstCase(worst_case, self._trained()),
         )
 
     @property
@@ -140,7 +138,7 @@ class Trainer:
         reps, outcome = self.step.gradients(together)
         with torch.no_grad():
             seen = self.objective.diagnose(reps) if self._logged(step + 1) else {}
-        norm = self.accelerator.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
+        norm = nn.utils.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
         return Outcome(outcome.losses, outcome.report | seen | {"gradient_norm": norm})

@@ -1,4 +1,4 @@
-"""Worst-case passes: the gradient that moves the weights is taken where the loss is higher, nearby.
+"""Sharpness-aware and adversarial passes: the gradient that counts is taken nearby, where the loss is higher.
 
 Around any recipe. Each step makes a pass as usual, moves weights (and inputs, if asked) a little way up the loss,
 makes a second pass there, and puts the weights back bit for bit; the second pass's gradient is the step's.
@@ -14,7 +14,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import Disturb
-from opencse.objective.representations import random_state, restore
+from opencse.objective.vectors.request import random_state, restore
 from opencse.settings import PartSettings
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class Undisturbed(PartSettings):
 
 
 class GaussianInputs(PartSettings):
-    """N(0, sd) on every number of the input embeddings in the second pass (thesis, 4.2 "AWP + GNI")."""
+    """N(0, sd) on every dimension of the input embeddings in the second pass (thesis, 4.2 "AWP + GNI")."""
 
     kind: Literal["gaussian"] = "gaussian"
     sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)

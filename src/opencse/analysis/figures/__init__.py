@@ -1,17 +1,16 @@
 """Figures as SVG text, for pages that need no other file; every one takes plain numbers."""
 
 from opencse.analysis.figures.base import standalone, themed
-from opencse.analysis.figures.comparison import scores_by_recipe
-from opencse.analysis.figures.geometry import plane, spectra
-from opencse.analysis.figures.layers import by_layer, token_map
-from opencse.analysis.figures.pairs import bins, densities, gold_against_cosine, quantiles
-from opencse.analysis.figures.tasks import before_after
-from opencse.analysis.figures.training import training_curve
+from opencse.analysis.figures.lines import bins, by_layer, curves, quantiles, spectra, training_curves
+from opencse.analysis.figures.pairs import densities, gold_against_cosine, token_map
+from opencse.analysis.figures.plane import plane
+from opencse.analysis.figures.scores import before_after, scores_by_recipe
 
 __all__ = [
     "before_after",
     "bins",
     "by_layer",
+    "curves",
     "densities",
     "gold_against_cosine",
     "plane",
@@ -21,5 +20,5 @@ __all__ = [
     "standalone",
     "themed",
     "token_map",
-    "training_curve",
+    "training_curves",
 ]

@@ -1,29 +1,34 @@
-"""What every figure shares: size, colours, and how it becomes SVG text."""
+"""What every figure shares: size, colours, legends, and how it becomes SVG text."""
 
 from __future__ import annotations
 
 import io
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
+from itertools import cycle
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
+
+T = TypeVar("T")
 
 BEFORE, AFTER, INK, THIRD = "#9aa5b1", "#0b7285", "#243b53", "#c05621"
 SERIES = (AFTER, THIRD, "#6b46c1", "#2f855a", "#b83280", "#975a16", INK, BEFORE)
 """Colours of models side by side, told apart on white and on black."""
-_VARIABLES = {
-    BEFORE: "--before",
-    AFTER: "--after",
-    INK: "--ink",
-    THIRD: "--third",
-    SERIES[2]: "--series-3",
-    SERIES[3]: "--series-4",
-    SERIES[4]: "--series-5",
-    SERIES[5]: "--series-6",
-}
+_NAMES = ("--after", "--third", "--series-3", "--series-4", "--series-5", "--series-6", "--ink", "--before")
+_COLORBAR = "<colorbar>"  # the label that matplotlib gives their axes
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", flags=re.DOTALL)
+
+
+def canvas(title: str, xlabel: str, ylabel: str, *, width: float = 4.4, height: float = 2.8) -> tuple[Figure, Axes]:
+    """An empty figure of so many inches, and its axes with their words."""
+    figure = new_figure(width, height)
+    axes = figure.subplots()
+    axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
+    return figure, axes
 
 
 def new_figure(width: float, height: float) -> Figure:
@@ -33,27 +38,29 @@ def new_figure(width: float, height: float) -> Figure:
     return Figure(figsize=(width, height), layout="constrained")
 
 
-def clean(axes: Axes) -> None:
-    """No box, a faint grid."""
-    axes.spines[["top", "right"]].set_visible(False)
-    for side in ("left", "bottom"):
-        axes.spines[side].set_color(INK)
-    axes.tick_params(colors=INK, labelsize=8)
-    for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
-        text.set_color(INK)
-        text.set_fontsize(9)
-    axes.grid(alpha=0.2)
-    legend = axes.get_legend()
-    if legend is not None:
-        for entry in legend.get_texts():
-            entry.set_color(INK)
-            entry.set_fontsize(8)
+def coloured(values: Mapping[str, T]) -> Iterator[tuple[str, str, T]]:
+    """(colour, name, value) of each model; beyond ``SERIES`` the colours begin again."""
+    for colour, (name, value) in zip(cycle(SERIES), values.items(), strict=False):
+        yield colour, name, value
 
 
-def to_svg(figure: Figure) -> str:
-    """The figure as an ``<svg>`` element, its text as text, the same for the same data."""
+def add_scale(figure: Figure, axes: Axes, drawn: ScalarMappable, label: str, share: float = 0.15) -> None:
+    """A colour scale beside ``axes``, in this share of their room."""
+    bar = figure.colorbar(drawn, ax=axes, pad=0.02, fraction=share)
+    bar.set_label(label, color=INK, fontsize=8)
+    bar.ax.tick_params(colors=INK, labelsize=7)
+
+
+def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
+    """The figure as an ``<svg>`` element, its text as text, the same for the same data.
+
+    Whatever was drawn with a label stands in a legend, placed by ``legend`` as matplotlib has it.
+    """
     import matplotlib as mpl
 
+    for axes in figure.axes:
+        if axes.get_label() != _COLORBAR:
+            _clean(axes, legend or {})
     with mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none", "font.family": "sans-serif"}):
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
@@ -68,6 +75,20 @@ def standalone(svg: str) -> str:
 
 def themed(svg: str) -> str:
     """``svg`` with its colours left to the page (``var(--ink)``), which has a light and a dark set of them."""
-    for colour, variable in _VARIABLES.items():
-        svg = svg.replace(colour, f"var({variable})")
+    for colour, name in zip(SERIES, _NAMES, strict=True):
+        svg = svg.replace(colour, f"var({name})")
     return svg
+
+
+def _clean(axes: Axes, legend: Mapping[str, object]) -> None:
+    """No box, a faint grid (but over a picture), all in one ink."""
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.spines[["left", "bottom"]].set_color(INK)
+    axes.tick_params(colors=INK, labelsize=8)
+    for text in (axes.title, axes.xaxis.label, axes.yaxis.label):
+        text.set_color(INK)
+        text.set_fontsize(9)
+    if not axes.images:
+        axes.grid(alpha=0.2)
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(**{"frameon": False, "fontsize": 8, "labelcolor": INK, **legend})

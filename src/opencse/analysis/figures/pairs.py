@@ -1,35 +1,35 @@
-"""Graded pairs: cosine against gold score."""
+"""Cosines of pairs: of texts, and of the tokens of a text."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle
 
-from opencse.analysis.figures.base import AFTER, BEFORE, SERIES, clean, new_figure, to_svg
+from opencse.analysis.figures.base import AFTER, BEFORE, add_scale, canvas, to_svg
 
 
-def gold_against_cosine(gold: Sequence[float], cosines: Mapping[str, Sequence[float]]) -> str:
-    """Cosine of each held-out pair against its gold score, a panel for each encoder, by its name."""
-    figure = new_figure(8.4, 3.2)
-    panels = figure.subplots(1, len(cosines), sharey=True, squeeze=False)[0]
-    for number, (axes, (name, values)) in enumerate(zip(panels, cosines.items(), strict=True)):
+def gold_against_cosine(gold: Sequence[float], cosines: Mapping[str, Sequence[float]]) -> list[str]:
+    """Cosine of each pair by its gold score, a picture for each encoder, all on one scale."""
+    every = [value for values in cosines.values() for value in values]
+    room = 0.05 * (max(every) - min(every))
+    pictures = []
+    for number, (name, values) in enumerate(cosines.items()):
+        figure, axes = canvas(f"{name}: cosine by gold score", "gold score", "cosine")
         axes.scatter(gold, values, s=14, alpha=0.7, color=AFTER if number else BEFORE, edgecolors="none")
-        axes.set(title=name, xlabel="gold score")
-        clean(axes)
-    panels[0].set_ylabel("cosine")
-    return to_svg(figure)
+        axes.set_ylim(min(every) - room, max(every) + room)
+        pictures.append(to_svg(figure))
+    return pictures
 
 
-def densities(grid: Sequence[float], groups: Mapping[str, Sequence[float]], title: str) -> str:
+def densities(grid: Sequence[float], groups: Mapping[str, Sequence[float]], name: str) -> str:
     """The density of the cosine in each group of gold scores, one above the other (SimCSE, Fig. G.1).
 
     Args:
         grid: cosines.
-        groups: by name (lowest gold first), the density at each place of the grid.
-        title: of the figure, for instance the model's name.
+        groups: by their gold scores (lowest first), the density at each place of the grid.
+        name: of the model.
     """
-    figure = new_figure(4.4, 0.8 + 0.5 * len(groups))
-    axes = figure.subplots()
+    title = f"{name}: density of the cosine by gold score"
+    figure, axes = canvas(title, "cosine", "gold score", height=0.8 + 0.5 * len(groups))
     tallest = max((max(values, default=0.0) for values in groups.values()), default=1.0) or 1.0
     for row, values in enumerate(groups.values()):
         top = [row + 1.5 * value / tallest for value in values]
@@ -39,35 +39,15 @@ def densities(grid: Sequence[float], groups: Mapping[str, Sequence[float]], titl
     if filled:
         axes.set_xlim(min(filled), max(filled))
     axes.set_yticks(range(len(groups)), list(groups))
-    axes.set(xlabel="cosine", ylabel="gold score", title=title)
-    clean(axes)
     return to_svg(figure)
 
 
-def bins(labels: Sequence[str], values: Mapping[str, Sequence[float | None]], xlabel: str) -> str:
-    """Means by bin, a line a name; bins without pairs are left open."""
-    figure = new_figure(4.4, 2.8)
-    axes = figure.subplots()
-    for colour, (name, found) in zip(cycle(SERIES), values.items(), strict=False):
-        filled = [(place, value) for place, value in enumerate(found) if value is not None]
-        across, up = [place for place, _ in filled], [value for _, value in filled]
-        axes.plot(across, up, color=colour, marker="o", markersize=4, linewidth=1.6, label=name)
-    axes.set_xticks(range(len(labels)), list(labels))
-    axes.set_xlabel(xlabel)
-    axes.legend(frameon=False)
-    clean(axes)
-    return to_svg(figure)
-
-
-def quantiles(shares: Sequence[float], cosines: Mapping[str, Sequence[float]], threshold: float | None = None) -> str:
-    """The share of random pairs below each cosine, a line a model; a threshold as a dashed line."""
-    figure = new_figure(4.4, 2.8)
-    axes = figure.subplots()
-    for colour, (name, found) in zip(cycle(SERIES), cosines.items(), strict=False):
-        axes.plot(list(found), list(shares), color=colour, marker="o", markersize=3.5, linewidth=1.6, label=name)
-    if threshold is not None:
-        axes.axvline(threshold, color=BEFORE, linestyle="--", linewidth=1, label=f"threshold {threshold:.2f}")
-    axes.set(xlabel="cosine", ylabel="% of random pairs below")
-    axes.legend(frameon=False)
-    clean(axes)
+def token_map(tokens: Sequence[str], cosines: Sequence[Sequence[float]], title: str) -> str:
+    """The cosine of every token's vector with every other's in one sentence (SSCL, Fig. 5)."""
+    size = 1.6 + 0.26 * len(tokens)
+    figure, axes = canvas(title, "token", "token", width=size + 0.8, height=size)
+    drawn = axes.imshow([list(row) for row in cosines], cmap="viridis", vmin=0.0, vmax=1.0)
+    axes.set_xticks(range(len(tokens)), list(tokens), rotation=60, ha="right", rotation_mode="anchor")
+    axes.set_yticks(range(len(tokens)), list(tokens))
+    add_scale(figure, axes, drawn, "cosine", share=0.05)
     return to_svg(figure)

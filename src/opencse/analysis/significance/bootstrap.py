@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.analysis.significance.comparison import ALPHA, Comparison
+from opencse.analysis.significance.difference import ALPHA, Difference
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.intp]
@@ -17,8 +17,8 @@ BLOCK = 1 << 17
 """Pairs drawn at a time, so that memory stays bounded (some 10 MB) and in the processor's cache."""
 
 
-class PairedBootstrap(Comparison):
-    """Two systems judged on the same pairs.
+class PairedBootstrap(Difference):
+    """Two systems evaluated on the same pairs.
 
     Attributes:
         n: pairs.
@@ -81,7 +81,7 @@ def paired_bootstrap(
         seed: of an own generator; the same seed gives the same draws whatever the systems.
 
     Returns:
-        The comparison in points. A side that is constant in a resample has correlation 0 there, as in
+        The difference in points. A side that is constant in a resample has correlation 0 there, as in
         ``opencse.evaluation.spearman``.
 
     Raises:

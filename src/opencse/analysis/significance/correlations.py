@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import FiniteFloat
 
-from opencse.analysis.significance.comparison import Comparison
+from opencse.analysis.significance.difference import Difference
 
 LEAST = 4
 """The fewest pairs for which the tests have a degree of freedom."""
@@ -15,7 +15,7 @@ LEAST = 4
 ROUNDING = 1e-12
 
 
-class DependentCorrelations(Comparison):
+class DependentCorrelations(Difference):
     """Two correlations with the same gold over the same pairs.
 
     Attributes:
@@ -35,7 +35,7 @@ class DependentCorrelations(Comparison):
         return f"{self.n:,} pairs ({self.test.capitalize()} test)"
 
     def undecided(self) -> str:
-        """See ``Comparison``."""
+        """See ``Difference``."""
         return "the test is not defined for these correlations" if self.p is None else super().undecided()
 
 
@@ -58,7 +58,7 @@ def williams(r_ga: float, r_gb: float, r_ab: float, n: int) -> DependentCorrelat
         n: pairs.
 
     Returns:
-        The comparison, its difference in points (x 100), without an interval. Two systems that agree in full
+        The difference in points (x 100), without an interval. Two systems that agree in full
         (0 / 0) have t = 0 and p = 1.
 
     Raises:
@@ -68,14 +68,7 @@ def williams(r_ga: float, r_gb: float, r_ab: float, n: int) -> DependentCorrelat
     mean = (r_ga + r_gb) / 2
     below = 2 * (n - 1) / (n - 3) * determinant + mean**2 * (1 - r_ab) ** 3
     t = _ratio((r_ga - r_gb) * math.sqrt((n - 1) * (1 + r_ab)), below, equal=r_ga == r_gb)
-    p = None
-    if t is not None:
-        from scipy.special import stdtr
-
-        p = float(2 * stdtr(n - 3, -abs(t)))
-    return DependentCorrelations(
-        difference=100 * (r_ga - r_gb), interval=None, p=p, test="williams", statistic=t, df=n - 3, n=n
-    )
+    return _found("williams", r_ga - r_gb, t, n - 3, n)
 
 
 def steiger(r_ga: float, r_gb: float, r_ab: float, n: int) -> DependentCorrelations:
@@ -88,7 +81,7 @@ def steiger(r_ga: float, r_gb: float, r_ab: float, n: int) -> DependentCorrelati
               \bar s = \frac{r_{ab} (1 - 2 \bar r^2) - \tfrac12 \bar r^2 (1 - 2 \bar r^2 - r_{ab}^2)}
                             {(1 - \bar r^2)^2}
 
-    against the standard normal. Asymptotic where ``williams`` is close at any n, otherwise alike; the same
+    against the standard normal. Asymptotic where ``williams`` is close at any n, otherwise similar; the same
     words on Spearman's hold.
 
     Args:
@@ -98,7 +91,7 @@ def steiger(r_ga: float, r_gb: float, r_ab: float, n: int) -> DependentCorrelati
         n: pairs.
 
     Returns:
-        The comparison, its difference in points (x 100), without an interval. Equal correlations have Z = 0
+        The difference in points (x 100), without an interval. Equal correlations have Z = 0
         and p = 1; one of exactly 1 or -1 has an infinite z, so no test.
 
     Raises:
@@ -111,14 +104,19 @@ def steiger(r_ga: float, r_gb: float, r_ab: float, n: int) -> DependentCorrelati
         covariance = (r_ab * (1 - 2 * square) - square * (1 - 2 * square - r_ab**2) / 2) / (1 - square) ** 2
         apart = (math.atanh(r_ga) - math.atanh(r_gb)) * math.sqrt(n - 3)
         z = _ratio(apart, 2 - 2 * covariance, equal=False)
-    p = None
-    if z is not None:
-        from scipy.special import ndtr
+    return _found("steiger", r_ga - r_gb, z, None, n)
 
-        p = float(2 * ndtr(-abs(z)))
-    return DependentCorrelations(
-        difference=100 * (r_ga - r_gb), interval=None, p=p, test="steiger", statistic=z, df=None, n=n
-    )
+
+def _found(
+    test: Literal["williams", "steiger"], apart: float, statistic: float | None, df: int | None, n: int
+) -> DependentCorrelations:
+    """With the two-sided p of a t (or, without degrees of freedom, of a normal) statistic."""
+    from scipy import stats
+
+    p = None
+    if statistic is not None:
+        p = float(2 * (stats.norm.sf(abs(statistic)) if df is None else stats.t.sf(abs(statistic), df)))
+    return DependentCorrelations(difference=100 * apart, interval=None, p=p, test=test, statistic=statistic, df=df, n=n)
 
 
 def _determinant(r_ga: float, r_gb: float, r_ab: float, n: int) -> float:

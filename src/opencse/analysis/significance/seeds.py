@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from opencse.analysis.significance.comparison import ALPHA, Comparison, Interval, Probability
+from opencse.analysis.significance.difference import ALPHA, Difference, Interval, Probability
 from opencse.errors import UserError
 from opencse.settings import Settings
 
@@ -41,7 +41,7 @@ class Summary(Settings):
     interval: Interval | None
 
 
-class PairedSeeds(Comparison):
+class PairedSeeds(Difference):
     """Two systems at the same seeds.
 
     Attributes:
@@ -62,31 +62,14 @@ class PairedSeeds(Comparison):
         return f"{len(self.seeds)} paired seed{'s' * (len(self.seeds) > 1)}"
 
     def undecided(self) -> str:
-        """See ``Comparison``."""
-        return _undecided(self, len(self.seeds), "the same at every seed")
-
-
-class UnpairedSeeds(Comparison):
-    """Two systems at seeds that do not pair.
-
-    Attributes:
-        p: of Welch's test; None if a side has one value or neither varies.
-        df: Welch and Satterthwaite's degrees of freedom; None likewise.
-        system: the system's summary.
-        baseline: the baseline's.
-    """
-
-    df: FiniteFloat | None
-    system: Summary
-    baseline: Summary
-
-    def over(self) -> str:
-        """The number of seeds of each."""
-        return f"{self.system.n} and {self.baseline.n} seeds, not paired"
-
-    def undecided(self) -> str:
-        """See ``Comparison``."""
-        return _undecided(self, min(self.system.n, self.baseline.n), "neither varies over seeds")
+        """See ``Difference``."""
+        if len(self.seeds) == 1:
+            return "too few to tell"
+        if self.p is None and self.difference:
+            return "the same at every seed, so there is no spread to test against"
+        if self.p is not None and len(self.seeds) < FEW_SEEDS:
+            return "too few to tell at this spread"
+        return "no difference shown"
 
 
 def summary(values: Sequence[float]) -> Summary:
@@ -105,7 +88,7 @@ def summary(values: Sequence[float]) -> Summary:
         UserError: for no value, or one that is not finite.
     """
     array = _checked(dict(enumerate(values)), "the scores", "value")
-    return _summary(array, float(np.abs(array).max()))
+    return _tested(array, float(np.abs(array).max()))[0]
 
 
 def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> PairedSeeds:
@@ -140,17 +123,12 @@ def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> 
     seeds = tuple(sorted(system.keys() & baseline.keys()))
     if not seeds:
         raise UserError(
-            f"no seed in common (system: {_listed(system)}; baseline: {_listed(baseline)}); "
-            "run both at the same seeds, or compare them unpaired (Welch)"
+            f"no seed in common (system: {_listed(system)}; baseline: {_listed(baseline)}); run both at the same seeds"
         )
     ours = np.array([system[seed] for seed in seeds], dtype=np.float64)
     theirs = np.array([baseline[seed] for seed in seeds], dtype=np.float64)
     differences = ours - theirs
-    scale = float(max(np.abs(ours).max(), np.abs(theirs).max()))
-    found = _summary(differences, scale)
-    p = None
-    if found.sd:
-        p = _two_sided(found.mean / (found.sd / math.sqrt(found.n)), found.n - 1)
+    found, p = _tested(differences, float(max(np.abs(ours).max(), np.abs(theirs).max())))
     return PairedSeeds(
         difference=found.mean,
         interval=found.interval,
@@ -162,42 +140,11 @@ def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> 
     )
 
 
-def welch(system: Sequence[float], baseline: Sequence[float]) -> UnpairedSeeds:
-    r"""System minus baseline where their seeds do not pair (Welch 1947); variances may differ.
-
-    .. math:: t = \frac{\bar x - \bar y}{\sqrt{v_x + v_y}}, \quad v_x = \frac{s_x^2}{n_x}, \quad
-              \nu = \frac{(v_x + v_y)^2}{v_x^2 / (n_x - 1) + v_y^2 / (n_y - 1)}
-
-    with :math:`T_\nu` in place of :math:`T_{n-1}`. Where seeds pair, ``paired_seeds`` sees smaller differences.
-
-    Args:
-        system: scores, in points, one a seed.
-        baseline: scores of what it is compared with.
-
-    Returns:
-        The difference of the means. A side of one value, or two sides that do not vary, have neither interval
-        nor p.
-
-    Raises:
-        UserError: for a side without a value, or a value that is not finite.
-    """
-    ours = _checked(dict(enumerate(system)), "the system", "value")
-    theirs = _checked(dict(enumerate(baseline)), "the baseline", "value")
-    scale = float(max(np.abs(ours).max(), np.abs(theirs).max()))
-    x, y = _summary(ours, scale), _summary(theirs, scale)
-    difference = x.mean - y.mean
-    interval, p, df = None, None, None
-    if x.sd is not None and y.sd is not None and (x.sd or y.sd):
-        v_x, v_y = x.sd**2 / x.n, y.sd**2 / y.n
-        error = math.sqrt(v_x + v_y)
-        df = (v_x + v_y) ** 2 / (v_x**2 / (x.n - 1) + v_y**2 / (y.n - 1))
-        p = _two_sided(difference / error, df)
-        interval = _around(difference, error, df)
-    return UnpairedSeeds(difference=difference, interval=interval, p=p, df=df, system=x, baseline=y)
-
-
 def sign_flip_p(differences: Floats) -> float:
     """The exact two-sided p of the sign-flip test; see ``paired_seeds``.
+
+    scipy's ``permutation_test`` would list the flips one by one in Python, and takes sums that differ by rounding
+    alone for unequal.
 
     Args:
         differences: (n,), n <= ``MOST_FLIPPED``: :math:`2^{n-1}` sums are held.
@@ -212,39 +159,20 @@ def sign_flip_p(differences: Floats) -> float:
     return float((np.abs(sums) >= least).mean())
 
 
-def _summary(values: Floats, scale: float) -> Summary:
-    """Of values that came from numbers up to ``scale``."""
+def _tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
+    """The summary, and the p of a mean of 0, of values that came from scores up to ``scale``."""
     n, mean = len(values), float(values.mean())
     if n == 1:
-        return Summary(mean=mean, sd=None, n=1, interval=None)
+        return Summary(mean=mean, sd=None, n=1, interval=None), None
     if float(np.ptp(values)) <= ROUNDING * scale:
         mean = 0.0 if abs(mean) <= ROUNDING * scale else mean
-        return Summary(mean=mean, sd=0.0, n=n, interval=None)
-    sd = float(values.std(ddof=1))
-    return Summary(mean=mean, sd=sd, n=n, interval=_around(mean, sd / math.sqrt(n), n - 1))
+        return Summary(mean=mean, sd=0.0, n=n, interval=None), None
+    from scipy import stats
 
-
-def _two_sided(t: float, df: float) -> float:
-    from scipy.special import stdtr
-
-    return float(2 * stdtr(df, -abs(t)))
-
-
-def _around(centre: float, error: float, df: float) -> tuple[float, float]:
-    from scipy.special import stdtrit
-
-    reach = error * float(stdtrit(df, 1 - ALPHA / 2))
-    return centre - reach, centre + reach
-
-
-def _undecided(comparison: Comparison, n: int, unvarying: str) -> str:
-    if n == 1:
-        return "too few to tell"
-    if comparison.p is None and comparison.difference:
-        return f"{unvarying}, so there is no spread to test against"
-    if comparison.p is not None and n < FEW_SEEDS:
-        return "too few to tell at this spread"
-    return "no difference shown"
+    test = stats.ttest_1samp(values, 0.0)
+    low, high = test.confidence_interval(1 - ALPHA)
+    found = Summary(mean=mean, sd=float(values.std(ddof=1)), n=n, interval=(float(low), float(high)))
+    return found, float(test.pvalue)
 
 
 def _checked(scores: Mapping[int, float], whose: str, what: str) -> Floats:

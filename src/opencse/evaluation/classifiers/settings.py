@@ -49,3 +49,6 @@ MODES: dict[Mode, ClassifierSettings] = {
     "fast": ClassifierSettings("rmsprop", batch_size=128, tenacity=3, epoch_size=2, folds=5),
 }
 """``test``: what papers report; ``fast``: SimCSE's ``fasttest`` and what is watched during training."""
+
+L2 = (1e-5, 1e-4, 1e-3, 1e-2)
+"""The regularisations that are tried."""

@@ -12,7 +12,8 @@ import numpy as np
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import SEED
-from opencse.evaluation.transfer.data import Examples
+from opencse.evaluation.labelled import Examples, Labelled, Line
+from opencse.evaluation.suite import TaskData
 from opencse.text.lines import read_lines
 
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
@@ -30,7 +31,7 @@ class ProbingTask:
     Attributes:
         key: name in results and of its file, for instance ``tree_depth``.
         title: name in the paper's tables, for instance ``TreeDepth``.
-        linear: whether it is judged by softmax regression whatever classifier is asked for.
+        linear: whether it is evaluated by softmax regression whatever classifier is asked for.
     """
 
     key: str
@@ -57,22 +58,16 @@ PROBING_TASKS: dict[str, ProbingTask] = {
 
 
 @dataclass(frozen=True, eq=False)
-class ProbingExamples:
-    """The examples of one task.
+class ProbingExamples(Labelled):
+    """The examples of one task, each in one of ``train``, ``dev`` and ``test``; see ``Labelled``.
 
     Attributes:
         task: what is asked.
-        parts: ``train``, ``dev`` and ``test``, each in SentEval's order: by number of words, then class.
-        classes: the training set's labels, sorted alphabetically.
-        files: the names of the files they come from, seen from the folder.
         split: who parted them; see ``load_probing``.
         dropped: lines left out, see ``load_probing``: nearly all of train, for their sentence is also in test.
     """
 
     task: ProbingTask
-    parts: dict[str, Examples]
-    classes: tuple[str, ...]
-    files: tuple[str, ...]
     split: Split
     dropped: int
 
@@ -80,7 +75,7 @@ class ProbingExamples:
     def complete(self) -> bool:
         """Whether the parts are given and of the published sizes; if not, published scores do not compare."""
         return self.split == "given" and all(
-            abs(len(self.parts[name]) - wanted) <= TOLERANCE * wanted for name, wanted in PUBLISHED.items()
+            abs(self.counts[name] - wanted) <= TOLERANCE * wanted for name, wanted in PUBLISHED.items()
         )
 
     def sha256(self) -> str:
@@ -92,19 +87,7 @@ class ProbingExamples:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class ProbingData:
-    """Tasks ready to be judged on.
-
-    Attributes:
-        source: the folder.
-        tasks: by key, in the order of ``PROBING_TASKS``.
-        absent: the keys of those that were looked for and not found.
-    """
-
-    source: str
-    tasks: dict[str, ProbingExamples]
-    absent: tuple[str, ...] = ()
+ProbingData = TaskData[ProbingExamples]
 
 
 def load_probing(folder: Path, tasks: Sequence[str] | None = None) -> ProbingData:
@@ -143,7 +126,7 @@ def load_probing(folder: Path, tasks: Sequence[str] | None = None) -> ProbingDat
         raise UserError(f"{place}: no probing task chosen; there are: {', '.join(there)}")
     loaded = {key: _load(place, PROBING_TASKS[key]) for key in wanted}
     absent = tuple(key for key in PROBING_TASKS if key not in there) if tasks is None else ()
-    return ProbingData(str(place), loaded, absent)
+    return ProbingData(str(place), "unknown", loaded, absent)
 
 
 def _known() -> str:
@@ -168,18 +151,6 @@ def _place(folder: Path) -> Path:
     raise UserError(f"{folder}: no probing task there; {_known()}; a task is {LAYOUT}")
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    path: Path
-    number: int
-    label: str
-    sentence: str
-
-    @property
-    def where(self) -> str:
-        return f"{self.path}, line {self.number}"
-
-
 def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
     file = folder / f"{task.key}.txt"
     split: Split = "given"
@@ -193,7 +164,7 @@ def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
             if not path.is_file():
                 raise UserError(f"{path}: missing; needed: va.txt and te.txt; add it")
         lines = {PARTS[path.stem]: list(_read_part(path)) for path in files}
-        if split == "two_files" and _alike(lines["dev"], lines["test"]):
+        if split == "two_files" and _content(lines["dev"]) == _content(lines["test"]):
             split = "one_file"
     dropped = 0
     if split != "given":
@@ -207,9 +178,11 @@ def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
     classes = sorted({line.label for line in lines["train"]})
     if len(classes) < 2:
         raise UserError(f"{files[0]}: every training label is {classes[0][:40]!r}; a task needs two classes or more")
+    number = {name: position for position, name in enumerate(classes)}
+    known = "no training sentence has it"
     return ProbingExamples(
         task=task,
-        parts={name: _examples(lines[name], classes) for name in PARTS.values()},
+        parts={name: Examples.of(lines[name], number, known) for name in PARTS.values()},
         classes=tuple(classes),
         files=tuple(path.relative_to(folder).as_posix() for path in files),
         split=split,
@@ -217,8 +190,8 @@ def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
     )
 
 
-def _read_published(path: Path) -> dict[str, list[_Line]]:
-    parts: dict[str, list[_Line]] = {name: [] for name in PARTS.values()}
+def _read_published(path: Path) -> dict[str, list[Line]]:
+    parts: dict[str, list[Line]] = {name: [] for name in PARTS.values()}
     for number, text in read_lines(path):
         if not text.strip():
             continue
@@ -234,7 +207,7 @@ def _read_published(path: Path) -> dict[str, list[_Line]]:
     return parts
 
 
-def _read_part(path: Path) -> Iterator[_Line]:
+def _read_part(path: Path) -> Iterator[Line]:
     for number, text in read_lines(path):
         if not text.strip():
             continue
@@ -244,68 +217,51 @@ def _read_part(path: Path) -> Iterator[_Line]:
         yield _line(path, number, fields[1], fields[0])
 
 
-def _line(path: Path, number: int, label: str, sentence: str) -> _Line:
+def _line(path: Path, number: int, label: str, sentence: str) -> Line:
     """White space within a sentence becomes one space, as in SentEval."""
-    line = _Line(path, number, label.strip(), " ".join(sentence.split()))
-    if not line.label or not line.sentence:
+    line = Line(f"{path}, line {number}", label.strip(), (" ".join(sentence.split()),))
+    if not line.label or not line.texts[0]:
         missing = "sentence" if line.label else "label"
         raise UserError(f"{line.where}: the {missing} is empty; fill it or drop the line")
     return line
 
 
-def _alike(first: Sequence[_Line], second: Sequence[_Line]) -> bool:
-    one, two = (sorted((line.sentence, line.label) for line in lines) for lines in (first, second))
-    return one == two
+def _content(lines: Sequence[Line]) -> list[tuple[str, str]]:
+    return sorted((line.texts[0], line.label) for line in lines)
 
 
-def _parted(lines: list[_Line], test: list[_Line] | None) -> tuple[dict[str, list[_Line]], int]:
+def _parted(lines: list[Line], test: list[Line] | None) -> tuple[dict[str, list[Line]], int]:
     """``lines`` as train and dev, and as test too where there is none; and the number of lines dropped."""
     if test is None:
         drawn = _drawn(lines, 2)
         test, lines = _within(lines, drawn), _without(lines, drawn)
-    kept = _without(lines, {line.sentence for line in test})
+    kept = _without(lines, {line.texts[0] for line in test})
     drawn = _drawn(kept, 10)
     train = _without(kept, drawn)
     lost = {line.label for line in lines} - {line.label for line in train}
-    judged = [line for line in test if line.label not in lost]
-    dropped = len(lines) - len(kept) + len(test) - len(judged)
-    return {"train": train, "dev": _within(kept, drawn), "test": judged}, dropped
+    tested = [line for line in test if line.label not in lost]
+    dropped = len(lines) - len(kept) + len(test) - len(tested)
+    return {"train": train, "dev": _within(kept, drawn), "test": tested}, dropped
 
 
-def _drawn(lines: Sequence[_Line], k: int) -> set[str]:
+def _drawn(lines: Sequence[Line], k: int) -> set[str]:
     """One in k of each class's different sentences, rounded down; a sentence's class is that of its first line."""
     label_of: dict[str, str] = {}
     for line in lines:
-        label_of.setdefault(line.sentence, line.label)
+        label_of.setdefault(line.texts[0], line.label)
     of_class: dict[str, list[str]] = {}
     for sentence, label in label_of.items():
         of_class.setdefault(label, []).append(sentence)
-    numbers = np.random.RandomState(SEED)
+    random = np.random.RandomState(SEED)
     drawn: set[str] = set()
     for _, sentences in sorted(of_class.items()):
-        drawn.update(sentences[i] for i in numbers.permutation(len(sentences))[: len(sentences) // k].tolist())
+        drawn.update(sentences[i] for i in random.permutation(len(sentences))[: len(sentences) // k].tolist())
     return drawn
 
 
-def _within(lines: Sequence[_Line], sentences: set[str]) -> list[_Line]:
-    return [line for line in lines if line.sentence in sentences]
+def _within(lines: Sequence[Line], sentences: set[str]) -> list[Line]:
+    return [line for line in lines if line.texts[0] in sentences]
 
 
-def _without(lines: Sequence[_Line], sentences: set[str]) -> list[_Line]:
-    return [line for line in lines if line.sentence not in sentences]
-
-
-def _examples(lines: Sequence[_Line], classes: Sequence[str]) -> Examples:
-    number = {name: position for position, name in enumerate(classes)}
-    for line in lines:
-        if line.label not in number:
-            raise UserError(
-                f"{line.where}: no training sentence has the label {line.label[:40]!r}{nearest(line.label, number)}; "
-                "mend it, drop the line, or add some"
-            )
-    ordered = sorted(lines, key=lambda line: (len(line.sentence.split(" ")), number[line.label]))
-    return Examples(
-        labels=np.array([number[line.label] for line in ordered], dtype=np.intp),
-        first=[line.sentence for line in ordered],
-        second=None,
-    )
+def _without(lines: Sequence[Line], sentences: set[str]) -> list[Line]:
+    return [line for line in lines if line.texts[0] not in sentences]

@@ -10,13 +10,13 @@ from pydantic import FiniteFloat
 from opencse.evaluation.classifiers.settings import Mode
 from opencse.evaluation.probing.data import PROBING_TASKS, Split
 from opencse.evaluation.record import EvaluationRecord
+from opencse.evaluation.table import ABSENT, cell, mode_of, table_of
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 ProbingClassifier = Literal["mlp", "softmax"]
-ABSENT = "-"
 
 
 class ProbingScore(Settings):
@@ -35,7 +35,7 @@ class ProbingScore(Settings):
         examples: their number by part.
         dropped: lines left out, nearly all of train, for their sentence is also in the test set.
         complete: whether these are the published parts; if not, do not compare with published values.
-        seconds: wall clock of encoding and of the classifiers.
+        seconds: wall clock of the classifiers.
     """
 
     accuracy: FiniteFloat
@@ -98,36 +98,21 @@ def probing_table(results: Mapping[str, ProbingResult]) -> Table:
     Returns:
         A table; ``*`` marks other parts than published, ``(k)`` a mean of only k of the ten tasks.
     """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="Probing, test accuracy in %")
-    table.add_column("Model")
-    table.add_column("Mode")
-    for task in PROBING_TASKS.values():
-        table.add_column(task.title, justify="right")
-    table.add_column("Avg.", justify="right")
+    rows = []
     for label, result in results.items():
-        mode = result.mode if result.classifier == "mlp" else f"{result.mode}, {result.classifier}"
         scores = result.probing
-        average = f"{scores.average:.2f}"
-        if len(scores.tasks) < len(PROBING_TASKS):
-            average += f" ({len(scores.tasks)})"
-        table.add_row(Text(label), mode, *(_cell(scores.tasks.get(key)) for key in PROBING_TASKS), average)
-    table.caption = "; ".join(_notes(list(results.values()))) or None
-    return table
-
-
-def _cell(score: ProbingScore | None) -> str:
-    return ABSENT if score is None else f"{score.accuracy:.2f}{'' if score.complete else '*'}"
-
-
-def _notes(results: list[ProbingResult]) -> list[str]:
-    notes = []
-    if not all(score.complete for result in results for score in result.probing.tasks.values()):
-        notes.append("* not the published parts: does not compare with published values")
-    if any(len(result.probing.tasks) < len(PROBING_TASKS) for result in results):
-        notes.append("(k) the mean of only k of the ten tasks")
-    if any(result.mode == "fast" for result in results):
-        notes.append("fast: larger batches, fewer passes")
-    return notes
+        found = [scores.tasks.get(key) for key in PROBING_TASKS]
+        cells = [ABSENT if score is None else cell(score.accuracy, complete=score.complete) for score in found]
+        few = "" if len(scores.tasks) == len(PROBING_TASKS) else f" ({len(scores.tasks)})"
+        mode = mode_of(result.mode, result.classifier, "mlp")
+        rows.append([label, mode, *cells, f"{cell(scores.average)}{few}"])
+    every = [score for result in results.values() for score in result.probing.tasks.values()]
+    notes = (
+        None
+        if all(score.complete for score in every)
+        else "* not the published parts: does not compare with published values",
+        "(k) the mean of only k of the ten tasks" if len(every) < len(results) * len(PROBING_TASKS) else None,
+        "fast: larger batches, fewer passes" if any(result.mode == "fast" for result in results.values()) else None,
+    )
+    titles = [task.title for task in PROBING_TASKS.values()]
+    return table_of("Probing, test accuracy in %", ["Model", "Mode"], [*titles, "Avg."], rows, notes)

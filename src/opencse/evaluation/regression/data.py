@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,8 @@ import numpy as np
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
-from opencse.evaluation.sts.data import Text, load_sts
+from opencse.evaluation.sts.data import TASKS, StsTask, TaskPairs, load_sts
+from opencse.evaluation.suite import TaskData
 
 PUBLISHED: dict[str, dict[str, int]] = {
     "stsb": {"train": 5749, "dev": 1500, "test": 1379},
@@ -23,18 +24,32 @@ HIGHEST = 5
 
 
 @dataclass(frozen=True)
-class RegressorData:
-    """Tasks ready to be judged on.
+class GradedSplit:
+    """One task with its training set.
 
     Attributes:
-        source: the folder.
-        text: in which form the text is.
-        tasks: by key, ``train``, ``dev`` and ``test`` pairs.
+        task: what is published about it.
+        parts: ``train``, ``dev`` and ``test`` pairs.
     """
 
-    source: str
-    text: Text
-    tasks: dict[str, dict[str, ScoredPairs]]
+    task: StsTask
+    parts: dict[str, ScoredPairs]
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """The number of pairs by part."""
+        return {name: len(pairs) for name, pairs in self.parts.items()}
+
+    def texts(self) -> Iterator[list[str]]:
+        """Both sides of each part."""
+        return TaskPairs(self.task, tuple(self.parts.values())).texts()
+
+    def sha256(self) -> str:
+        """See ``TaskPairs.sha256``."""
+        return TaskPairs(self.task, tuple(self.parts.values())).sha256()
+
+
+RegressorData = TaskData[GradedSplit]
 
 
 def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> RegressorData:
@@ -65,7 +80,9 @@ def load_sts_regressor(folder: Path, tasks: Sequence[str] | None = None) -> Regr
             f"{folder}: no task for the regressor {which}; tasks with a training set: {' '.join(PUBLISHED)}"
         )
     tests = load_sts(folder, wanted)
-    loaded = {key: {part: _read(folder / key / f"{part}.tsv") for part in PARTS} for key in wanted}
+    loaded = {
+        key: GradedSplit(TASKS[key], {part: _read(folder / key / f"{part}.tsv") for part in PARTS}) for key in wanted
+    }
     return RegressorData(str(folder), tests.text, loaded)
 
 

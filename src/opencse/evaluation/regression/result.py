@@ -10,12 +10,11 @@ from pydantic import FiniteFloat
 from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.regression.data import PUBLISHED
 from opencse.evaluation.sts.data import TASKS
+from opencse.evaluation.table import cell, table_of
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-ABSENT = "-"
 
 
 class RegressorScore(Settings):
@@ -59,23 +58,15 @@ def regressor_table(results: Mapping[str, RegressorResult]) -> Table:
     Returns:
         A table; ``*`` marks other numbers of pairs than published.
     """
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title="STS by a fitted regressor, test correlations x 100")
-    table.add_column("Model")
-    for key in PUBLISHED:
-        for name in ("Spearman", "Pearson"):
-            table.add_column(f"{TASKS[key].title} {name}", justify="right")
+    headers = [f"{TASKS[key].title} {name}" for key in PUBLISHED for name in ("Spearman", "Pearson")]
+    rows = []
     for label, result in results.items():
         cells = []
         for key in PUBLISHED:
             score = result.sts_regressor.get(key)
-            if score is None:
-                cells += [ABSENT, ABSENT]
-            else:
-                cells += [f"{x:.2f}{'' if score.complete else '*'}" for x in (score.spearman, score.pearson)]
-        table.add_row(Text(label), *cells)
-    if not all(score.complete for result in results.values() for score in result.sts_regressor.values()):
-        table.caption = "* not the published numbers of pairs: does not compare with published values"
-    return table
+            both = (None, None) if score is None else (score.spearman, score.pearson)
+            cells += [cell(value, complete=score is None or score.complete) for value in both]
+        rows.append([label, *cells])
+    complete = all(score.complete for result in results.values() for score in result.sts_regressor.values())
+    notes = [] if complete else ["* not the published numbers of pairs: does not compare with published values"]
+    return table_of("STS by a fitted regressor, test correlations x 100", ["Model"], headers, rows, notes)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError, nearest
+from opencse.evaluation.suite import TaskData
 from opencse.text.lines import COMPRESSED, read_lines, read_objects
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
@@ -38,6 +39,10 @@ class RetrievalTask:
     judged: list[dict[int, int]]
     without_relevant: int
 
+    def texts(self) -> Iterator[list[str]]:
+        """Queries and documents."""
+        yield from (self.queries, self.documents)
+
     def sha256(self) -> str:
         """A hash of ids, texts and judgements."""
         digest = hashlib.sha256()
@@ -48,19 +53,7 @@ class RetrievalTask:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class RetrievalData:
-    """Data sets ready to be judged on.
-
-    Attributes:
-        source: the folder they come from.
-        split: which judgements were read, for instance ``test``.
-        tasks: by name.
-    """
-
-    source: str
-    split: str
-    tasks: dict[str, RetrievalTask]
+RetrievalData = TaskData[RetrievalTask]
 
 
 def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: str = "test") -> RetrievalData:
@@ -102,7 +95,7 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
                 f"unknown retrieval data set {name!r}{nearest(name, there)}; in {folder}: {', '.join(there)}"
             )
     chosen = {name: place for name, place in there.items() if tasks is None or name in tasks}
-    return RetrievalData(str(folder), split, {name: _load(name, place, split) for name, place in chosen.items()})
+    return RetrievalData(str(folder), "raw", {name: _load(name, place, split) for name, place in chosen.items()})
 
 
 def _load(name: str, folder: Path, split: str) -> RetrievalTask:

@@ -9,12 +9,11 @@ from pydantic import FiniteFloat
 
 from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.record import EvaluationRecord
+from opencse.evaluation.table import ABSENT, cell, table_of
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
-
-ABSENT = "-"
 
 
 class RetrievalScore(Settings):
@@ -44,14 +43,7 @@ class RetrievalScore(Settings):
 
     def measures(self) -> dict[str, float]:
         """The measures by name, without the counts."""
-        return {
-            "ndcg_at_10": self.ndcg_at_10,
-            "mrr_at_10": self.mrr_at_10,
-            "map_at_10": self.map_at_10,
-            "recall_at_1": self.recall_at_1,
-            "recall_at_10": self.recall_at_10,
-            "recall_at_100": self.recall_at_100,
-        }
+        return self.model_dump(exclude={"queries", "without_relevant", "documents"})
 
 
 class RetrievalResult(EvaluationRecord):
@@ -85,20 +77,14 @@ def retrieval_table(results: Mapping[str, RetrievalResult]) -> Table:
     Args:
         results: by label, in the order to show.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     kinds = sorted({f"{result.split}, {result.similarity}" for result in results.values()})
-    table = Table(title=f"Retrieval ({'; '.join(kinds)}), x 100")
-    for header in ("Model", "Data set"):
-        table.add_column(header)
-    for header in ("Queries", "Documents", "nDCG@10", "MRR@10", "MAP@10", "Recall@1", "Recall@10", "Recall@100"):
-        table.add_column(header, justify="right")
+    rows = []
     for label, result in results.items():
         for name, score in result.retrieval.items():
-            cells = [f"{score.queries:,}", f"{score.documents:,}", *(f"{x:.2f}" for x in score.measures().values())]
-            table.add_row(Text(label), Text(name), *cells)
+            measures = [cell(value) for value in score.measures().values()]
+            rows.append([label, name, f"{score.queries:,}", f"{score.documents:,}", *measures])
         if len(result.retrieval) > 1:
-            table.add_row(Text(label), "average", ABSENT, ABSENT, f"{result.average:.2f}", *[ABSENT] * 5)
-        table.add_section()
-    return table
+            rows.append([label, "average", ABSENT, ABSENT, cell(result.average), *[ABSENT] * 5])
+    measured = ("Queries", "Documents", "nDCG@10", "MRR@10", "MAP@10", "Recall@1", "Recall@10", "Recall@100")
+    title = f"Retrieval ({'; '.join(kinds)}), x 100"
+    return table_of(title, ["Model", "Data set"], measured, rows, grouped=True)

@@ -9,106 +9,96 @@ queries without a relevant document are left out and counted (BEIR's code counts
 from __future__ import annotations
 
 import math
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
-from opencse.environment import Environment
-from opencse.evaluation.embedding import Embedded, Encode, Progress, distinct, embed, silent
+from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.measures import average_precision, ndcg, recall, reciprocal_rank
 from opencse.evaluation.ranking import Similarity, nearest_rows
-from opencse.evaluation.record import DataRecord
-from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
-from opencse.evaluation.retrieval.result import RetrievalResult, RetrievalScore
+from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.result import RetrievalResult, RetrievalScore, retrieval_table
+from opencse.evaluation.suite import Options, Suite
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 DEPTH = 100
 
 
-def evaluate_retrieval(
-    encode: Encode,
-    data: RetrievalData,
-    *,
-    model: str | None = None,
-    pooling: str | None = None,
-    device: str | None = None,
-    similarity: Similarity = "cosine",
-    progress: Progress | None = None,
-) -> RetrievalResult:
-    """Judges an encoder on retrieval data sets.
+@dataclass(frozen=True)
+class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
+    """The measures of each data set, each the mean over its queries x 100.
 
-    Args:
-        encode: texts -> (n, d); called once a data set, on its distinct texts. Their vectors are held in memory,
-            the similarities only in blocks.
-        data: from ``load_retrieval``.
-        model: recorded in the result; so are ``pooling`` and ``device``.
-        pooling: see ``model``.
-        device: see ``model``.
+    The texts are encoded one data set after another; their vectors are held in memory, the similarities in blocks.
+
+    Attributes:
         similarity: ``cosine``, or ``dot`` for models trained with it.
-        progress: called with one line at each step.
-
-    Raises:
-        UserError: if a vector holds NaN or infinite values.
-        ValueError: if ``encode`` does not return an (n, d) array.
+        split: which judgements are read.
     """
-    tell = progress or silent
-    started = time.perf_counter()
-    scores: dict[str, RetrievalScore] = {}
-    for name, task in data.tasks.items():
-        tell(_describe(task))
-        begun = time.perf_counter()
-        embedded = embed(encode, distinct([task.queries, task.documents]))
-        tell(f"{name}: encoded in {time.perf_counter() - begun:.1f} s")
-        scores[name] = score_retrieval(task, embedded, similarity)
-        tell(
-            f"{name}: nDCG@10 {scores[name].ndcg_at_10:.2f}, recall@100 {scores[name].recall_at_100:.2f} "
-            f"over {len(task.queries):,} queries"
+
+    name = "retrieval"
+    title = "retrieval"
+    folder = "retrieval"
+    by_task = True
+    similarity: Similarity = "cosine"
+    split: str = "test"
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """See ``Suite``; there is nothing to choose."""
+        return cls()
+
+    def load(self, folder: Path, tasks: Sequence[str] | None = None) -> RetrievalData:
+        """See ``load_retrieval``."""
+        return load_retrieval(folder, tasks, split=self.split)
+
+    def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
+        """See ``Suite``."""
+        queries, documents = embedded.of(task.queries), embedded.of(task.documents)
+        # One more than needed: the document with the query's own id may be among them and goes.
+        positions, _ = nearest_rows(queries, documents, DEPTH + 1, self.similarity)
+        rankings: list[tuple[list[int], list[int]]] = []  # of each query: levels as ranked, all levels judged
+        for query, ranked, levels in zip(task.query_ids, positions.tolist(), task.judged, strict=True):
+            others = [place for place in ranked if task.document_ids[place] != query][:DEPTH]
+            rankings.append(([levels.get(place, 0) for place in others], list(levels.values())))
+        return RetrievalScore(
+            ndcg_at_10=_percent([ndcg(found, judged, 10) for found, judged in rankings]),
+            mrr_at_10=_percent([reciprocal_rank(found, 10) for found, _ in rankings]),
+            map_at_10=_percent([average_precision(found, judged, 10) for found, judged in rankings]),
+            recall_at_1=_percent([recall(found, judged, 1) for found, judged in rankings]),
+            recall_at_10=_percent([recall(found, judged, 10) for found, judged in rankings]),
+            recall_at_100=_percent([recall(found, judged, 100) for found, judged in rankings]),
+            queries=len(task.queries),
+            without_relevant=task.without_relevant,
+            documents=len(task.documents),
         )
-    return RetrievalResult(
-        model=model,
-        pooling=pooling,
-        data=DataRecord(
-            source=data.source, text="raw", sha256={name: task.sha256() for name, task in data.tasks.items()}
-        ),
-        environment=Environment.here(device),
-        seconds=time.perf_counter() - started,
-        similarity=similarity,
-        split=data.split,
-        retrieval=scores,
-        average=math.fsum(score.ndcg_at_10 for score in scores.values()) / len(scores),
-    )
 
+    def record(self, scores: dict[str, RetrievalScore], told: Mapping[str, Any]) -> RetrievalResult:
+        """See ``Suite``."""
+        return RetrievalResult(
+            **told,
+            similarity=self.similarity,
+            split=self.split,
+            retrieval=scores,
+            average=math.fsum(score.ndcg_at_10 for score in scores.values()) / len(scores),
+        )
 
-def score_retrieval(task: RetrievalTask, embedded: Embedded, similarity: Similarity = "cosine") -> RetrievalScore:
-    """The measures of one data set from the vectors of its texts, each the mean over the queries x 100."""
-    queries = embedded.of(task.queries)
-    documents = embedded.of(task.documents)
-    # One more than needed: the document with the query's own id may be among them and goes.
-    positions, _ = nearest_rows(queries, documents, DEPTH + 1, similarity)
-    found, judged = [], []
-    for query, ranked, levels in zip(task.query_ids, positions.tolist(), task.judged, strict=True):
-        others = [place for place in ranked if task.document_ids[place] != query][:DEPTH]
-        found.append([levels.get(place, 0) for place in others])
-        judged.append(list(levels.values()))
-    both = list(zip(found, judged, strict=True))
-    return RetrievalScore(
-        ndcg_at_10=_percent([ndcg(levels, all_levels, 10) for levels, all_levels in both]),
-        mrr_at_10=_percent([reciprocal_rank(levels, 10) for levels in found]),
-        map_at_10=_percent([average_precision(levels, all_levels, 10) for levels, all_levels in both]),
-        recall_at_1=_percent([recall(levels, all_levels, 1) for levels, all_levels in both]),
-        recall_at_10=_percent([recall(levels, all_levels, 10) for levels, all_levels in both]),
-        recall_at_100=_percent([recall(levels, all_levels, 100) for levels, all_levels in both]),
-        queries=len(task.queries),
-        without_relevant=task.without_relevant,
-        documents=len(task.documents),
-    )
+    def line(self, task: RetrievalTask, score: RetrievalScore) -> str:
+        """See ``Suite``."""
+        line = f"{task.name}: nDCG@10 {score.ndcg_at_10:.2f}, recall@100 {score.recall_at_100:.2f} over "
+        line += f"{score.queries:,} queries, {score.documents:,} documents"
+        if task.without_relevant:
+            line += f"; {task.without_relevant:,} more queries have no relevant document and are left out"
+        empty = sum(not text for text in task.documents)
+        return f"{line}; {empty:,} documents are empty" if empty else line
+
+    @classmethod
+    def table(cls, results: Mapping[str, RetrievalResult]) -> Table:
+        """See ``retrieval_table``."""
+        return retrieval_table(results)
 
 
 def _percent(values: Sequence[float]) -> float:
     return 100 * math.fsum(values) / len(values)
-
-
-def _describe(task: RetrievalTask) -> str:
-    line = f"{task.name}: {len(task.documents):,} documents, {len(task.queries):,} queries"
-    if task.without_relevant:
-        line += f" ({task.without_relevant:,} more have no relevant document and are left out)"
-    empty = sum(not text for text in task.documents)
-    return f"{line}; {empty:,} documents are empty" if empty else line

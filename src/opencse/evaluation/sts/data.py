@@ -6,24 +6,25 @@ import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError, nearest, reason
 from opencse.evaluation.pairs import (
     COLUMNS,
     Record,
     ScoredPairs,
-    positions_of_columns,
     read_scored_pairs,
     scored_pairs,
 )
+from opencse.evaluation.record import Text
+from opencse.evaluation.suite import TaskData
+from opencse.text.formats import choose_columns
 
 SPLIT = "test"
-Text = Literal["prepared", "raw", "unknown"]
-"""``prepared``: tokenised and (but for SICK) lower-cased, as the papers evaluate; ``raw``: as written."""
+HUB = "hub"
 
 
 @dataclass(frozen=True)
@@ -118,6 +119,11 @@ class TaskPairs:
         """Whether the parts are the published subsets (true for a task of one file)."""
         return len(self.parts) == len(self.task.subsets)
 
+    def texts(self) -> Iterator[list[str]]:
+        """Both sides of each part."""
+        for part in self.parts:
+            yield from (part.first, part.second)
+
     def sha256(self) -> str:
         """A hash of the ``score<TAB>sentence1<TAB>sentence2`` lines, the same from any kind of file."""
         digest = hashlib.sha256()
@@ -127,19 +133,7 @@ class TaskPairs:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class StsData:
-    """Tasks ready to be judged on.
-
-    Attributes:
-        source: where they come from, in words.
-        text: in which form the text is; a model scores differently on the other one.
-        tasks: by key, in the order of ``TASKS``.
-    """
-
-    source: str
-    text: Text
-    tasks: dict[str, TaskPairs]
+StsData = TaskData[TaskPairs]
 
 
 def choose_tasks(wanted: Sequence[str] | None) -> list[StsTask]:
@@ -202,9 +196,7 @@ def _text_form(loaded: dict[str, TaskPairs]) -> Text:
     telling = [pairs for pairs in loaded.values() if pairs.task.lower_cased]
     if not telling:
         return "unknown"
-    sentences = (
-        text for pairs in telling for part in pairs.parts for side in (part.first, part.second) for text in side
-    )
+    sentences = (text for pairs in telling for side in pairs.texts() for text in side)
     return "raw" if any(character.isupper() for text in sentences for character in text) else "prepared"
 
 
@@ -226,7 +218,7 @@ def load_sts_hub(tasks: Sequence[str] | None = None, *, root: str | Path = "mteb
     for task in choose_tasks(tasks):
         name = f"{root}/{task.hub}"
         dataset = _hub_dataset(name)
-        positions_of_columns(dataset.column_names, name)
+        choose_columns(COLUMNS, dataset.column_names, name)
         pairs = scored_pairs(name, _rows(dataset, name), name=SPLIT)
         loaded[task.key] = TaskPairs(task, (pairs,))
     return StsData(f"{root}/*-sts, split {SPLIT}", "raw", loaded)
@@ -238,9 +230,8 @@ def _hub_dataset(name: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
     try:
         return datasets.load_dataset(name, split=SPLIT)
     except Exception as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise UserError(
-            f"{name}: the split {SPLIT!r} could not be loaded ({reason}); "
+            f"{name}: the split {SPLIT!r} could not be loaded ({reason(error)}); "
             "without a network, give a local folder of STS files"
         ) from None
 

@@ -11,6 +11,7 @@ from pydantic import FiniteFloat, model_serializer, model_validator
 from opencse.errors import require_known
 from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.sts.data import TASKS
+from opencse.evaluation.table import ABSENT, cell, table_of
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,7 +20,6 @@ if TYPE_CHECKING:
 Aggregation = Literal["all", "mean", "wmean"]
 Correlation = Literal["spearman", "pearson"]
 TASKS_IN_AVERAGE = 7
-ABSENT = "-"
 HALVES = ("up to 3", "over 3")
 
 
@@ -29,6 +29,10 @@ class Score(Settings):
     spearman: FiniteFloat
     pearson: FiniteFloat
     n: int
+
+    def by(self, correlation: Correlation) -> float:
+        """The correlation of that name."""
+        return self.spearman if correlation == "spearman" else self.pearson
 
 
 class Aggregates(Settings):
@@ -163,62 +167,41 @@ def sts_table(
     """
     require_known(aggregation, typing.get_args(Aggregation), "aggregation")
     require_known(correlation, typing.get_args(Correlation), "correlation")
-    table = _by_subset(results, correlation) if subsets else _by_model(results, aggregation, correlation)
-    if not all(task.complete for result in results.values() for task in result.sts.tasks.values()):
-        table.caption = "* not the published number of pairs: does not compare with published values"
-    return table
+    return _by_subset(results, correlation) if subsets else _by_model(results, aggregation, correlation)
 
 
 def _by_model(results: Mapping[str, StsResult], aggregation: Aggregation, correlation: Correlation) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"STS, {correlation.capitalize()} x 100, {aggregation}")
-    table.add_column("Model")
-    for task in TASKS.values():
-        table.add_column(task.title, justify="right")
-    table.add_column("Avg.", justify="right")
+    rows = []
     for label, result in results.items():
-        cells = []
-        for key in TASKS:
-            score = result.sts.tasks.get(key)
-            cells.append(
-                ABSENT if score is None else _number(score.by(correlation, aggregation), complete=score.complete)
-            )
-        table.add_row(Text(label), *cells, _number(result.sts.mean_over_tasks(correlation, aggregation)))
-    return table
+        scores = [result.sts.tasks.get(key) for key in TASKS]
+        cells = [
+            ABSENT if score is None else cell(score.by(correlation, aggregation), complete=score.complete)
+            for score in scores
+        ]
+        rows.append([label, *cells, cell(result.sts.mean_over_tasks(correlation, aggregation))])
+    titles = [task.title for task in TASKS.values()]
+    title = f"STS, {correlation.capitalize()} x 100, {aggregation}"
+    return table_of(title, ["Model"], [*titles, "Avg."], rows, _notes(results))
 
 
 def _by_subset(results: Mapping[str, StsResult], correlation: Correlation) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(title=f"STS by subset, {correlation.capitalize()} x 100")
-    table.add_column("Task")
-    table.add_column("Subset")
-    table.add_column("Pairs", justify="right")
-    for label in results:
-        table.add_column(Text(label), justify="right")
+    rows = []
     for key, task in TASKS.items():
         scores = [result.sts.tasks.get(key) for result in results.values()]
-        if all(score is None for score in scores):
-            continue
-        for position, name in enumerate(task.subsets):
-            parts = [None if score is None else score.subsets.get(name) for score in scores]
-            sizes = sorted({part.n for part in parts if part is not None})
+        for name in task.subsets if any(scores) else ():
+            parts = [(score.complete, score.subsets.get(name)) if score else (True, None) for score in scores]
+            sizes = sorted({part.n for _, part in parts if part is not None})
             cells = [
-                ABSENT
-                if score is None or part is None
-                else _number(part.pearson if correlation == "pearson" else part.spearman, complete=score.complete)
-                for score, part in zip(scores, parts, strict=True)
+                ABSENT if part is None else cell(part.by(correlation), complete=complete) for complete, part in parts
             ]
-            last = position == len(task.subsets) - 1
-            table.add_row(task.title, name, "/".join(f"{n:,}" for n in sizes) or ABSENT, *cells, end_section=last)
-    return table
+            rows.append([task.title, name, "/".join(f"{n:,}" for n in sizes) or ABSENT, *cells])
+    title = f"STS by subset, {correlation.capitalize()} x 100"
+    return table_of(title, ["Task", "Subset"], ["Pairs", *results], rows, _notes(results), grouped=True)
 
 
-def _number(value: float | None, *, complete: bool = True) -> str:
-    return ABSENT if value is None else f"{value:.2f}{'' if complete else '*'}"
+def _notes(results: Mapping[str, StsResult]) -> list[str]:
+    complete = all(task.complete for result in results.values() for task in result.sts.tasks.values())
+    return [] if complete else ["* not the published number of pairs: does not compare with published values"]
 
 
 def length_table(results: Mapping[str, StsResult]) -> Table:
@@ -232,31 +215,25 @@ def length_table(results: Mapping[str, StsResult]) -> Table:
         tasks; ``-`` where there is no value, and in the mean if any of the model's tasks has none. The first two
         rows tell the numbers of pairs.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     keys = [key for key in TASKS if any(key in result.sts.tasks for result in results.values())]
-    table = Table(title="STS by difference in length (words), Spearman x 100")
-    table.add_column("Model")
-    table.add_column("Difference")
-    for key in keys:
-        table.add_column(TASKS[key].title, justify="right")
-    table.add_column("Avg.", justify="right")
-    splits = {label: {key: _split(result.sts, key) for key in keys} for label, result in results.items()}
-    for half in HALVES:
-        sizes = [
-            sorted({_half(split, half).n for by_key in splits.values() if (split := by_key[key]) is not None})
-            for key in keys
-        ]
-        cells = ["/".join(f"{n:,}" for n in counts) or ABSENT for counts in sizes]
-        table.add_row("pairs", half, *cells, ABSENT, end_section=half == HALVES[-1])
-    for label, by_key in splits.items():
-        means = mean_by_length(results[label].sts)
-        for half in HALVES:
-            cells = [ABSENT if split is None else f"{_half(split, half).spearman:.2f}" for split in by_key.values()]
-            mean = ABSENT if means is None else f"{means[HALVES.index(half)]:.2f}"
-            table.add_row(Text(label), half, *cells, mean, end_section=half == HALVES[-1])
-    return table
+    sizes: dict[str, dict[str, set[int]]] = {half: {key: set() for key in keys} for half in HALVES}
+    rows = []
+    for label, result in results.items():
+        splits = [result.sts.tasks[key].by_length if key in result.sts.tasks else None for key in keys]
+        means = mean_by_length(result.sts) or (None, None)
+        for number, half in enumerate(HALVES):
+            found = [None if split is None else (split.up_to_3, split.over_3)[number] for split in splits]
+            for key, score in zip(keys, found, strict=True):
+                sizes[half][key] |= set() if score is None else {score.n}
+            cells = [cell(None if score is None else score.spearman) for score in found]
+            rows.append([label, half, *cells, cell(means[number])])
+    pairs = [
+        ["pairs", half, *("/".join(f"{n:,}" for n in sorted(counts)) or ABSENT for counts in by_key.values()), ABSENT]
+        for half, by_key in sizes.items()
+    ]
+    titles = [TASKS[key].title for key in keys]
+    title = "STS by difference in length (words), Spearman x 100"
+    return table_of(title, ["Model", "Difference"], [*titles, "Avg."], pairs + rows, grouped=True)
 
 
 def mean_by_length(scores: StsScores) -> tuple[float, float] | None:
@@ -269,12 +246,3 @@ def mean_by_length(scores: StsScores) -> tuple[float, float] | None:
         sum(split.up_to_3.spearman for split in known) / len(known),
         sum(split.over_3.spearman for split in known) / len(known),
     )
-
-
-def _split(scores: StsScores, key: str) -> LengthSplit | None:
-    task = scores.tasks.get(key)
-    return None if task is None else task.by_length
-
-
-def _half(split: LengthSplit, half: str) -> LengthScore:
-    return split.up_to_3 if half == HALVES[0] else split.over_3

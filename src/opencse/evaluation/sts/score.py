@@ -1,4 +1,4 @@
-"""Semantic textual similarity: does the cosine of two sentences rank as people rank their likeness?
+"""Semantic textual similarity: does the cosine of two sentences rank as people rank their similarity?
 
 Protocol of SimCSE (Gao et al. 2021, appendix B), which the family shares: no truncation by evaluation, cosine
 of the sentence vectors, Spearman's correlation with the gold scores; for the years 2012 to 2016 over the
@@ -7,94 +7,83 @@ concatenation of the subsets (``all``), beside ``mean`` and ``wmean``; the avera
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from opencse.environment import Environment
 from opencse.evaluation.correlation import Floats, pearson, spearman
-from opencse.evaluation.embedding import Encode, Progress, distinct, embed, silent
-from opencse.evaluation.pairs import ScoredPairs
-from opencse.evaluation.record import DataRecord
-from opencse.evaluation.sts.data import StsData, TaskPairs
-from opencse.evaluation.sts.result import Aggregates, LengthScore, LengthSplit, Score, StsResult, StsScores, TaskScore
+from opencse.evaluation.embedding import Embedded
+from opencse.evaluation.sts.data import HUB, StsData, TaskPairs, load_sts, load_sts_hub
+from opencse.evaluation.sts.result import (
+    Aggregates,
+    LengthScore,
+    LengthSplit,
+    Score,
+    StsResult,
+    StsScores,
+    TaskScore,
+    sts_table,
+)
+from opencse.evaluation.suite import Options, Suite
 
-Keep = Callable[[str, Floats], None]
+if TYPE_CHECKING:
+    from rich.table import Table
+
 SAME_LENGTH = 3  # words of difference up to which ESimCSE counts two sentences as of similar length
 
 
-def evaluate_pairs(encode: Encode, pairs: ScoredPairs) -> Score:
-    """Spearman and Pearson, x 100, of the cosines of one set of pairs; for instance STS-B dev in training.
+@dataclass(frozen=True)
+class Sts(Suite[TaskPairs, TaskScore, StsResult]):
+    """Spearman and Pearson, x 100, of every task and subset.
 
-    Args:
-        encode: texts -> (n, d); called once, on the distinct sentences.
-        pairs: the sentences and their gold scores.
-
-    Raises:
-        UserError: if a vector holds NaN or infinite values.
-        ValueError: if ``encode`` does not return an (n, d) array.
+    What is kept for tests over pairs: ``<task>.cosine`` and ``<task>.gold``, (n,), subsets one after another.
     """
-    embedded = embed(encode, distinct([pairs.first, pairs.second]))
-    return _score(embedded.cosines(pairs.first, pairs.second), pairs.scores)
+
+    name = "sts"
+    title = "STS"
+    folder = "sts"
+    by_task: bool = False
+
+    @classmethod
+    def of(cls, options: Options) -> Self:
+        """See ``Suite``; there is nothing to choose."""
+        return cls()
+
+    def load(self, folder: Path, tasks: Sequence[str] | None = None) -> StsData:
+        """See ``load_sts``; ``hub`` instead of a folder: ``load_sts_hub``."""
+        return load_sts_hub(tasks) if str(folder) == HUB else load_sts(folder, tasks)
+
+    def score(self, task: TaskPairs, embedded: Embedded, device: str = "cpu") -> TaskScore:
+        """See ``score_task``."""
+        return score_task(task, _cosines(task, embedded))
+
+    def arrays(self, name: str, task: TaskPairs, embedded: Embedded) -> dict[str, Floats]:
+        """See the class."""
+        return {f"{name}.gold": task.gold, f"{name}.cosine": np.concatenate(_cosines(task, embedded))}
+
+    def record(self, scores: dict[str, TaskScore], told: Mapping[str, Any]) -> StsResult:
+        """See ``Suite``."""
+        return StsResult(**told, sts=StsScores.of(scores))
+
+    def line(self, task: TaskPairs, score: TaskScore) -> str:
+        """See ``Suite``."""
+        line = f"{task.task.title}: Spearman {score.spearman.all:.2f} over {score.n:,} pairs"
+        if not score.complete:
+            line += f" (published: {task.task.pairs:,} pairs, so this does not compare with published values)"
+        return line
+
+    @classmethod
+    def table(cls, results: Mapping[str, StsResult]) -> Table:
+        """See ``sts_table``."""
+        return sts_table(results)
 
 
-def evaluate_sts(
-    encode: Encode,
-    data: StsData,
-    *,
-    model: str | None = None,
-    pooling: str | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
-    keep: Keep | None = None,
-) -> StsResult:
-    """Judges an encoder on STS tasks.
-
-    Args:
-        encode: texts -> (n, d); called once, on the distinct sentences of all the tasks.
-        data: the tasks, from ``load_sts`` or ``load_sts_hub``.
-        model: recorded in the result; so are ``pooling`` and ``device``.
-        pooling: see ``model``.
-        device: see ``model``.
-        progress: called with one line at each step.
-        keep: called with each task's key and its (n,) cosines, subsets one after another, for tests over pairs.
-
-    Returns:
-        Spearman and Pearson, x 100, of every task and subset.
-
-    Raises:
-        UserError: if a vector holds NaN or infinite values.
-        ValueError: if ``encode`` does not return an (n, d) array.
-    """
-    tell = progress or silent
-    started = time.perf_counter()
-    texts = distinct(
-        side for pairs in data.tasks.values() for part in pairs.parts for side in (part.first, part.second)
-    )
-    total = sum(pairs.n for pairs in data.tasks.values())
-    tell(f"STS: {len(data.tasks)} tasks, {total:,} pairs, {len(texts):,} distinct sentences, text {data.text}")
-    embedded = embed(encode, texts)
-    tell(f"STS: encoded in {time.perf_counter() - started:.1f} s")
-    scores: dict[str, TaskScore] = {}
-    for key, pairs in data.tasks.items():
-        cosines = [embedded.cosines(part.first, part.second) for part in pairs.parts]
-        scores[key] = score_task(pairs, cosines)
-        if keep is not None:
-            keep(key, np.concatenate(cosines))
-        tell(_line(pairs, scores[key]))
-    return StsResult(
-        model=model,
-        pooling=pooling,
-        data=DataRecord(
-            source=data.source,
-            text=data.text,
-            sha256={key: pairs.sha256() for key, pairs in data.tasks.items()},
-        ),
-        environment=Environment.here(device),
-        seconds=time.perf_counter() - started,
-        sts=StsScores.of(scores),
-    )
+def _cosines(task: TaskPairs, embedded: Embedded) -> list[Floats]:
+    """The cosines of each part's pairs."""
+    return [embedded.cosines(part.first, part.second) for part in task.parts]
 
 
 def score_task(pairs: TaskPairs, cosines: Sequence[Floats]) -> TaskScore:
@@ -169,10 +158,3 @@ def _aggregates(whole: float, parts: Sequence[float], sizes: Sequence[int]) -> A
         mean=float(np.mean(parts)),
         wmean=float(np.average(parts, weights=np.asarray(sizes, float))),
     )
-
-
-def _line(pairs: TaskPairs, score: TaskScore) -> str:
-    line = f"{pairs.task.title}: Spearman {score.spearman.all:.2f} over {score.n:,} pairs"
-    if not score.complete:
-        line += f" (published: {pairs.task.pairs:,} pairs, so this does not compare with published values)"
-    return line

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import Scheme
+from opencse.evaluation.labelled import Examples, Labelled, Line
+from opencse.evaluation.suite import TaskData
 from opencse.text.lines import read_lines
 
 TRAIN_PHRASES = "train_phrases"
@@ -60,45 +59,16 @@ TRANSFER_TASKS: dict[str, TransferTask] = {
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
-    """n labelled sentences, or pairs, in SentEval's order: by number of words, then class, then place in the file.
-
-    Attributes:
-        labels: class numbers (n,).
-        first: n sentences.
-        second: n more for pairs, else None.
-    """
-
-    labels: NDArray[np.intp]
-    first: list[str]
-    second: list[str] | None
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    @property
-    def sides(self) -> list[list[str]]:
-        """The sentences, or the first and the second ones."""
-        return [self.first] if self.second is None else [self.first, self.second]
-
-
-@dataclass(frozen=True, eq=False)
-class TransferExamples:
-    """The examples of one task.
+class TransferExamples(Labelled):
+    """The examples of one task; see ``Labelled``.
 
     Attributes:
         task: what is asked.
-        parts: by name, in the order ``all`` or ``train``, ``dev``, ``test``.
-        classes: how the classes are written.
         folder: where they come from.
-        files: the names of its files used; the first one holds the training examples.
     """
 
     task: TransferTask
-    parts: dict[str, Examples]
-    classes: tuple[str, ...]
     folder: Path
-    files: tuple[str, ...]
 
     @property
     def where(self) -> str:
@@ -108,7 +78,7 @@ class TransferExamples:
     @property
     def complete(self) -> bool:
         """Whether the numbers of examples are those published; if not, published scores do not compare."""
-        return {name: len(part) for name, part in self.parts.items()} == dict(self.task.published)
+        return self.counts == dict(self.task.published)
 
     def sha256(self) -> str:
         """A hash of the content, whatever the order of the lines that tie."""
@@ -119,19 +89,7 @@ class TransferExamples:
         return digest.hexdigest()
 
 
-@dataclass(frozen=True)
-class TransferData:
-    """Tasks ready to be judged on.
-
-    Attributes:
-        source: the folder.
-        tasks: by key, those of ``TRANSFER_TASKS`` first and in its order.
-        absent: the keys of the seven that were looked for and not found.
-    """
-
-    source: str
-    tasks: dict[str, TransferExamples]
-    absent: tuple[str, ...] = ()
+TransferData = TaskData[TransferExamples]
 
 
 def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferData:
@@ -175,7 +133,7 @@ def load_transfer(folder: Path, tasks: Sequence[str] | None = None) -> TransferD
             )
     loaded = {key: _load(folder / key, TRANSFER_TASKS.get(key)) for key in wanted}
     absent = tuple(key for key in TRANSFER_TASKS if key not in there) if tasks is None else ()
-    return TransferData(str(folder), loaded, absent)
+    return TransferData(str(folder), "unknown", loaded, absent)
 
 
 def _load(folder: Path, known: TransferTask | None) -> TransferExamples:
@@ -223,16 +181,9 @@ def _files(folder: Path, scheme: Scheme, there: set[str], *, phrases: bool) -> d
     return files
 
 
-@dataclass(frozen=True)
-class _Line:
-    where: str
-    label: str
-    texts: list[str]
-
-
-def _read(path: Path) -> list[_Line]:
+def _read(path: Path) -> list[Line]:
     """The lines of a file that are not blank; white space within a sentence becomes one space, as in SentEval."""
-    lines: list[_Line] = []
+    lines: list[Line] = []
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -244,28 +195,18 @@ def _read(path: Path) -> list[_Line]:
             )
         if not label or not all(texts):
             raise UserError(f"{where}: the {'sentence' if label else 'label'} is empty; fill it or drop the line")
-        lines.append(_Line(where, label, texts))
+        lines.append(Line(where, label, tuple(texts)))
     if not lines:
         raise UserError(f"{path}: no lines but blank ones; give label<TAB>sentence on each")
     return lines
 
 
-def _examples(lines: list[_Line], written: tuple[tuple[str, ...], ...], *, pairs: bool) -> Examples:
-    number = {name: position for position, names in enumerate(written) for name in names}
+def _examples(lines: list[Line], written: tuple[tuple[str, ...], ...], *, pairs: bool) -> Examples:
     for line in lines:
         if len(line.texts) != (2 if pairs else 1):
             raise UserError(
                 f"{line.where}: {len(line.texts) + 1} fields, {3 if pairs else 2} expected: "
                 f"label<TAB>sentence{'<TAB>sentence' if pairs else ''}"
             )
-        if line.label not in number:
-            raise UserError(
-                f"{line.where}: unknown label {line.label[:40]!r}{nearest(line.label, number)}; "
-                f"the classes are {', '.join('/'.join(names) for names in written)}; mend it or drop the line"
-            )
-    ordered = sorted(lines, key=lambda line: (*(len(text.split(" ")) for text in line.texts), number[line.label]))
-    return Examples(
-        labels=np.array([number[line.label] for line in ordered], dtype=np.intp),
-        first=[line.texts[0] for line in ordered],
-        second=[line.texts[1] for line in ordered] if pairs else None,
-    )
+    number = {name: position for position, names in enumerate(written) for name in names}
+    return Examples.of(lines, number, f"the classes are {', '.join('/'.join(names) for names in written)}")

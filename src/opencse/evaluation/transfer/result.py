@@ -10,6 +10,7 @@ from pydantic import FiniteFloat
 from opencse.evaluation.classifiers.cross_validation import Scheme
 from opencse.evaluation.classifiers.settings import Mode
 from opencse.evaluation.record import EvaluationRecord
+from opencse.evaluation.table import cell, mode_of, table_of
 from opencse.evaluation.transfer.data import TRANSFER_TASKS
 from opencse.settings import Settings
 
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 Classifier = Literal["softmax", "logistic"]
-ABSENT = "-"
 
 
 class TransferScore(Settings):
@@ -112,46 +112,27 @@ def transfer_table(results: Mapping[str, TransferResult]) -> Table:
     Returns:
         A table; ``*`` marks another number of examples than published, ``(k)`` a mean of only k of the seven tasks.
     """
-    from rich.table import Table
-    from rich.text import Text
-
     own = [key for result in results.values() for key in result.transfer.tasks if key not in TRANSFER_TASKS]
     keys = [*TRANSFER_TASKS, *dict.fromkeys(own)]
-    table = Table(title="Transfer, test accuracy in %")
-    table.add_column("Model")
-    table.add_column("Mode")
-    for key in keys:
-        table.add_column(Text(TRANSFER_TASKS[key].title if key in TRANSFER_TASKS else key), justify="right")
-    table.add_column("Avg.", justify="right")
+    rows, all_seven, published = [], True, True
     for label, result in results.items():
-        mode = result.mode if result.classifier == "softmax" else f"{result.mode}, {result.classifier}"
-        cells = [_cell(result.transfer.tasks.get(key), published=key in TRANSFER_TASKS) for key in keys]
-        table.add_row(Text(label), mode, *cells, _average(result.transfer))
-    table.caption = "; ".join(_notes(list(results.values()))) or None
-    return table
-
-
-def _cell(score: TransferScore | None, *, published: bool) -> str:
-    if score is None:
-        return ABSENT
-    return f"{score.accuracy:.2f}{'' if score.complete or not published else '*'}"
-
-
-def _average(scores: TransferScores) -> str:
-    if scores.average is not None:
-        return f"{scores.average:.2f}"
-    if scores.average_of_present is not None:
-        return f"{scores.average_of_present:.2f} ({len(scores.present)})"
-    return ABSENT
-
-
-def _notes(results: list[TransferResult]) -> list[str]:
-    notes = []
-    seven = [score for result in results for key, score in result.transfer.tasks.items() if key in TRANSFER_TASKS]
-    if not all(score.complete for score in seven):
-        notes.append("* not the published number of examples: does not compare with published values")
-    if any(result.transfer.average_of_present is not None for result in results):
-        notes.append("(k) the mean of only k of the seven tasks: does not compare with a published average")
-    if any(result.mode == "fast" for result in results):
-        notes.append("fast: fewer folds and passes than published values are taken with")
-    return notes
+        scores = result.transfer
+        average = cell(scores.average)
+        if scores.average_of_present is not None:
+            average, all_seven = f"{cell(scores.average_of_present)} ({len(scores.present)})", False
+        cells = []
+        for key in keys:
+            score = scores.tasks.get(key)
+            complete = score is None or score.complete or key not in TRANSFER_TASKS
+            published = published and complete
+            cells.append(cell(None if score is None else score.accuracy, complete=complete))
+        rows.append([label, mode_of(result.mode, result.classifier, "softmax"), *cells, average])
+    notes = (
+        None if published else "* not the published number of examples: does not compare with published values",
+        None if all_seven else "(k) the mean of only k of the seven tasks: does not compare with a published average",
+        "fast: fewer folds and passes than published values are taken with"
+        if any(result.mode == "fast" for result in results.values())
+        else None,
+    )
+    titles = [TRANSFER_TASKS[key].title if key in TRANSFER_TASKS else key for key in keys]
+    return table_of("Transfer, test accuracy in %", ["Model", "Mode"], [*titles, "Avg."], rows, notes)

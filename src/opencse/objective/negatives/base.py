@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Set
 from dataclasses import dataclass
+from typing import Any
 
 from torch import Tensor
 
 from opencse.objective.losses import Columns, Similarity, pairwise_similarity, rowwise_similarity
 from opencse.objective.part import Part
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations
 
 
 @dataclass(frozen=True)
@@ -38,9 +42,15 @@ class Scoring:
 class NegativeSource(Part, ABC):
     """Something an anchor is pushed from: representations in, columns out."""
 
-    needs = Needs(sentences=True)
-    averaged_with_plain = False
-    """Whether the loss is the mean of those with and without this source's columns."""
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The vectors of the views."""
+        return {Sentences()}
+
+    @property
+    def averaged_with_plain(self) -> bool:
+        """Whether the loss is the mean of those with and without this source's columns."""
+        return False
 
     @abstractmethod
     def columns(self, reps: Representations, scoring: Scoring) -> Columns:

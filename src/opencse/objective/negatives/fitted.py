@@ -13,8 +13,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses import at_least_float32
 from opencse.objective.negatives.generated import Generated, GeneratedSettings
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
-from opencse.objective.noise import centre_and_spread, noise_of
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.noise import centre_and_spread
+from opencse.objective.vectors.step import Representations, StepInputs
 
 
 class FittedSettings(GeneratedSettings):
@@ -51,16 +51,17 @@ class Fitted(Generated):
     fit there are no columns.
     """
 
-    def __init__(self, settings: FittedSettings) -> None:
+    settings: FittedSettings
+
+    def __init__(self, settings: FittedSettings | None = None) -> None:
         super().__init__(settings)
-        self.fitting = settings
         self.store: VectorQueue | None = None
         self.distribution: Distribution | None = None
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the empty store and the distribution."""
         super().begin(encoder, batch_size=batch_size, seed=seed)
-        self.store = empty_store(encoder, self.fitting.steps * batch_size)
+        self.store = empty_store(encoder, self.settings.steps * batch_size)
         self.distribution = self.new_distribution(self.store, seed)
 
     @abstractmethod
@@ -81,11 +82,11 @@ class Fitted(Generated):
         for batch in reps:
             store.push(batch.anchor, batch.keys[:, 0])
         with torch.autocast(store.vectors.device.type, enabled=False):
-            distribution.fit(at_least_float32(store.vectors), noise_of(reps[-1]))
+            distribution.fit(at_least_float32(store.vectors), self.noise(reps[-1], "fit"))
 
     def _begun(self) -> tuple[Distribution, VectorQueue]:
         if self.distribution is None or self.store is None:
-            raise RuntimeError(f"the {self.fitting.kind} negatives are used before begin")
+            raise RuntimeError(f"the {self.settings.kind} negatives are used before begin")
         return self.distribution, self.store
 
 

@@ -50,9 +50,7 @@ class Gaussian(Generated):
                 raise ValueError('covariance = "full" holds the scale of every dimension; leave sd at "batch"')
             return self
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.settings = settings
+    settings: Settings
 
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
         """(``rows``, d): g of the class's formula."""

@@ -13,8 +13,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.losses import Columns, at_least_float32
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.noise import noise_of
-from opencse.objective.representations import Representations
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -42,14 +41,12 @@ class Generated(NegativeSource):
     through the batch's statistics, into the encoder. They have no text, so none is left out as a duplicate.
     """
 
-    def __init__(self, settings: GeneratedSettings) -> None:
-        super().__init__()
-        self.sampling = settings
+    settings: GeneratedSettings
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Refuses a share of the batch that is not a single vector."""
         del encoder, seed
-        settings = self.sampling
+        settings = self.settings
         if settings.count > 0 and settings.rows(batch_size) == 0:
             raise UserError(
                 f"{settings.kind}: {settings.count:g} times a batch of {batch_size} is no vector; set a larger count"
@@ -58,17 +55,17 @@ class Generated(NegativeSource):
     def count(self, batch_size: int, hard: int) -> int:
         """``count`` times N, rounded."""
         del hard
-        return self.sampling.rows(batch_size)
+        return self.settings.rows(batch_size)
 
     def columns(self, reps: Representations, scoring: Scoring) -> Columns:
         """(N, K) columns, K = ``count`` times the anchors of this very step, rounded."""
         anchors = at_least_float32(reps.anchor.detach())
-        rows = self.sampling.rows(len(anchors))
+        rows = self.settings.rows(len(anchors))
         samples = anchors[:0]
         if rows:
             with torch.autocast(anchors.device.type, enabled=False):
-                samples = self.generate(anchors, rows, noise_of(reps)).to(anchors)
-        return Columns(scoring.logits(reps.anchor, samples), math.log(self.sampling.weight))
+                samples = self.generate(anchors, rows, self.noise(reps)).to(anchors)
+        return Columns(scoring.logits(reps.anchor, samples), math.log(self.settings.weight))
 
     @abstractmethod
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:

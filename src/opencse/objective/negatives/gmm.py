@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -16,12 +16,12 @@ from opencse.errors import UserError
 from opencse.objective.negatives.fitted import Distribution, Fitted, FittedSettings, standardised
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.noise import standard_normal
+from opencse.streams import Stream
 
 Numbers = NDArray[np.float64]
 _State = tuple[Numbers, Numbers, Numbers]
 _FLOOR = 1e-6
 _SPLIT = 0.1
-_MEANS_STREAM = 10
 
 
 class Gmm(Fitted):
@@ -49,12 +49,10 @@ class Gmm(Fitted):
         components: int = Field(default=8, ge=1, le=1_048_576)
         iterations: int = Field(default=5, ge=1, le=1_000_000)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.settings = settings
+    settings: Settings
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Makes the store and the mixture; refuses more components than stored outputs, and a missing library."""
+        """Makes the store and the mixture; refuses more components than stored outputs."""
         settings = self.settings
         stored = settings.steps * batch_size
         if stored < settings.components:
@@ -62,7 +60,6 @@ class Gmm(Fitted):
                 f"gmm: {settings.components} components cannot be fitted on {stored} outputs ({settings.steps} steps "
                 f"of {batch_size}); set more steps or fewer components"
             )
-        _mixture_class()
         super().begin(encoder, batch_size=batch_size, seed=seed)
 
     def new_distribution(self, store: VectorQueue, seed: int) -> Distribution:
@@ -87,7 +84,7 @@ class Mixture(Distribution):
     def __init__(self, settings: Gmm.Settings, like: Tensor, seed: int) -> None:
         super().__init__()
         self.settings = settings
-        self.random_state = int(np.random.default_rng([seed, _MEANS_STREAM]).integers(2**32))
+        self.random_state = int(np.random.default_rng([seed, Stream.GMM_MEANS]).integers(2**32))
         shape = (settings.components, like.shape[1])
         self.register_buffer("weights", torch.zeros(settings.components, device=like.device))
         self.register_buffer("means", torch.zeros(shape, device=like.device))
@@ -156,8 +153,9 @@ def _revive(weights: Numbers, means: Numbers, variances: Numbers, drawn: Numbers
 def _em(data: Numbers, weights: Numbers, means: Numbers, variances: Numbers, iterations: int) -> _State:
     """Weights, means and variances after some iterations, fewer if the likelihood stands still."""
     from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
+    from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]
 
-    mixture = _mixture_class()(
+    mixture = GaussianMixture(
         len(weights),
         covariance_type="diag",
         reg_covar=_FLOOR,
@@ -171,11 +169,3 @@ def _em(data: Numbers, weights: Numbers, means: Numbers, variances: Numbers, ite
         warnings.simplefilter("ignore", ConvergenceWarning)  # a few iterations a step are what is asked for
         mixture.fit(data)
     return mixture.weights_, mixture.means_, mixture.covariances_
-
-
-def _mixture_class() -> Any:  # noqa: ANN401 - scikit-learn has no types
-    try:
-        from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]
-    except ImportError:
-        raise UserError('gmm: scikit-learn is not installed; pip install "opencse[gmm]"') from None
-    return GaussianMixture

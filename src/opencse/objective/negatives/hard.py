@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Set
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 
+from opencse.errors import UserError
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.part import Context
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import HardNegatives, Sentences
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -31,11 +36,21 @@ class Hard(NegativeSource):
         kind: Literal["hard"] = "hard"
         alpha: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
-    needs = Needs(sentences=True, hard=True)
+    settings: Settings
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The hard negatives' rows beside the views'."""
+        return {Sentences(), HardNegatives()}
+
+    def check(self, context: Context) -> None:
+        """Refuses data without hard negatives where there would be no other columns."""
+        alone = all(isinstance(source, Hard) for source in context.objective.negatives)
+        if context.hard == 0 and alone:
+            raise UserError(
+                f"{context.source}: the objective has no negatives but the data's hard ones, and its rows hold none; "
+                "name a third column, or add the in_batch negatives"
+            )
 
     def count(self, batch_size: int, hard: int) -> int:
         """N * H."""

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import math
-from typing import Literal
+from collections.abc import Set
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
 
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.representations import Representations
-from opencse.objective.sides import SidesSettings, Views, needs_of, sides
+from opencse.objective.registry import build
+from opencse.objective.sides.base import Sides, SidesSettings
+from opencse.objective.sides.views import Views
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -32,14 +36,20 @@ class InBatch(NegativeSource):
         """Settings of `InBatch`."""
 
         kind: Literal["in_batch"] = "in_batch"
-        of: SidesSettings = Views()
+        of: SidesSettings = Views.Settings()
         columns: Literal["positives", "positives_and_anchors"] = "positives"
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
-        self.needs = needs_of(settings.of)
+    settings: Settings
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self.sides: Sides = build(self.settings.of)
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """What the similarities are taken between."""
+        return self.sides.reads
 
     def count(self, batch_size: int, hard: int) -> int:
         """N - 1, or 2N - 2."""
@@ -49,7 +59,7 @@ class InBatch(NegativeSource):
     def columns(self, reps: Representations, scoring: Scoring) -> Columns:
         """(N, N) or (N, 2N) columns, the diagonal excluded."""
         n = len(reps.anchor)
-        left, right = sides(self.settings.of, reps)
+        left, right = self.sides.of(reps, lambda: self.noise(reps))
         others = [right]
         if self.settings.columns == "positives_and_anchors":
             others.append(left)

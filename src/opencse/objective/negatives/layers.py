@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Set
 from typing import Any, Literal
 
 import torch
 from pydantic import Field, field_validator
 from torch import Tensor
 
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.part import Context
+from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations
+from opencse.objective.views.base import DerivesPositives
 from opencse.settings import PartSettings
 
 
@@ -60,16 +65,35 @@ class Layers(NegativeSource):
                 raise ValueError('weight is a number greater than 0, or "batch" for the examples of the step')
             return weight
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
-        self.needs = Needs(sentences=True, layers=frozenset(settings.layers))
-        self.averaged_with_plain = settings.average_with_plain
+    settings: Settings
 
-    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Refuses layers that the backbone does not have, the last one, and one given twice."""
-        del batch_size, seed
-        depth = encoder.depth
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The vectors of its layers beside the views'."""
+        return {Sentences(), *(Layer(layer) for layer in self.settings.layers)}
+
+    @property
+    def averaged_with_plain(self) -> bool:
+        """As its settings say."""
+        return self.settings.average_with_plain
+
+    def check(self, context: Context) -> None:
+        """Refuses positives without layers, a plain loss without negatives, and layers that cannot be taken."""
+        objective = context.objective
+        if self.averaged_with_plain and all(source.averaged_with_plain for source in objective.negatives):
+            raise UserError(
+                "average_with_plain leaves no negatives for the plain loss; add in_batch negatives, or set it to false"
+            )
+        if self.settings.views == "both" and isinstance(objective.view, DerivesPositives):
+            raise UserError(
+                f"the positives have no intermediate layers: the view {objective.view.kind} makes them of the "
+                'anchors\' vectors; set views = "anchor" in the layers negatives'
+            )
+        if context.encoder is not None:
+            self._require_layers(context.encoder.depth)
+
+    def _require_layers(self, depth: int) -> None:
+        """Refuses layers that a backbone of ``depth`` does not have, the last one, and one given twice."""
         if depth == 0:
             raise UserError("layers: this backbone has no intermediate layer; drop the layers negatives")
         seen: dict[int, int] = {}
@@ -114,7 +138,7 @@ class Layers(NegativeSource):
     def _vectors(self, reps: Representations, layer: int) -> list[Tensor]:
         """The (N, d) vectors of each view at ``layer``."""
         n = len(reps.anchor)
-        vectors = reps.layers[layer]
+        vectors = reps[Layer(layer)]
         if len(vectors) < self._views * n:
             raise RuntimeError("the positives have no intermediate vectors; they were made of the anchors'")
         if self.settings.detach:

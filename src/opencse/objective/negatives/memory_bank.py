@@ -12,7 +12,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses import Columns, at_least_float32
 from opencse.objective.negatives.base import NegativeSource, Scoring
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import PartSettings
 
 
@@ -38,9 +38,10 @@ class MemoryBank(NegativeSource):
         steps: int = Field(default=1, ge=1, le=1_000_000)
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
+    settings: Settings
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
         self.queue: VectorQueue | None = None
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:

@@ -17,12 +17,12 @@ from opencse.errors import UserError
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource, Scoring
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
-from opencse.objective.representations import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import PartSettings
+from opencse.streams import Stream
 
 _MOST = 100_000_000
 _MULTIPLE = re.compile(r"(\d+(?:\.\d+)?)x")
-_WEIGHTS_STREAM = 11
 
 
 class MomentumQueue(NegativeSource):
@@ -72,9 +72,10 @@ class MomentumQueue(NegativeSource):
                 return self.size
             return round(float(self.size.removesuffix("x")) * batch_size)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
+    settings: Settings
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
         self.average: MovingAverage | None = None
         self.queue: VectorQueue | None = None
 
@@ -84,7 +85,7 @@ class MomentumQueue(NegativeSource):
         size = settings.sentences(batch_size)
         if size == 0:
             raise UserError(f"momentum_queue: size {settings.size} is no sentence at a batch of {batch_size}; raise it")
-        weights = int(np.random.default_rng([seed, _WEIGHTS_STREAM]).integers(2**63))
+        weights = int(np.random.default_rng([seed, Stream.MOMENTUM_WEIGHTS]).integers(2**63))
         self.average = MovingAverage(
             encoder,
             settings.momentum,

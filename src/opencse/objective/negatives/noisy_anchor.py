@@ -11,8 +11,8 @@ from torch import Tensor
 
 from opencse.objective.losses import Columns, at_least_float32
 from opencse.objective.negatives.base import NegativeSource, Scoring
-from opencse.objective.noise import centre_and_spread, noise_of, standard_normal
-from opencse.objective.representations import Representations
+from opencse.objective.noise import centre_and_spread, standard_normal
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -41,9 +41,7 @@ class NoisyAnchor(NegativeSource):
         detach: bool = False
         weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
+    settings: Settings
 
     def count(self, batch_size: int, hard: int) -> int:
         """N, or N - 1 without the own copy."""
@@ -66,4 +64,4 @@ class NoisyAnchor(NegativeSource):
     def _noisy(self, reps: Representations) -> Tensor:
         anchors = at_least_float32(reps.anchor.detach() if self.settings.detach else reps.anchor)
         _, sd = centre_and_spread(anchors.detach())
-        return anchors + sd * standard_normal(anchors.shape, anchors, noise_of(reps))
+        return anchors + sd * standard_normal(anchors.shape, anchors, self.noise(reps))

@@ -14,8 +14,7 @@ from torch.nn import functional
 from opencse.objective.negatives.fitted import Distribution, Fitted, FittedSettings, standardised
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.noise import standard_normal
-
-_WEIGHTS_STREAM = 9
+from opencse.streams import Stream
 
 
 class Vae(Fitted):
@@ -44,9 +43,7 @@ class Vae(Fitted):
         updates: int = Field(default=4, ge=1, le=1_000_000)
         learning_rate: float = Field(default=1e-3, gt=0, allow_inf_nan=False)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.settings = settings
+    settings: Settings
 
     def new_distribution(self, store: VectorQueue, seed: int) -> Distribution:
         """An auto-encoder with random weights."""
@@ -136,7 +133,7 @@ def _decode(latent: Tensor, w3: Tensor, b3: Tensor, w4: Tensor, b4: Tensor) -> T
 
 def _random_weights(layers: tuple[tuple[int, int], ...], seed: int) -> Tensor:
     """One vector of all layers' weights, normal with variance 1 / inputs, and their biases, 0."""
-    random = np.random.default_rng([seed, _WEIGHTS_STREAM])
+    random = np.random.default_rng([seed, Stream.VAE_WEIGHTS])
     pieces = []
     for out, into in layers:
         pieces += [random.normal(0.0, into**-0.5, out * into), np.zeros(out)]

@@ -18,8 +18,9 @@ from opencse.objective.decorrelation import (
     unit_columns,
 )
 from opencse.objective.losses import at_least_float32
-from opencse.objective.representations import Needs, Representations
+from opencse.objective.noise import standard_normal
 from opencse.objective.terms.base import Term
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -33,7 +34,7 @@ class BarlowTwins(Term):
 
     (The paper prints a minus before the first sum; Zbontar et al. 2021, whose loss it is, add both.) The paper takes
     no mean off; Zbontar et al. do: ``centre``. C is at most of rank N, so it cannot become the identity of D > N
-    dimensions. ``artificial`` (M) appends M rows of standard normal numbers, drawn anew each step, to both matrices
+    dimensions. ``artificial`` (M) appends M standard normal rows, drawn anew each step, to both matrices
     (section 4.2 and Table 2, M = 100, 300, 704) and makes the bound N + M. They are the same rows for both views, as
     in what is left in the authors' code: an artificial example agrees with itself. The mean, where it is taken off,
     is that of all N + M rows. ``scaling = "batch_norm"`` is the loss in an earlier commit of that code, defined there
@@ -41,8 +42,7 @@ class BarlowTwins(Term):
     divided by the rows, ``off_diagonal`` .012, one draw of the rows for the whole run (here a new one each step). A
     dimension of zeros (a constant one, if centred) has C_cd = 0 and gets no gradient.
 
-    The log has ``barlow_twins_rank``, the rank of C: at most min(N + M, D), one less if centred and N + M <= D. With
-    artificial rows it is that of another draw than the loss's.
+    The log has ``barlow_twins_rank``, the rank of C: at most min(N + M, D), one less if centred and N + M <= D.
     """
 
     class Settings(PartSettings):
@@ -63,12 +63,7 @@ class BarlowTwins(Term):
         centre: bool = False
         scaling: Literal["unit", "batch_norm"] = "unit"
 
-    needs = Needs(sentences=True)
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
-        self.weight = settings.weight
+    settings: Settings
 
     def loss(self, reps: Representations) -> Tensor:
         """Eq. 4, in float32 at least."""
@@ -85,10 +80,7 @@ class BarlowTwins(Term):
         left, right = at_least_float32(reps.anchor), at_least_float32(reps.positive)
         if not self.settings.artificial:
             return left, right
-        if reps.noise is None:
-            raise RuntimeError("this step was given no generator for artificial rows")
-        shape = (self.settings.artificial, left.shape[1])
-        rows = torch.randn(shape, generator=reps.noise, device=left.device, dtype=left.dtype)
+        rows = standard_normal((self.settings.artificial, left.shape[1]), left, self.noise(reps))
         return torch.cat([left, rows]), torch.cat([right, rows])
 
     def _columns(self, vectors: Tensor) -> Tensor:

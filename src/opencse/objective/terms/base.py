@@ -3,17 +3,32 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Set
+from typing import Any
 
 from torch import Tensor
 
 from opencse.objective.part import Part
-from opencse.objective.representations import Representations
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations
 
 
 class Term(Part, ABC):
     """An extra loss: representations in, a scalar out; the objective multiplies it by ``weight``."""
 
-    weight: float
+    compares_examples = True
+    """Whether it sets the examples of a batch against each other (a term over masked copies does not)."""
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The vectors of the views."""
+        return {Sentences()}
+
+    @property
+    def weight(self) -> float:
+        """What the objective multiplies the term by."""
+        return float(self.settings.weight)
 
     @abstractmethod
     def loss(self, reps: Representations) -> Tensor:

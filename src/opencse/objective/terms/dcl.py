@@ -11,8 +11,8 @@ from torch import Tensor
 from opencse.errors import UserError
 from opencse.objective.decorrelation import cross_products, dimension_contrast, rank_of_products, standardised
 from opencse.objective.losses import at_least_float32
-from opencse.objective.representations import Needs, Representations
 from opencse.objective.terms.base import Term
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -66,12 +66,7 @@ class DCL(Term):
         temperature: float = Field(default=5.0, gt=0, allow_inf_nan=False)
         scaling: Literal["paper", "reference"] = "paper"
 
-    needs = Needs(sentences=True)
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.settings = settings
-        self.weight = settings.weight
+    settings: Settings
 
     def loss(self, reps: Representations) -> Tensor:
         """Eq. 5, in float32 at least.

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from collections.abc import Set
+from typing import Any, Literal
 
 from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.losses import masked_lm
-from opencse.objective.representations import Needs, Representations
 from opencse.objective.terms.base import Term
+from opencse.objective.vectors.masked import LmHead, Masked
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
 
@@ -20,7 +23,7 @@ class MaskedLM(Term):
     80% become [MASK], 10% a random ordinary id, 10% stay. The contrastive input itself is never masked (an early
     version of the authors' code did that). The backbone's own head predicts, over the chosen positions only.
     The authors' code also masks the hard negatives, its random ids may be special ones, and its decoder is a copy of
-    the word embeddings that is trained for itself (``tied = false``).
+    the token embeddings that is trained for itself (``tied = false``).
     """
 
     class Settings(PartSettings):
@@ -29,7 +32,7 @@ class MaskedLM(Term):
         Attributes:
             weight: of the term.
             rate: share of the tokens that are chosen.
-            tied: the head's decoder shares the word embeddings, where the model's configuration says so; false gives
+            tied: the head's decoder shares the token embeddings, where the model's configuration says so; false gives
                 it a copy of its own.
         """
 
@@ -38,13 +41,14 @@ class MaskedLM(Term):
         rate: float = Field(default=0.15, gt=0, lt=1)
         tied: bool = True
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.weight = settings.weight
-        self.needs = Needs(masked_rate=settings.rate, untied_decoder=not settings.tied)
+    settings: Settings
+    compares_examples = False
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """What the head predicts in a masked copy."""
+        return {Masked(self.settings.rate), LmHead(tied=self.settings.tied)}
 
     def loss(self, reps: Representations) -> Tensor:
         """Mean cross-entropy over the chosen positions."""
-        if reps.masked_logits is None or reps.masked_labels is None:
-            raise RuntimeError("the MLM term was given no masked copy")
-        return masked_lm(reps.masked_logits, reps.masked_labels)
+        return masked_lm(*reps[Masked(self.settings.rate)])

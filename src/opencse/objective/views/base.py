@@ -1,17 +1,19 @@
-"""What every view is."""
+"""What every view is, and what it may do besides: a view does what it implements."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Literal
+from collections.abc import Sequence, Set
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opencse.objective.part import Part
+from opencse.errors import UserError
+from opencse.objective.part import Context, Part
+from opencse.objective.vectors.request import Request
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText
 
@@ -21,24 +23,20 @@ Places = NDArray[np.int64]
 class View(Part, ABC):
     """How the positive of an anchor is made.
 
-    A view first says where an example's texts are in the corpus; then it may change the positives' tokens, or their
-    input embeddings, or make the positives' vectors of the anchors' own without a forward of theirs.
+    A view first says where an example's texts are in the corpus. Then it may implement one of `ChangesTokens`,
+    `ChangesInputs`, `ClimbsInputs`, `DerivesPositives` and `ClimbsOutputs`; one that implements none leaves the
+    positive's text as it is.
     """
 
-    needs_dropout = False
-    """Whether the two views of a sentence differ by dropout alone (they would be equal without it)."""
+    @property
+    def shared_mask(self) -> bool:
+        """Whether both views go through the encoder under the very same dropout masks."""
+        return False
 
-    needs_words = False
-    """Whether `positives` reads which word each id is of, and which ids are special tokens."""
-
-    derived = False
-    """Whether the positives are made by `derive`; only the anchors go through the encoder then."""
-
-    disturbs = False
-    """Whether `disturb` changes the positives' input embeddings."""
-
-    attacks: Literal["inputs", "outputs"] | None = None
-    """Whether `attacked` moves the positives' input embeddings, or their vectors, along the loss's gradient."""
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """Nothing of the step's vectors."""
+        return frozenset()
 
     @abstractmethod
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
@@ -55,22 +53,60 @@ class View(Part, ABC):
             UserError: if the corpus is not of the kind this view needs.
         """
 
-    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
-        """The positives' ids, drawn anew each step; unchanged by default."""
-        del random
-        return [text.ids for text in texts]
+    def check(self, context: Context) -> None:
+        """A second encoder needs rows of its own to read, and inputs that no one changes."""
+        if not context.objective.dual_encoder:
+            return
+        if isinstance(self, DerivesPositives):
+            raise UserError(
+                f"a second encoder would have nothing to read: the view {self.kind} makes the positives "
+                "of the anchors' vectors; set objective.dual_encoder to false, or choose another view"
+            )
+        if isinstance(self, ChangesInputs | ClimbsInputs):
+            raise UserError(
+                f"the view {self.kind} changes the input embeddings of one encoder; set "
+                "objective.dual_encoder to false, or choose another view"
+            )
 
-    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
-        """(N, d) -> (N, d): the positives' vectors, where the view is ``derived``."""
-        raise NotImplementedError(f"{type(self).__name__} does not derive positives from the anchors' vectors")
+
+@runtime_checkable
+class ChangesTokens(Protocol):
+    """A view that changes the positives' tokens."""
+
+    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        """The positives' ids, drawn anew each step; the texts have the numbers of their words."""
+
+
+@runtime_checkable
+class ChangesInputs(Protocol):
+    """A view that changes the positives' input embeddings."""
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
-        """(N, length, hidden) -> the same: the positives' input embeddings, where the view ``disturbs`` them."""
-        raise NotImplementedError(f"{type(self).__name__} does not disturb input embeddings")
+        """(N, length, hidden) -> the same."""
 
-    def attacked(self, values: Tensor, gradient: Tensor) -> Tensor:
-        """The positives' input embeddings or vectors, moved by the contrastive loss's gradient of the same shape."""
-        raise NotImplementedError(f"{type(self).__name__} does not follow the gradient")
+
+@runtime_checkable
+class ClimbsInputs(Protocol):
+    """A view that moves the positives' input embeddings along the contrastive loss's gradient."""
+
+    def climb_inputs(self, embeddings: Tensor, gradient: Tensor) -> Tensor:
+        """(N, length, hidden), and the gradient of that shape -> the same."""
+
+
+@runtime_checkable
+class DerivesPositives(Protocol):
+    """A view that makes the positives' vectors of the anchors' own; only the anchors go through the encoder."""
+
+    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
+        """(N, d) -> (N, d)."""
+
+
+@runtime_checkable
+class ClimbsOutputs(Protocol):
+    """A view that moves the positives' vectors along the contrastive loss's gradient."""
+
+    def climb_outputs(self, positives: Tensor, gradient: Tensor) -> Tensor:
+        """(N, d), and the gradient of that shape -> (N, d)."""
 
 
 def places(rows: NDArray[np.int64], columns: Sequence[int]) -> Places:

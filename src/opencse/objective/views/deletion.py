@@ -26,15 +26,13 @@ class Crop(TokenView):
         kind: Literal["crop"] = "crop"
         rate: float = Field(default=0.1, gt=0, lt=1)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.rate = settings.rate
+    settings: Settings
 
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
         """(length,) -> (ids of the words kept and the special tokens,)."""
         words = find_words(numbers)
         n = len(words)
-        kept = min(n, max(1, round((1 - self.rate) * n)))
+        kept = min(n, max(1, round((1 - self.settings.rate) * n)))
         start = random.integers(n - kept + 1)
         index = words.index
         return ids[(index < 0) | ((index >= start) & (index < start + kept))]
@@ -54,14 +52,12 @@ class DeleteWords(TokenView):
         kind: Literal["delete_words"] = "delete_words"
         rate: float = Field(default=0.1, gt=0, lt=1)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.rate = settings.rate
+    settings: Settings
 
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
         """(length,) -> (ids of the words kept and the special tokens,)."""
         words = find_words(numbers)
-        return without(ids, words, round(self.rate * len(words)), random)
+        return without(ids, words, round(self.settings.rate * len(words)), random)
 
 
 class DeleteOneWord(TokenView):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-from opencse.objective.representations import Needs
+from opencse.errors import UserError
+from opencse.objective.part import Context
 from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
 
@@ -23,8 +24,20 @@ class Dropout(SentenceView):
         kind: Literal["dropout"] = "dropout"
         shared_mask: bool = False
 
-    needs_dropout = True
+    settings: Settings
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.needs = Needs(shared_mask=settings.shared_mask)
+    @property
+    def shared_mask(self) -> bool:
+        """As its settings say."""
+        return self.settings.shared_mask
+
+    def check(self, context: Context) -> None:
+        """Without dropout both views of a sentence would be equal."""
+        super().check(context)
+        encoder = context.encoder
+        if encoder is None or encoder.has_dropout or not context.own_dropout or not context.objective.negatives:
+            return
+        raise UserError(
+            f"{context.model}: this backbone has no dropout, so both views of a sentence would be equal; "
+            "set it with --set encoder.dropout=0.1 (or 0, to train on equal views all the same)"
+        )

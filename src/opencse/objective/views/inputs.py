@@ -1,6 +1,6 @@
 """Positives whose input embeddings are disturbed, on top of dropout (Park's thesis, section 4.1.2, Table 3).
 
-What is disturbed is the word embedding of every token, before positions, LayerNorm and the network's own dropout, and
+What is disturbed is the token embedding of every token, before positions, LayerNorm and the network's own dropout, and
 only in the rows of the positives. It works for any encoder that takes ``inputs_embeds``.
 """
 
@@ -19,7 +19,10 @@ from opencse.settings import PartSettings
 
 
 class InputGaussian(SentenceView):
-    """``e + N(0, sd)``, a number of its own for every number. Published: 75.57 +- .70 (SimCSE there: 74.80 +- 1.12)."""
+    """``e + N(0, sd)``, drawn anew for every dimension of every token. Published: 75.57 +- .70.
+
+    (SimCSE there: 74.80 +- 1.12.)
+    """
 
     class Settings(PartSettings):
         """Settings of `InputGaussian`."""
@@ -27,19 +30,15 @@ class InputGaussian(SentenceView):
         kind: Literal["input_gaussian"] = "input_gaussian"
         sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
 
-    disturbs = True
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.sd = settings.sd
+    settings: Settings
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return embeddings + self.sd * standard_normal(embeddings.shape, embeddings, noise)
+        return embeddings + self.settings.sd * standard_normal(embeddings.shape, embeddings, noise)
 
 
 class InputGaussianDropout(SentenceView):
-    """``e * N(1, sd)``, number by number. Published: 75.17 +- 1.18."""
+    """``e * N(1, sd)``, dimension by dimension. Published: 75.17 +- 1.18."""
 
     class Settings(PartSettings):
         """Settings of `InputGaussianDropout`."""
@@ -47,22 +46,18 @@ class InputGaussianDropout(SentenceView):
         kind: Literal["input_gaussian_dropout"] = "input_gaussian_dropout"
         sd: float = Field(default=0.001, ge=0, allow_inf_nan=False)
 
-    disturbs = True
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.sd = settings.sd
+    settings: Settings
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return embeddings * (1.0 + self.sd * standard_normal(embeddings.shape, embeddings, noise))
+        return embeddings * (1.0 + self.settings.sd * standard_normal(embeddings.shape, embeddings, noise))
 
 
 class InputBernoulli(SentenceView):
-    """``m * e / (1 - rate)``, each number of m 0 with probability ``rate``, else 1: dropout once more.
+    """``m * e / (1 - rate)``, each dimension of m 0 with probability ``rate``, else 1: dropout once more.
 
     ``features = true`` drops whole dimensions of a sentence, the same for all its tokens (ConSERT's cutoff). Published:
-    74.34 +- .81, and 74.27 +- 1.17 for dimensions. Kept numbers are scaled up as in dropout, which the thesis leaves
+    74.34 +- .81, and 74.27 +- 1.17 for dimensions. Kept dimensions are scaled up as in dropout, which the thesis leaves
     open.
     """
 
@@ -73,11 +68,7 @@ class InputBernoulli(SentenceView):
         rate: float = Field(default=0.1, ge=0, lt=1)
         features: bool = False
 
-    disturbs = True
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.settings = settings
+    settings: Settings
 
     def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
         """(N, length, hidden) -> the same shape."""
@@ -99,12 +90,8 @@ class InputFgsm(SentenceView):
         kind: Literal["input_fgsm"] = "input_fgsm"
         epsilon: float = Field(default=0.001, ge=0, allow_inf_nan=False)
 
-    attacks = "inputs"
+    settings: Settings
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.epsilon = settings.epsilon
-
-    def attacked(self, values: Tensor, gradient: Tensor) -> Tensor:
+    def climb_inputs(self, embeddings: Tensor, gradient: Tensor) -> Tensor:
         """(N, length, hidden) -> the same shape."""
-        return values + self.epsilon * gradient.sign()
+        return embeddings + self.settings.epsilon * gradient.sign()

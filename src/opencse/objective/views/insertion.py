@@ -1,4 +1,4 @@
-"""A sentence made longer by words that say little."""
+"""A sentence made longer by words of little meaning."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from opencse.errors import UserError
+from opencse.objective.vectors.masked import mask_id
 from opencse.objective.views.repetition import draw, fitting, longest
 from opencse.objective.views.tokens import TokenView, word_numbers
 from opencse.settings import PartSettings
@@ -40,10 +41,11 @@ class InsertStopwords(TokenView):
         rate: float = Field(default=0.32, gt=0, le=1)
         words: tuple[str, ...] | None = Field(default=None, min_length=1)
 
-    def __init__(self, settings: Settings) -> None:
+    settings: Settings
+
+    def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.rate = settings.rate
-        self.words = FUNCTION_WORDS if settings.words is None else settings.words
+        self.words = FUNCTION_WORDS if self.settings.words is None else self.settings.words
         self.pieces: list[Ids] = []
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
@@ -59,7 +61,7 @@ class InsertStopwords(TokenView):
         """(length,) -> (length + ids of the stop-words,)."""
         room = self.room(ids)
         words = find_words(numbers)
-        chosen = draw(random, longest(self.rate, len(words)), len(words))
+        chosen = draw(random, longest(self.settings.rate, len(words)), len(words))
         pieces = [self.pieces[i] for i in random.integers(len(self.pieces), size=len(chosen))]
         sizes = np.asarray([len(piece) for piece in pieces], dtype=np.int64)
         kept = len(fitting(chosen, sizes, room))
@@ -82,9 +84,10 @@ class InsertMask(TokenView):
         kind: Literal["insert_mask"] = "insert_mask"
         rate: float = Field(default=0.32, gt=0, le=1)
 
-    def __init__(self, settings: Settings) -> None:
+    settings: Settings
+
+    def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.rate = settings.rate
         self.mask_id = -1
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
@@ -94,29 +97,14 @@ class InsertMask(TokenView):
             UserError: if the tokenizer has none.
         """
         super().begin(encoder, batch_size=batch_size, seed=seed)
-        self.mask_id = mask_id(encoder.tokenizer, self.kind)
+        self.mask_id = mask_id(encoder.tokenizer, f"{self.kind} view")
 
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
         """(length,) -> (length + k,)."""
         room = self.room(ids)
         ends: NDArray[np.int64] = find_words(numbers).ends
-        chosen = draw(random, longest(self.rate, len(ends)), len(ends))[:room]
+        chosen = draw(random, longest(self.settings.rate, len(ends)), len(ends))[:room]
         return np.insert(ids, ends[chosen], self.mask_id)
-
-
-def mask_id(tokenizer: Tokenizer, kind: str) -> int:
-    """The id of the mask token.
-
-    Raises:
-        UserError: if there is none; ``kind`` is the view that needs it.
-    """
-    found = tokenizer.hf.mask_token_id
-    if found is None:
-        raise UserError(
-            f"{tokenizer.hf.name_or_path}: the tokenizer has no mask token, which the {kind} view needs; "
-            "choose another view, or a model with one"
-        )
-    return int(found)
 
 
 def _inside(word: str, tokenizer: Tokenizer) -> Ids:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Literal, Self
+from collections.abc import Sequence, Set
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -11,8 +11,8 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
-from opencse.objective.representations import Needs
-from opencse.objective.views.insertion import mask_id
+from opencse.objective.vectors.masked import LmHead, mask_id
+from opencse.objective.vectors.request import Request
 from opencse.objective.views.sentences import SentenceView
 from opencse.objective.views.tokens import word_numbers
 from opencse.settings import PartSettings
@@ -43,13 +43,16 @@ class MlmSubstitute(SentenceView):
         rate: float = Field(default=0.15, gt=0, le=1)
         pick: Literal["sample", "best"] = "sample"
 
-    needs = Needs(lm_head=True)
-    needs_words = True
+    settings: Settings
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
-        self.settings = settings
         self.frozen: SentenceEncoder | None = None
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The head that guesses."""
+        return {LmHead()}
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the backbone and its masked-LM head.
@@ -58,7 +61,7 @@ class MlmSubstitute(SentenceView):
             UserError: if the tokenizer has no mask token.
         """
         del batch_size, seed
-        mask_id(encoder.tokenizer, self.settings.kind)
+        mask_id(encoder.tokenizer, f"{self.kind} view")
         if encoder.lm_head is None:
             raise RuntimeError("the mlm_substitute view was begun with an encoder without a masked-LM head")
         self.frozen = encoder.twin().requires_grad_(False).eval()
@@ -97,7 +100,7 @@ class MlmSubstitute(SentenceView):
     def _guesses(self, frozen: SentenceEncoder, tokens: Tokens, positions: Tensor, seed: int) -> Tensor:
         """(M,) ids, on the CPU, for the M ``positions`` in row-major order."""
         tokenizer = frozen.tokenizer
-        ids = tokens.input_ids.masked_fill(positions, mask_id(tokenizer, self.settings.kind))
+        ids = tokens.input_ids.masked_fill(positions, mask_id(tokenizer, f"{self.kind} view"))
         masked = MaskedTokens(Tokens(ids, tokens.attention_mask).to(frozen.device), positions.to(frozen.device))
         logits = frozen(None, masked=masked).masked_logits.float()
         logits[:, tokenizer.vocabulary_size :] = -torch.inf  # rows that only round the embedding table up

@@ -27,9 +27,7 @@ class NextSentence(View):
         kind: Literal["next_sentence"] = "next_sentence"
         window: Literal[1, 3] = 1
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        self.window = settings.window
+    settings: Settings
 
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
         """(sentence, following sentence) for every pair inside a document."""
@@ -40,7 +38,7 @@ class NextSentence(View):
             )
         documents = np.asarray(corpus.documents)
         left = np.zeros(len(documents), dtype=np.int64)  # sentences of its document still to come, at most window
-        for gap in range(1, self.window + 1):
+        for gap in range(1, self.settings.window + 1):
             left[:-gap] += documents[:-gap] == documents[gap:]
         rows = np.flatnonzero(left)
         examples = places(rows, [0, 0])

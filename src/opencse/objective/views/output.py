@@ -19,8 +19,6 @@ from opencse.settings import PartSettings
 class OutputView(SentenceView):
     """A sentence's own vector a_i, changed: ``b_i = g(a_i)``; the gradient flows through both."""
 
-    derived = True
-
 
 class OutputGaussian(OutputView):
     """``b = a + sigma * eps``, eps standard normal, sigma each dimension's sd over the batch (N - 1, no gradient).
@@ -34,19 +32,17 @@ class OutputGaussian(OutputView):
         kind: Literal["output_gaussian"] = "output_gaussian"
         scale: float = Field(default=1.0, ge=0, allow_inf_nan=False)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.scale = settings.scale
+    settings: Settings
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """(N, d) -> (N, d)."""
-        return anchors + self.scale * spread(anchors) * standard_normal(anchors.shape, anchors, noise)
+        return anchors + self.settings.scale * spread(anchors) * standard_normal(anchors.shape, anchors, noise)
 
 
 class OutputBernoulli(OutputView):
-    """``b = m * a``, each number of m 0 with probability ``rate``, else 1. Published: 43.54 +- 1.75.
+    """``b = m * a``, each dimension of m 0 with probability ``rate``, else 1. Published: 43.54 +- 1.75.
 
-    Kept numbers are not scaled up, which a cosine would not see.
+    Kept dimensions are not scaled up, which a cosine would not see.
     """
 
     class Settings(PartSettings):
@@ -55,17 +51,15 @@ class OutputBernoulli(OutputView):
         kind: Literal["output_bernoulli"] = "output_bernoulli"
         rate: float = Field(default=0.1, ge=0, lt=1)
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.rate = settings.rate
+    settings: Settings
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """(N, d) -> (N, d)."""
-        return anchors * kept(anchors.shape, self.rate, anchors, noise)
+        return anchors * kept(anchors.shape, self.settings.rate, anchors, noise)
 
 
 class OutputMask(OutputView):
-    """``b = a`` with ``round(rate * d)`` of its numbers 0: those of smallest, or of largest, absolute value.
+    """``b = a`` with ``round(rate * d)`` of its dimensions 0: those of smallest, or of largest, absolute value.
 
     Published: 46.88 +- 2.65 without the smallest ("trivial"), 43.82 +- 1.20 without the largest ("significant").
     """
@@ -77,9 +71,7 @@ class OutputMask(OutputView):
         rate: float = Field(default=0.1, ge=0, lt=1)
         features: Literal["smallest", "largest"] = "smallest"
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.settings = settings
+    settings: Settings
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """(N, d) -> (N, d); nothing is drawn."""
@@ -102,20 +94,16 @@ class OutputFgsm(OutputView):
         kind: Literal["output_fgsm"] = "output_fgsm"
         epsilon: float = Field(default=0.01, ge=0, allow_inf_nan=False)
 
-    attacks = "outputs"
-
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
-        self.epsilon = settings.epsilon
+    settings: Settings
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """The anchors as they are: where the gradient is taken."""
         del noise
         return anchors
 
-    def attacked(self, values: Tensor, gradient: Tensor) -> Tensor:
+    def climb_outputs(self, positives: Tensor, gradient: Tensor) -> Tensor:
         """(N, d) -> (N, d)."""
-        return values + self.epsilon * spread(values) * gradient.sign()
+        return positives + self.settings.epsilon * spread(positives) * gradient.sign()
 
 
 def spread(vectors: Tensor) -> Tensor:

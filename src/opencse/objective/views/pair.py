@@ -20,10 +20,6 @@ class Pair(View):
 
         kind: Literal["pair"] = "pair"
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__()
-        del settings
-
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
         """Every row with its own columns."""
         del random

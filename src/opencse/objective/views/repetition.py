@@ -1,4 +1,4 @@
-"""Some of a sentence said twice."""
+"""Sub-words or words of a sentence repeated."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from pydantic import Field
 
 from opencse.objective.views.tokens import TokenView
 from opencse.settings import PartSettings
+from opencse.streams import Stream
 from opencse.text.tokenizer import Ids, WordNumbers
 from opencse.text.words import find_words
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
-_REPEAT_STREAM = 8
 _CODE_LIMIT = 10
 
 
@@ -38,9 +38,10 @@ class RepetitionSettings(PartSettings):
 class Repetition(TokenView):
     """What both repetitions do alike: whose draw it is."""
 
-    def __init__(self, settings: RepetitionSettings) -> None:
+    settings: RepetitionSettings
+
+    def __init__(self, settings: RepetitionSettings | None = None) -> None:
         super().__init__(settings)
-        self.rate, self.rule, self.redraw = settings.rate, settings.rule, settings.redraw
         self.seed = 0
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
@@ -50,10 +51,10 @@ class Repetition(TokenView):
 
     def generator(self, ids: Ids, random: np.random.Generator) -> np.random.Generator:
         """The step's own generator, or one that depends on the text and the run's seed alone."""
-        if self.redraw == "step":
+        if self.settings.redraw == "step":
             return random
         digest = hashlib.blake2b(ids.astype("<i4").tobytes(), digest_size=8).digest()
-        return np.random.default_rng([self.seed, _REPEAT_STREAM, int.from_bytes(digest, "little")])
+        return np.random.default_rng([self.seed, Stream.REPEAT, int.from_bytes(digest, "little")])
 
 
 class RepeatSubwords(Repetition):
@@ -79,10 +80,10 @@ class RepeatSubwords(Repetition):
         """(length,) -> (length + dup_len,)."""
         random = self.generator(ids, random)
         subwords = np.flatnonzero(numbers >= 0)
-        if self.rule == "paper":
-            most = longest(self.rate, len(subwords))
+        if self.settings.rule == "paper":
+            most = longest(self.settings.rate, len(subwords))
         else:
-            most = max(0, min(_CODE_LIMIT, int(self.rate * len(ids))) - 1)
+            most = max(0, min(_CODE_LIMIT, int(self.settings.rate * len(ids))) - 1)
         chosen = draw(random, most, len(subwords))[: self.room(ids)]
         times = np.ones(len(ids), dtype=np.int64)
         times[subwords[chosen]] = 2
@@ -112,10 +113,10 @@ class RepeatWords(Repetition):
         random = self.generator(ids, random)
         words = find_words(numbers)
         n = len(words)
-        if self.rule == "paper":
-            chosen = draw(random, longest(self.rate, n), n)
+        if self.settings.rule == "paper":
+            chosen = draw(random, longest(self.settings.rate, n), n)
         else:
-            chosen = draw(random, min(_CODE_LIMIT, longest(self.rate, n)) - 1, max(0, n - 1))
+            chosen = draw(random, min(_CODE_LIMIT, longest(self.settings.rate, n)) - 1, max(0, n - 1))
         chosen = fitting(chosen, words.sizes[chosen], self.room(ids))
         copied = np.flatnonzero(words.ids_of(chosen))
         return np.insert(ids, words.ends[words.index[copied]], ids[copied])

@@ -6,16 +6,11 @@ import numpy as np
 
 from opencse.errors import UserError
 from opencse.objective.views.base import Places, View, places
-from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
 
 
 class SentenceView(View):
     """Every sentence with itself."""
-
-    def __init__(self, settings: PartSettings) -> None:
-        super().__init__()
-        self.kind = settings.kind
 
     def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
         """(M, 2, 2): each row twice.

@@ -52,11 +52,11 @@ class Synonym(TokenView):
         count: int = Field(default=1, ge=1, le=1_000_000)
         wordnet: str = "/usr/share/wordnet"
 
-    def __init__(self, settings: Settings, synonyms: Synonyms | None = None) -> None:
+    settings: Settings
+
+    def __init__(self, settings: Settings | None = None, synonyms: Synonyms | None = None) -> None:
         """Args: the settings, and the synonyms of every word, in place of WordNet's."""
         super().__init__(settings)
-        self.count = settings.count
-        self.wordnet = settings.wordnet
         self.synonyms = synonyms
         self.vocabulary: _Vocabulary | None = None
 
@@ -68,7 +68,7 @@ class Synonym(TokenView):
         """
         super().begin(encoder, batch_size=batch_size, seed=seed)
         if self.synonyms is None:
-            self.synonyms = read_synonyms(Path(self.wordnet).expanduser())
+            self.synonyms = read_synonyms(Path(self.settings.wordnet).expanduser())
         self.vocabulary = _Vocabulary(encoder.tokenizer, self.synonyms)
 
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
@@ -91,7 +91,7 @@ class Synonym(TokenView):
                 continue
             room -= len(new) - (end - start)
             replaced[word] = new
-            if len(replaced) == self.count:
+            if len(replaced) == self.settings.count:
                 break
         return _spliced(ids, {spans[word]: new for word, new in replaced.items()})
 

@@ -23,9 +23,7 @@ class TokenView(SentenceView, ABC):
     encoder reads. Both views go through dropout as ever; without dropout they still differ.
     """
 
-    needs_words = True
-
-    def __init__(self, settings: PartSettings) -> None:
+    def __init__(self, settings: PartSettings | None = None) -> None:
         super().__init__(settings)
         self._longest: int | None = None
 

@@ -17,8 +17,6 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import ScoredPairs, distinct, embed, spearman
 from opencse.selection.score import Choice, DevScore, Given, History
 
-__all__ = ["Choice", "Dev", "DevScore", "Given", "History", "choose"]
-
 SPREAD = 1_000
 """Sentences whose pairs the uniformity is taken over, so that following it costs next to nothing."""
 NOISE = 0.05
@@ -30,7 +28,7 @@ class Dev:
     """Graded pairs to select on.
 
     Attributes:
-        name: what a person calls them.
+        name: what the user calls them.
         pairs: sentences and gold scores.
     """
 

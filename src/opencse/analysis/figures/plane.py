@@ -1,11 +1,11 @@
-"""How vectors fill their space."""
+"""Alignment and uniformity: models as points of a plane."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import cycle, pairwise
+from itertools import pairwise
 
-from opencse.analysis.figures.base import BEFORE, INK, SERIES, clean, new_figure, to_svg
+from opencse.analysis.figures.base import BEFORE, INK, add_scale, canvas, coloured, to_svg
 
 Box = tuple[float, float, float, float]
 """Left, right, bottom, top."""
@@ -13,20 +13,6 @@ LETTER, LINE, DOT = 5.0, 9.5, 4.0
 """Width of a letter and height of a line of a name, and half the width of a dot, in points, roughly."""
 OFFSETS = [(side * 6.0, LINE * lines) for lines in (0.5, -0.5, 1.5, -1.5, 2.5, -2.5, 3.5, -3.5) for side in (1, -1)]
 """Where a name may stand, seen from its point; the earlier the better."""
-
-
-def spectra(values: Mapping[str, Sequence[float]]) -> str:
-    """Singular values by rank, each model's divided by its largest, falling (SimCSE, Fig. F.1)."""
-    figure = new_figure(4.4, 3.0)
-    axes = figure.subplots()
-    for colour, (name, found) in zip(cycle(SERIES), values.items(), strict=False):
-        largest = max(found[0], 1e-30)
-        falling = [max(value / largest, 1e-6) for value in found]
-        axes.plot(range(1, len(found) + 1), falling, color=colour, label=name, linewidth=1.6)
-    axes.set(xlabel="rank", title="singular values, the largest = 1", yscale="log")
-    axes.legend(frameon=False)
-    clean(axes)
-    return to_svg(figure)
 
 
 def plane(
@@ -39,11 +25,12 @@ def plane(
     Args:
         points: (uniformity, alignment) of each model.
         scores: STS of the models, told by colour; without them all have one colour.
-        paths: the way of a training run, from its start on, drawn with arrows; its name should be in ``points``.
+        paths: the points of a training run, from its start on, joined by arrows.
     """
-    figure = new_figure(4.8, 3.6)
-    axes = figure.subplots()
-    for colour, (name, way) in zip(cycle(SERIES), (paths or {}).items(), strict=False):
+    figure, axes = canvas(
+        "alignment by uniformity", "uniformity (lower is better)", "alignment (lower is better)", width=4.8, height=3.6
+    )
+    for colour, name, way in coloured(paths or {}):
         axes.plot([x for x, _ in way], [y for _, y in way], color=colour, linewidth=1, alpha=0.7, label=name)
         for (x0, y0), (x1, y1) in pairwise(way):
             arrow = {"arrowstyle": "->", "color": colour, "alpha": 0.7, "linewidth": 1}
@@ -54,29 +41,15 @@ def plane(
         known = [scores.get(name) for name in names]
         shown = [value if value is not None else min(scores.values()) for value in known]
         drawn = axes.scatter(across, up, c=shown, cmap="viridis", s=60, zorder=3, edgecolors=INK, linewidths=0.6)
-        bar = figure.colorbar(drawn, ax=axes, pad=0.02)
-        bar.set_label("STS average", color=INK, fontsize=8)
-        bar.ax.tick_params(colors=INK, labelsize=7)
+        add_scale(figure, axes, drawn, "STS average")
     else:
         axes.scatter(across, up, color=BEFORE, s=60, zorder=3, edgecolors=INK, linewidths=0.6)
-    axes.set(xlabel="uniformity (lower is better)", ylabel="alignment (lower is better)")
     axes.margins(0.18)
     figure.draw_without_rendering()  # the layout decides where the points come to stand
     places = (axes.transData.transform(list(zip(across, up, strict=True))) * 72 / figure.dpi).tolist()
     for name, x, y, offset in zip(names, across, up, _apart(names, places), strict=True):
-        axes.annotate(
-            name,
-            (x, y),
-            offset,
-            textcoords="offset points",
-            fontsize=8,
-            color=INK,
-            ha="left" if offset[0] > 0 else "right",
-            va="center",
-        )
-    if paths:
-        axes.legend(frameon=False)
-    clean(axes)
+        side = "left" if offset[0] > 0 else "right"
+        axes.annotate(name, (x, y), offset, textcoords="offset points", fontsize=8, color=INK, ha=side, va="center")
     return to_svg(figure)
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from opencse.evaluation import ScoredPairs
-from opencse.training.selection import Dev, DevScore, Given, History, choose
+from opencse.selection.graded import Dev, choose
+from opencse.selection.score import DevScore, Given, History
 
 GENERATOR = np.random.default_rng(0)
 GOLD = GENERATOR.normal(size=150)

@@ -1,11 +1,35 @@
-"""Recipes side by side."""
+"""Scores side by side: task by task, and recipe by recipe."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from itertools import cycle
 
-from opencse.analysis.figures.base import AFTER, BEFORE, INK, clean, new_figure, to_svg
+from opencse.analysis.figures.base import AFTER, BEFORE, INK, SERIES, canvas, new_figure, to_svg
+
+
+def before_after(scores: Mapping[str, Mapping[str, float]]) -> str:
+    """A row a task, a dot a model; the first two models are joined by a line.
+
+    Args:
+        scores: by model, then by task; the tasks of the first model are shown.
+    """
+    models = list(scores)
+    tasks = list(scores[models[0]])
+    figure, axes = canvas("", "Spearman x 100", "task", width=4.8, height=1.1 + 0.3 * len(tasks))
+    colours = (BEFORE, AFTER) if len(models) == 2 else cycle(SERIES)
+    for row, task in enumerate(tasks):
+        pair = [scores[model][task] for model in models[:2] if task in scores[model]]
+        if len(pair) == 2:
+            axes.plot(pair, [row, row], color=INK, linewidth=1, alpha=0.4, zorder=1)
+    for colour, model in zip(colours, models, strict=False):
+        places = [row for row, task in enumerate(tasks) if task in scores[model]]
+        axes.scatter([scores[model][tasks[row]] for row in places], places, color=colour, s=38, label=model, zorder=2)
+    axes.set_yticks(range(len(tasks)), tasks)
+    axes.invert_yaxis()
+    figure.suptitle("STS score by task", color=INK, fontsize=9)
+    above = (0.5, 1 + 0.6 / len(tasks))
+    return to_svg(figure, {"loc": "upper center", "bbox_to_anchor": above, "ncols": min(len(models), 3)})
 
 
 def scores_by_recipe(
@@ -36,11 +60,8 @@ def scores_by_recipe(
                 place.axvline(found.mean, color=INK, linewidth=0.7, alpha=0.6)
         for (reading, score), style in zip(own.items(), cycle(("--", ":", "-.")), strict=False):
             place.axvline(score, color=BEFORE, linestyle=style, linewidth=1, label=f"start {reading}")
-        if own:
-            place.legend(frameon=False, loc="upper left", bbox_to_anchor=(0, 1.0), fontsize=8)
-        place.set(title=start, xlabel=metric)
+        place.set(title=f"{metric} by recipe, from {start}", xlabel=metric)
         place.set_yticks(range(len(recipes)), list(recipes))
-        clean(place)
     lines = max(len(own) for _, own in panels.values())
     axes[0].set_ylim(rows - 0.5, -1.1 - 0.6 * max(0, lines - 1))  # downwards, with room for the legend
-    return to_svg(figure)
+    return to_svg(figure, {"loc": "upper left", "bbox_to_anchor": (0, 1.0)})

@@ -15,7 +15,7 @@ class Precision:
 
     Attributes:
         bf16: whether the forward runs under bf16 autocast.
-        reason: why, for the person.
+        reason: why, for the user.
     """
 
     bf16: bool

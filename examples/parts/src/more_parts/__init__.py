@@ -1,0 +1,61 @@
+"""Two parts of one's own: a negative source and a term, nothing of OpenCSE changed."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+from torch.nn.functional import normalize
+
+from opencse.objective.losses import Columns
+from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.terms.base import Term
+from opencse.objective.vectors.step import Representations
+from opencse.settings import PartSettings
+
+
+class Mixed(NegativeSource):
+    """One negative an anchor, mixed of its positive and another example's (MixCSE, Zhang et al. 2022, eq. 6).
+
+    ``sim(a_i, m_i) / tau`` with ``m_i = share * b_i + (1 - share) * b_j``, both of length 1, j drawn at every step; no
+    gradient flows into the mixture.
+    """
+
+    class Settings(PartSettings):
+        """``share``: lambda, how much of the anchor's own positive is in its negative."""
+
+        kind: Literal["mixed"] = "mixed"
+        share: float = Field(default=0.2, gt=0, lt=1)
+
+    settings: Settings
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """One column."""
+        return 1
+
+    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+        """(N, 1) columns."""
+        noise, share = self.noise(reps), self.settings.share
+        own = normalize(reps.positive.detach(), dim=1)
+        shift = int(torch.randint(1, max(2, len(own)), (), generator=noise, device=noise.device))
+        mixed = share * own + (1 - share) * own.roll(shift, dims=0)
+        return Columns(scoring.own_logits(reps.anchor, mixed).unsqueeze(1))
+
+
+class Uniformity(Term):
+    """How evenly vectors lie on the sphere: ``log mean exp(-2 |x_i - x_j|^2)`` (Wang and Isola 2020, t = 2)."""
+
+    class Settings(PartSettings):
+        """``weight``: of the term."""
+
+        kind: Literal["uniformity"] = "uniformity"
+        weight: float = Field(default=0.1, gt=0)
+
+    settings: Settings
+
+    def loss(self, reps: Representations) -> Tensor:
+        """Over the pairs i < j of the anchors."""
+        distances = torch.pdist(normalize(reps.anchor.float(), dim=1))
+        return distances.square().mul(-2).exp().mean().log()

@@ -1,0 +1,99 @@
+"""A value along an axis, a line a model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from opencse.analysis.figures.base import AFTER, BEFORE, INK, canvas, coloured, to_svg
+
+Points = Sequence[tuple[float, float]]
+"""(across, up)."""
+
+
+def lines(
+    values: Mapping[str, Points],
+    title: str,
+    xlabel: str,
+    ylabel: str,
+    *,
+    ticks: Sequence[str] = (),
+    dots: bool = True,
+    yscale: str = "linear",
+) -> str:
+    """A line a name.
+
+    Args:
+        values: by name.
+        title: what is on the axes.
+        xlabel: across.
+        ylabel: up.
+        ticks: names of the places 0, 1, ... across; by default numbers.
+        dots: mark the points.
+        yscale: ``linear`` or ``log``.
+    """
+    figure, axes = canvas(title, xlabel, ylabel)
+    for colour, name, points in coloured(values):
+        across, up = [x for x, _ in points], [y for _, y in points]
+        axes.plot(across, up, color=colour, marker="o" if dots else "", markersize=3.5, linewidth=1.6, label=name)
+    if ticks:
+        axes.set_xticks(range(len(ticks)), list(ticks))
+    axes.set_yscale(yscale)
+    return to_svg(figure)
+
+
+def spectra(values: Mapping[str, Sequence[float]]) -> str:
+    """Singular values by rank, each model's divided by its largest, falling (SimCSE, Fig. F.1)."""
+    falling = {
+        name: [(rank, max(value / max(found[0], 1e-30), 1e-6)) for rank, value in enumerate(found, start=1)]
+        for name, found in values.items()
+    }
+    return lines(falling, "singular values by rank", "rank", "singular value / largest", dots=False, yscale="log")
+
+
+def by_layer(values: Mapping[str, Sequence[float]], measure: str) -> str:
+    """A measure by layer, from layer 0 on, a line a model (SSCL, Fig. 1 and 4)."""
+    points = {name: list(enumerate(found)) for name, found in values.items()}
+    layers = [str(layer) for layer in range(max(map(len, values.values())))]
+    return lines(points, f"{measure} by layer", "layer", "mean cosine", ticks=layers)
+
+
+def bins(labels: Sequence[str], values: Mapping[str, Sequence[float | None]], trait: str) -> str:
+    """Mean cosine by bin of a trait, a line a model; bins without pairs are left open."""
+    filled = {
+        name: [(place, value) for place, value in enumerate(found) if value is not None]
+        for name, found in values.items()
+    }
+    return lines(filled, f"mean cosine by {trait}", trait, "mean cosine", ticks=labels)
+
+
+def quantiles(percents: Sequence[float], cosines: Mapping[str, Sequence[float]]) -> str:
+    """The share of random pairs below each cosine, a line a model."""
+    points = {name: list(zip(found, percents, strict=True)) for name, found in cosines.items()}
+    return lines(points, "share of random pairs below each cosine", "cosine", "% of random pairs")
+
+
+def curves(values: Mapping[str, Mapping[int, float]], measure: str) -> str:
+    """A measure by training step, a line a name."""
+    points = {name: list(found.items()) for name, found in values.items()}
+    return lines(points, f"{measure} by step", "step", measure, dots=False)
+
+
+def training_curves(losses: Mapping[int, float], dev: Mapping[int, float], measure: str = "dev score") -> list[str]:
+    """Two pictures by step: the loss; and what was selected by, its start as a dashed line, the best marked.
+
+    Args:
+        losses: by step; steps of a smaller batch have fewer negatives and a lower loss, and are best left out.
+        dev: by step, the start's at step 0; without any there is one picture.
+        measure: what was selected by.
+    """
+    figure, axes = canvas("training loss by step", "step", "loss")
+    axes.plot(list(losses), list(losses.values()), color=INK, linewidth=1.4)
+    pictures = [to_svg(figure)]
+    if dev:
+        best = max(dev, key=lambda step: dev[step])
+        figure, axes = canvas(f"{measure} by step", "step", measure)
+        axes.plot(list(dev), list(dev.values()), color=AFTER, marker="o", markersize=3, linewidth=1.4)
+        axes.axhline(dev[min(dev)], color=BEFORE, linestyle="--", linewidth=1, label="start")
+        axes.plot([best], [dev[best]], marker="*", markersize=12, color=AFTER, linestyle="none", label="kept")
+        pictures.append(to_svg(figure, {"loc": "lower right"}))
+    return pictures

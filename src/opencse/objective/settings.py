@@ -1,0 +1,58 @@
+"""The ``[objective]`` table of a recipe."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from opencse.objective.losses import Similarity
+from opencse.objective.registry import PartOf
+from opencse.objective.sides.base import SidesSettings
+from opencse.settings import PartSettings, Settings
+
+_VIEWS: Any = {"kind": "views"}
+_DROPOUT: Any = {"kind": "dropout"}
+_IN_BATCH: Any = {"kind": "in_batch"}
+
+
+class PositiveSettings(Settings):
+    """What the positive's similarity is taken between, and how much it counts.
+
+    Attributes:
+        of: the two vectors; by default the two views.
+        scale: multiplies the positive's logit, in the numerator and the denominator: the ``m`` of SimCSE++'s code
+            (its paper puts m on the negatives instead: ``weight`` of ``in_batch``).
+    """
+
+    of: SidesSettings = Field(default=_VIEWS)
+    scale: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+
+class ObjectiveSettings(Settings):
+    """The ``[objective]`` table of a recipe.
+
+    Parts are the package's own, by their ``kind``; those that an installed package gives in the entry point group
+    ``opencse.parts``; or any other, ``kind = "package.module:Class"``.
+
+    Attributes:
+        view: how the positive is made.
+        positive: what its similarity is taken between.
+        negatives: what an anchor is pushed from; empty means no contrast (a term alone).
+        terms: extra losses, each kind once.
+        similarity: cosine or dot.
+        temperature: tau of SimCSE's eq. 1.
+        label_smoothing: epsilon.
+        mask_duplicates: keep equal texts of a batch from being each other's negatives.
+        dual_encoder: a second encoder, trained too, reads the positives (SimCSE, Table 2); the first one is kept.
+    """
+
+    view: Annotated[PartSettings, PartOf("view")] = Field(default=_DROPOUT)
+    positive: PositiveSettings = PositiveSettings()
+    negatives: tuple[Annotated[PartSettings, PartOf("negatives")], ...] = Field(default=(_IN_BATCH,))
+    terms: tuple[Annotated[PartSettings, PartOf("term")], ...] = ()
+    similarity: Similarity = "cosine"
+    temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
+    label_smoothing: float = Field(default=0.0, ge=0, lt=1)
+    mask_duplicates: bool = True
+    dual_encoder: bool = False

@@ -1,0 +1,37 @@
+"""Vectors without dropout."""
+
+from __future__ import annotations
+
+from collections.abc import Set
+from typing import Any, Literal
+
+from torch import Tensor
+
+from opencse.objective.sides.base import Draw, Sides
+from opencse.objective.vectors.clean import Clean
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.step import Representations
+from opencse.settings import PartSettings
+
+
+class CleanSides(Sides):
+    """The anchors' texts through the encoder without any dropout, on both sides: ``(c, c)`` (SimCSE++, eq. 3).
+
+    A third forward of N rows, with gradient. An encoder without dropout needs none: there ``c = a``.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `CleanSides`."""
+
+        kind: Literal["clean"] = "clean"
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The vectors without dropout."""
+        return {Clean()}
+
+    def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
+        """``(c, c)``."""
+        del draw
+        clean = reps[Clean()]
+        return clean, clean

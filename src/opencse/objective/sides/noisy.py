@@ -1,0 +1,40 @@
+"""The views with Gaussian noise: more noise."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor
+
+from opencse.objective.noise import standard_normal
+from opencse.objective.sides.base import Draw
+from opencse.objective.sides.views import Views
+from opencse.objective.vectors.step import Representations
+from opencse.settings import PartSettings
+
+
+class Noisy(Views):
+    """``(a + g, b + g')`` with g, g' ~ N(0, variance) in each dimension, more noise (SimCSE++, section 3.1, .1).
+
+    What is left of it in the authors' code has a standard deviation of .1, not a variance, and leaves the anchors
+    as they are: ``(a, b + g')``, ``both = false``.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `Noisy`."""
+
+        kind: Literal["noisy"] = "noisy"
+        both: bool = True
+        variance: float = Field(default=0.1, ge=0, allow_inf_nan=False)
+
+    settings: Settings
+
+    def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
+        """``(a + g, b + g')``, or ``(a, b + g')``."""
+        sd, noise = math.sqrt(self.settings.variance), draw()
+        left = reps.anchor
+        if self.settings.both:
+            left = left + sd * standard_normal(left.shape, left, noise)
+        return left, reps.positive + sd * standard_normal(reps.positive.shape, reps.positive, noise)

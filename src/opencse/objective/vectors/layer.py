@@ -1,0 +1,26 @@
+"""Sentence vectors of intermediate layers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from opencse.objective.vectors.request import Forward, Made, Request
+
+
+@dataclass(frozen=True)
+class Layer(Request[Tensor]):
+    """(2N, d): the anchors', then the positives' vectors at layer ``number``, pooled and projected like the last one's.
+
+    0 is the output of the embeddings, -1 the last layer, -2 the one before it. (N, d) where the view makes the
+    positives of the anchors' vectors.
+    """
+
+    number: int
+
+    def ask(self, forward: Forward) -> Callable[[Made], Tensor]:
+        """The layer's states are there in any forward; they are pooled too."""
+        forward.layers.add(self.number)
+        return lambda made: made.encoded.layers[self.number][: made.views]

@@ -1,0 +1,127 @@
+"""A masked copy of the texts, and the backbone's head that predicts what is hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from opencse.encoder.encoder import MaskedTokens
+from opencse.errors import UserError
+from opencse.objective.part import Context
+from opencse.objective.vectors.request import Forward, Made, Request
+from opencse.text.tokenizer import Tokenizer, Tokens
+
+
+@dataclass(frozen=True)
+class LmHead(Request[None]):
+    """The backbone's masked-LM head, ``encoder.lm_head``.
+
+    Attributes:
+        tied: its decoder shares the token embeddings, where the model's configuration says so; false makes a copy.
+    """
+
+    encodes: ClassVar[bool] = False
+    tied: bool = True
+
+    def ask(self, forward: Forward) -> Callable[[Made], None]:
+        """Nothing of a step: whoever reads the head has it from the encoder."""
+        del forward
+        return lambda made: None
+
+
+class Predictions(NamedTuple):
+    """``logits`` (M, vocabulary) at the hidden positions, and ``labels`` (M,), the ids that were there."""
+
+    logits: Tensor
+    labels: Tensor
+
+
+@dataclass(frozen=True)
+class MaskedCopy:
+    """A masked copy and the (M,) ids behind its chosen positions."""
+
+    masked: MaskedTokens
+    labels: Tensor
+
+    def to(self, device: torch.device) -> MaskedCopy:
+        """The same on ``device``."""
+        tokens, positions = self.masked.tokens.to(device), self.masked.positions.to(device)
+        return MaskedCopy(MaskedTokens(tokens, positions), self.labels.to(device))
+
+
+@dataclass(frozen=True)
+class Masked(Request[Predictions]):
+    """What the masked-LM head predicts in a copy of the views of which ``rate`` of the tokens are chosen."""
+
+    encodes: ClassVar[bool] = False
+    rate: float
+
+    def check(self, context: Context) -> None:
+        """One copy goes through the forward, and the tokenizer must have a mask token."""
+        rates = sorted(r.rate for r in context.objective.reads if isinstance(r, Masked))
+        if len(rates) > 1:
+            raise UserError(
+                f"two parts of the objective ask for different masking rates, {rates[0]} and {rates[1]}; "
+                "give both the same"
+            )
+        if context.encoder is not None:
+            mask_id(context.encoder.tokenizer)
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> MaskedCopy:
+        """The masked copy."""
+        return mask_tokens(tokens, tokenizer, self.rate, random)
+
+    def ask(self, forward: Forward) -> Callable[[Made], Predictions]:
+        """The copy goes beside the sentences."""
+        copy: MaskedCopy = forward.inputs.prepared[self]
+        forward.masked = copy.masked
+
+        def predictions(made: Made) -> Predictions:
+            logits = made.encoded.masked_logits
+            if logits is None:
+                raise RuntimeError("the encoder was asked for masked positions and gave none")
+            return Predictions(logits, copy.labels)
+
+        return predictions
+
+
+def mask_tokens(tokens: Tokens, tokenizer: Tokenizer, rate: float, random: np.random.Generator) -> MaskedCopy:
+    """A masked copy and the (M,) ids behind its chosen positions (BERT's rule: 80% [MASK], 10% random, 10% kept).
+
+    Every real token that is not special is chosen with probability ``rate``; M varies, and may be 0.
+
+    Raises:
+        UserError: if the tokenizer has no mask token.
+    """
+    mask = mask_id(tokenizer)
+    special = np.asarray(tokenizer.hf.all_special_ids)
+    ids = tokens.input_ids.numpy().copy()
+    usable = tokens.attention_mask.numpy().astype(bool) & ~np.isin(ids, special)
+    chosen = usable & (random.random(ids.shape) < rate)
+    labels = ids[chosen]
+    ordinary = np.setdiff1d(np.arange(tokenizer.vocabulary_size), special)
+    fate = random.random(len(labels))
+    replaced = np.where(fate < 0.8, mask, labels)
+    ids[chosen] = np.where(fate >= 0.9, random.choice(ordinary, len(labels)), replaced)
+    masked = MaskedTokens(Tokens(torch.from_numpy(ids), tokens.attention_mask), torch.from_numpy(chosen))
+    return MaskedCopy(masked, torch.from_numpy(labels))
+
+
+def mask_id(tokenizer: Tokenizer, reader: str = "mlm term") -> int:
+    """The id of the mask token, which ``reader`` needs.
+
+    Raises:
+        UserError: if the tokenizer has none.
+    """
+    found = tokenizer.hf.mask_token_id
+    if found is None:
+        raise UserError(
+            f"{tokenizer.hf.name_or_path}: the tokenizer has no mask token, which the {reader} needs; choose another "
+            "recipe, or a model with one"
+        )
+    return int(found)

@@ -1,0 +1,209 @@
+"""A step's texts, and the vectors made of them: in one forward, and a further one only for what cannot share it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor
+
+from opencse.encoder.encoder import Disturb, Encoded, SentenceEncoder
+from opencse.objective.vectors.request import Forward, Made, Request, random_state, restore
+from opencse.streams import seed_of
+from opencse.text.tokenizer import Tokens
+
+Derive = Callable[[Tensor, torch.Generator], Tensor]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class StepInputs:
+    """One step's texts, ready for the encoder.
+
+    Attributes:
+        tokens: rows in the order N anchors, N positives, then N first hard negatives, N second ones, ...; the
+            anchors alone where no part reads sentences; no positives where the view derives them from the anchors.
+        examples: N.
+        keys: (N, 2 + H) hash of the text behind each row ((N, 1) for anchors alone); equal texts have equal keys.
+        prepared: what requests made of the texts beforehand.
+        noise_seed: of whatever noise the step's parts draw.
+        anchor_length: ids of the longest anchor; None if nobody counted.
+    """
+
+    tokens: Tokens
+    examples: int
+    keys: Tensor
+    prepared: Mapping[Request[Any], Any] = field(default_factory=dict)
+    noise_seed: int = 0
+    anchor_length: int | None = None
+
+    @property
+    def anchors(self) -> Tokens:
+        """The anchors' rows, padded no further than the longest of them where that is known."""
+        rows = self.tokens.rows(0, self.examples)
+        return Tokens(rows.input_ids[:, : self.anchor_length], rows.attention_mask[:, : self.anchor_length])
+
+    def noise(self, name: str) -> torch.Generator:
+        """A new generator for the draws of this step called ``name``, on the texts' device; no other draw moves it."""
+        return _generator(self.noise_seed, name, self.keys.device)
+
+    def to(self, device: torch.device) -> StepInputs:
+        """The same inputs on ``device``."""
+        prepared = {request: made.to(device) for request, made in self.prepared.items()}
+        return replace(self, tokens=self.tokens.to(device), keys=self.keys.to(device), prepared=prepared)
+
+
+@dataclass(frozen=True)
+class Representations:
+    """What the parts of an objective see.
+
+    Attributes:
+        anchor: (N, d).
+        positive: (N, d).
+        hard: (N, H, d), H >= 0 hard negatives an example.
+        keys: (N, 2 + H) text hashes of anchor, positive, hard negatives.
+        answers: what was made for each request.
+        noise_seed: of the noise that parts draw; None only in representations made by hand.
+    """
+
+    anchor: Tensor
+    positive: Tensor
+    hard: Tensor
+    keys: Tensor
+    answers: Mapping[Request[Any], Any] = field(default_factory=dict)
+    noise_seed: int | None = None
+
+    def __getitem__(self, request: Request[T]) -> T:
+        """What was made for ``request``; only parts that have it in their ``reads`` can count on it."""
+        if request not in self.answers:
+            raise RuntimeError(f"this step was not asked for {request}")
+        answer: T = self.answers[request]
+        return answer
+
+    def noise(self, name: str) -> torch.Generator:
+        """A new generator for the draws of this step called ``name``: the same draws at every call."""
+        if self.noise_seed is None:
+            raise RuntimeError("this step was given no seed for sampled noise")
+        return _generator(self.noise_seed, name, self.keys.device)
+
+    def detached(self) -> Representations:
+        """The same vectors without gradient; answers that no part may keep stay out."""
+        answers = {request: request.detached(answer) for request, answer in self.answers.items()}
+        return Representations(
+            anchor=self.anchor.detach(),
+            positive=self.positive.detach(),
+            hard=self.hard.detach(),
+            keys=self.keys,
+            answers={request: answer for request, answer in answers.items() if answer is not None},
+            noise_seed=self.noise_seed,
+        )
+
+    def same_text(self, column_keys: Tensor) -> Tensor:
+        """(N, K) bool: whether column k's text is the anchor's or the positive's own text.
+
+        Args:
+            column_keys: (K,) text hashes of the columns.
+        """
+        return (column_keys == self.keys[:, :1]) | (column_keys == self.keys[:, 1:2])
+
+
+def represent(
+    encoder: SentenceEncoder,
+    inputs: StepInputs,
+    reads: Collection[Request[Any]],
+    *,
+    derive: Derive | None = None,
+    second: SentenceEncoder | None = None,
+    shared_mask: bool = False,
+    disturb: Disturb | None = None,
+) -> Representations:
+    """One forward over all the rows of a step; a further one for each thing that cannot share it.
+
+    Those are the anchors without dropout (dropout is a switch of the whole forward), the positives under the
+    anchors' own dropout masks, and whatever a second encoder reads.
+
+    ``encoder`` is called as a module, so that a wrapper around it (for distributed training) sees the call.
+    Where nothing in ``reads`` encodes the sentences, none are made, and anchor, positive and hard have width 0.
+
+    Args:
+        encoder: what is trained.
+        inputs: the step's texts, on the encoder's device.
+        reads: what all parts together ask for.
+        derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
+        second: encodes positives and hard negatives, if given.
+        shared_mask: the positives go through under the very dropout masks of the anchors.
+        disturb: changes the input embeddings of all rows, if given; masked copies and the anchors without dropout
+            stay as they are.
+    """
+    n = inputs.examples
+    forward = Forward(inputs, views=n if derive is not None else 2 * n)
+    makers = {request: request.ask(forward) for request in sorted(reads, key=str)}
+    if not any(request.encodes for request in reads):
+        encoded = encoder(None, masked=forward.masked)
+        vectors = torch.zeros(0, 0, device=inputs.keys.device)
+        anchor = positive = torch.zeros(n, 0, device=inputs.keys.device)
+        hard = anchor.unsqueeze(1)[:, :0]
+    else:
+        encoded = _encode(encoder, second, forward, shared_mask, disturb)
+        vectors = _sentences(encoded)
+        anchor = vectors[:n]
+        positive = vectors[n : 2 * n] if derive is None else derive(anchor, inputs.noise("view"))
+        rest = vectors[forward.views : len(inputs.tokens)]
+        hard = rest.reshape(-1, n, vectors.shape[1]).transpose(0, 1)
+    made = Made(encoder, inputs, vectors, encoded, forward.views)
+    return Representations(
+        anchor=anchor,
+        positive=positive,
+        hard=hard,
+        keys=inputs.keys,
+        answers={request: make(made) for request, make in makers.items()},
+        noise_seed=inputs.noise_seed,
+    )
+
+
+def _encode(
+    encoder: SentenceEncoder,
+    second: SentenceEncoder | None,
+    forward: Forward,
+    shared_mask: bool,
+    disturb: Disturb | None,
+) -> Encoded:
+    """All rows: those of the texts, then those that requests added."""
+    inputs, layers = forward.inputs, sorted(forward.layers)
+    n, device = inputs.examples, inputs.keys.device
+    if second is None and not shared_mask:
+        rows = _joined([inputs.tokens, *forward.more])
+        return encoder(rows, layers=layers, masked=forward.masked, disturb=disturb)  # type: ignore[no-any-return]
+    if forward.more or disturb is not None:
+        raise ValueError("further rows and disturbed inputs go with one encoder and independent masks")
+    before = random_state(device)
+    first = encoder(inputs.tokens.rows(0, n), layers=layers, masked=forward.masked)
+    after = random_state(device)
+    if shared_mask:
+        restore(before, device)
+    other = (second or encoder)(inputs.tokens.rows(n, len(inputs.tokens)), layers=layers)
+    if shared_mask:
+        restore(after, device)
+    return Encoded(
+        torch.cat([_sentences(first), _sentences(other)]),
+        {layer: torch.cat([first.layers[layer], other.layers[layer]]) for layer in layers},
+        first.masked_logits,
+    )
+
+
+def _sentences(encoded: Encoded) -> Tensor:
+    if encoded.sentence is None:
+        raise RuntimeError("the encoder was asked for sentences and gave none")
+    return encoded.sentence
+
+
+def _joined(parts: list[Tokens]) -> Tokens:
+    if len(parts) == 1:
+        return parts[0]
+    return Tokens(torch.cat([p.input_ids for p in parts]), torch.cat([p.attention_mask for p in parts]))
+
+
+def _generator(seed: int, name: str, device: torch.device) -> torch.Generator:
+    return torch.Generator(device).manual_seed(seed_of(seed, name))

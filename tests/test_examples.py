@@ -1,0 +1,87 @@
+"""The example package of parts is installed, trained with and resumed, as an outsider would."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from opencse.errors import InterruptedRunError
+from opencse.objective.registry import find
+from opencse.progress import Silent
+from opencse.recipes.recipe import load_recipe, to_toml
+from opencse.runs.job import TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+
+EXAMPLE = Path(__file__).parents[1] / "examples" / "parts"
+SHORT = ("training.max_steps=12", "training.batch_size=8", "training.checkpoint_every=4", "training.precision=float32")
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The package, installed into a folder of its own."""
+    place = tmp_path_factory.mktemp("site")
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
+    subprocess.run([*pip, "--target", str(place), str(EXAMPLE)], check=True, timeout=120)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(place))
+        importlib.invalidate_caches()
+        yield place
+    sys.modules.pop("more_parts", None)
+
+
+class StopAt(Silent):
+    """Stops a run after so many steps, as Ctrl-C does."""
+
+    def __init__(self, step: int) -> None:
+        self.step = step
+
+    def advance(self, done: int, note: str = "") -> None:
+        if done >= self.step:
+            raise InterruptedRunError("stopped")
+
+
+def job(model: Path, recipe: str = str(EXAMPLE / "mixed.toml")) -> TrainJob:
+    return TrainJob(Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
+
+
+def test_without_the_package_the_kind_is_unknown() -> None:
+    with pytest.raises(Exception, match="no part 'mixed' among the negatives"):
+        load_recipe(str(EXAMPLE / "mixed.toml"))
+
+
+def test_parts_of_an_installed_package_train_and_resume(installed: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    assert find("negatives", "mixed").__module__ == "more_parts"
+    assert str(installed) in str(sys.modules["more_parts"].__file__)
+    job(tiny_folder).run(tmp_path / "whole")
+    with pytest.raises(InterruptedRunError):
+        job(tiny_folder).run(tmp_path / "broken", progress=StopAt(6))
+    job(tiny_folder).run(tmp_path / "broken", resume=True)
+    whole, broken = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
+    assert all(torch.equal(whole[name], broken[name]) for name in whole)
+    plain = tmp_path / "plain"
+    job(tiny_folder, "simcse").run(plain)
+    assert any(not torch.equal(whole[k], w) for k, w in load_file(plain / "model.safetensors").items() if k in whole)
+    assert '"loss_uniformity"' in (tmp_path / "whole" / "metrics.jsonl").read_text()
+
+
+def test_the_same_parts_by_their_place(installed: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    text = (EXAMPLE / "mixed.toml").read_text()
+    placed = tmp_path / "placed.toml"
+    placed.write_text(text.replace('"mixed", share', '"more_parts:Mixed", share'))
+    by_place, by_name = load_recipe(str(placed)), load_recipe(str(EXAMPLE / "mixed.toml"))
+    assert by_place.objective == by_name.objective
+    again = tmp_path / "again.toml"
+    again.write_text(to_toml(by_place))
+    assert load_recipe(str(again)).objective == by_name.objective
+    for name, recipe in (("a", placed), ("b", EXAMPLE / "mixed.toml")):
+        job(tiny_folder, str(recipe)).run(tmp_path / name)
+    a, b = (load_file(tmp_path / name / "model.safetensors") for name in ("a", "b"))
+    assert all(torch.equal(a[name], b[name]) for name in a)
