@@ -296,8 +296,9 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     assert len(set(step.keys.flatten().tolist())) == 3
     for row, mask, expected in zip(step.tokens.input_ids, step.tokens.attention_mask, ids, strict=True):
         assert row[mask.bool()].tolist() == expected.tolist()
-    assert len(step.masked.tokens) == 3
-    assert torch.equal(step.masked_labels, step.tokens.input_ids[step.masked.positions])
+    (copy,) = step.prepared.values()
+    assert len(copy.masked.tokens) == 3
+    assert torch.equal(copy.labels, step.tokens.input_ids[copy.masked.positions])
     assert alone.inputs.lengths[examples].tolist() == [len(row) for row in ids]
     assert alone.inputs.hard == 0
     reps = represent(alone.encoder, step, alone.objective.reads)
@@ -310,7 +311,8 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
     term, dropout = 'objective.terms=[{kind="mlm"}]', "encoder.dropout=0.1"
     both = prepared(run.text, run.folder, term, dropout, recipe="simcse")
     step = both.inputs.build(examples, 0)
-    assert len(step.tokens) == len(step.masked.tokens) == 6
+    (copy,) = step.prepared.values()
+    assert len(step.tokens) == len(copy.masked.tokens) == 6
     assert step.keys.shape == (3, 2)
     assert both.inputs.lengths[examples].tolist() == [2 * len(row) for row in ids]
     assert represent(both.encoder, step, both.objective.reads).positive.shape == (3, 64)
