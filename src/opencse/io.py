@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -49,6 +50,37 @@ def sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+if sys.platform == "win32":
+    import msvcrt
+
+    def lock(descriptor: int) -> None:
+        """Locks an open file for this process alone; the system lets go of it when this one ends, however it does.
+
+        Raises:
+            BlockingIOError: if another process has locked it.
+            OSError: on a file system without locks.
+        """
+        os.lseek(descriptor, 2**30, os.SEEK_SET)  # beyond what is written, which others may read
+        try:
+            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
+        except PermissionError:
+            raise BlockingIOError from None
+        finally:
+            os.lseek(descriptor, 0, os.SEEK_SET)
+
+else:
+    import fcntl
+
+    def lock(descriptor: int) -> None:
+        """Locks an open file for this process alone; the system lets go of it when this one ends, however it does.
+
+        Raises:
+            BlockingIOError: if another process has locked it.
+            OSError: on a file system without locks.
+        """
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def hash_json(value: object) -> str:

@@ -168,6 +168,50 @@ def test_bf16_is_close_to_float32(encoder: SentenceEncoder, shuffled: list[str])
     assert (full * low).sum(axis=1).min() > 0.999
 
 
+def test_a_batch_size_bounds_the_batches(encoder: SentenceEncoder, shuffled: list[str]) -> None:
+    calls: list[int] = []
+    bounded = encoder.encode(shuffled, batch_size=3, progress=lambda done, total: calls.append(done))
+    sizes = np.diff([0, *calls])
+    assert sizes.max() == 3
+    assert sizes.sum() == len(shuffled)
+    assert largest_difference(bounded, encoder.encode(shuffled)) < 1e-5
+    with pytest.raises(UserError, match="batch_size is at least 1, not 0"):
+        encoder.encode(shuffled, batch_size=0)
+
+
+def test_a_tensor_instead_of_an_array(encoder: SentenceEncoder) -> None:
+    texts = ["A dog runs.", "Snow fell."]
+    tensor = encoder.encode(texts, convert_to_tensor=True)
+    assert isinstance(tensor, torch.Tensor)
+    assert tensor.device == encoder.device
+    np.testing.assert_array_equal(tensor.numpy(), encoder.encode(texts))
+    unit = encoder.encode(texts[0], convert_to_tensor=True, normalize_embeddings=True)
+    assert float(unit.norm()) == pytest.approx(1)
+
+
+def test_a_bar_is_drawn_on_stderr(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")
+    encoder.encode(["A dog runs."] * 5, show_progress_bar=True)
+    shown = capsys.readouterr()
+    assert "encoding" in shown.err
+    assert "5/5" in shown.err
+    assert shown.out == ""
+    encoder.encode(["A dog runs."])
+    assert capsys.readouterr().err == ""
+    with pytest.raises(UserError, match="give one of them"):
+        encoder.encode(["A dog runs."], show_progress_bar=True, progress=lambda done, total: None)
+
+
+def test_a_device_is_gone_to_or_refused(encoder: SentenceEncoder) -> None:
+    np.testing.assert_array_equal(encoder.encode("A dog.", device="cpu"), encoder.encode("A dog."))
+    with pytest.raises(UserError, match="device warp: cannot be used here"):
+        encoder.encode("A dog.", device="warp")
+    with pytest.raises(TypeError, match="prompt_name"):
+        encoder.encode("A dog.", prompt_name="query")  # type: ignore[call-overload]
+
+
 def test_progress_is_told_after_every_batch_and_ends_at_n(encoder: SentenceEncoder, shuffled: list[str]) -> None:
     calls: list[tuple[int, int]] = []
     encoder.encode(shuffled, token_budget=64, progress=lambda done, total: calls.append((done, total)))

@@ -21,8 +21,8 @@ from opencse.making.static import (
     Static,
     StaticSettings,
     build,
+    check,
     leading_vectors,
-    static_encoder,
     text_means,
     whitening,
 )
@@ -34,6 +34,11 @@ from opencse.text.tokenizer import Tokenizer
 D = 16
 Array = NDArray[np.float64]
 SMALL = StaticSettings(dimension=D, layers=1, inner=24, positions=32)
+
+
+def static_encoder(source: Source, tokenizer: Tokenizer, settings: StaticSettings) -> SentenceEncoder:
+    check(settings, tokenizer)
+    return build(tokenise(source, tokenizer, settings.positions), tokenizer, settings).encoder
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from opencse import io
 from opencse.errors import UserError
 from opencse.runs import lock
 from opencse.runs.lock import Owner, held, require_free, was_locked
@@ -73,7 +74,7 @@ def test_a_file_removed_by_its_holder_is_not_locked_by_the_next(
 ) -> None:
     """Between opening and locking the holder may have ended: its file has no name any more, and locks nobody out."""
     file = tmp_path / "run.lock"
-    taken = lock._lock_of_the_system
+    taken = io.lock
     removed: list[int] = []
 
     def late(descriptor: int) -> None:
@@ -84,7 +85,7 @@ def test_a_file_removed_by_its_holder_is_not_locked_by_the_next(
                 file.touch()  # the next one's
         taken(descriptor)
 
-    monkeypatch.setattr(lock, "_lock_of_the_system", late)
+    monkeypatch.setattr(lock, "lock", late)
     with held(file):
         assert len(removed) == 2
         assert Owner.model_validate_json(file.read_bytes()).process == os.getpid()
@@ -95,7 +96,7 @@ def test_without_locks_of_the_system_the_file_decides(tmp_path: Path, monkeypatc
     def none(descriptor: int) -> None:
         raise OSError(errno.ENOLCK, "No locks available")
 
-    monkeypatch.setattr(lock, "_lock_of_the_system", none)
+    monkeypatch.setattr(lock, "lock", none)
     file = tmp_path / "run.lock"
     for owner in (Owner(), Owner(host="elsewhere", process=1)):
         file.write_text(owner.model_dump_json())

@@ -1,4 +1,4 @@
-"""What a person types. Every command loads what it needs when it runs, so that ``--help`` is quick."""
+"""What the user types. Every command loads what it needs when it runs, so that ``--help`` is quick."""
 
 from __future__ import annotations
 

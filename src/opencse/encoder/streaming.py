@@ -10,7 +10,6 @@ import hashlib
 import json
 import os
 import shutil
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ from opencse.encoder.encoder import WINDOW, SentenceEncoder, Vectors
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError, reason
 from opencse.foreign import told
-from opencse.io import WRITING, sync, write_text
+from opencse.io import WRITING, lock, sync, write_text
 from opencse.progress import Count, Say
 from opencse.text.formats import Record
 from opencse.text.readers import Source
@@ -277,16 +276,9 @@ def _header(shape: tuple[int, int]) -> bytes:
 
 
 def _lock(stream: BinaryIO, path: Path) -> None:
-    """Keeps a second process from the file; the system lets go of it when this one ends, however it does."""
+    """Keeps a second process from the file."""
     try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(stream.fileno(), msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        lock(stream.fileno())
         free = os.path.samestat(os.fstat(stream.fileno()), path.stat())  # else it was finished just now
     except OSError:
         free = False

@@ -40,8 +40,7 @@ from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
 from opencse.progress import Counted, Progress, Silent
 from opencse.settings import Settings
-from opencse.text.corpus import Corpus, tokenise
-from opencse.text.given import TextSource
+from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Tokenizer
 
 Floats = NDArray[np.floating]
@@ -105,26 +104,6 @@ class Static:
     pairs: int
 
 
-def static_encoder(
-    source: TextSource, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None
-) -> SentenceEncoder:
-    """An encoder of the words of ``source``; the module's text has the method.
-
-    Args:
-        source: raw text; of pairs and triples every text is read by itself.
-        tokenizer: cuts it into pieces.
-        settings: sizes and constants.
-        progress: hears of it.
-
-    Raises:
-        UserError: for bad input, settings that do not fit together, or too little text.
-    """
-    check(settings, tokenizer)
-    tell = progress or Silent()
-    corpus = tokenise(source, tokenizer, settings.positions, progress=Counted(tell, "tokenising"), say=tell.say)
-    return build(corpus, tokenizer, settings, tell).encoder
-
-
 def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
     """Refuses settings that do not fit together or to the tokenizer, before any work is done."""
     dimension, heads = settings.dimension, settings.attention_heads
@@ -139,7 +118,18 @@ def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
 
 
 def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None) -> Static:
-    """The same as `static_encoder`, from a tokenised corpus; made with this tokenizer and ``settings.positions``."""
+    """An encoder of the words of a corpus; the module's text has the method.
+
+    Args:
+        corpus: tokenised with ``tokenizer``, at most ``settings.positions`` ids a text; of pairs and triples every text
+            is read by itself.
+        tokenizer: the encoder's.
+        settings: sizes and constants.
+        progress: hears of it.
+
+    Raises:
+        UserError: for settings that do not fit together, or too little text.
+    """
     check(settings, tokenizer)
     tell = progress or Silent()
     dimension, generator = settings.dimension, np.random.default_rng(settings.seed)

@@ -41,7 +41,7 @@ class Material:
             ``sentences`` (sentences alone).
         rows: to train on: pairs, or sentences alone; nothing of what is asked about is in them.
         asked: questions from the documents held out; None where the collection is too small.
-        facts: what was found, in one line for a person.
+        facts: what was found, in one line.
     """
 
     kind: Kind

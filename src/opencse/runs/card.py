@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from huggingface_hub import ModelCardData
+
 from opencse.markdown import as_text
 from opencse.recipes.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
@@ -13,13 +15,6 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.making.static import Static, StaticSettings
 
-_HEADER = """---
-library_name: sentence-transformers
-pipeline_tag: sentence-similarity
-tags: [sentence-transformers, sentence-similarity, opencse]
----
-
-"""
 _TRAINED = """# Sentence encoder trained with OpenCSE
 
 | | |
@@ -82,12 +77,21 @@ vectors = encoder.encode(["One sentence.", "Another one."])
 """
 
 
+def _card(body: str) -> str:
+    """A card of the Hub: what it says to programs, ``body``, and how to use the encoder."""
+    data = ModelCardData(
+        library_name="sentence-transformers",
+        pipeline_tag="sentence-similarity",
+        tags=["sentence-transformers", "sentence-similarity", "opencse"],
+    )
+    return f"---\n{data.to_yaml()}\n---\n\n{body}{_USE}"
+
+
 def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdict: str) -> str:
     """Markdown that tells what the encoder is, how it came about, and how to use it."""
     tokens = recipe.training.batch_tokens
-    return (
-        _HEADER
-        + _TRAINED.format(
+    return _card(
+        _TRAINED.format(
             recipe=as_text(recipe.name),
             title=as_text(recipe.title),
             paper=as_text(recipe.paper or "-"),
@@ -102,7 +106,6 @@ def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdi
             kept=kept,
             verdict=as_text(verdict),
         )
-        + _USE
     )
 
 
@@ -111,10 +114,9 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
     shown = settings.model_dump(exclude={"dimension", "layers", "window"}) | {"heads": settings.attention_heads}
     network = "the embeddings of a BERT without layers"
     if settings.layers:
-        network = f"a BERT whose {settings.layers} layers do nothing until `opencse train --model` moves them"
-    return (
-        _HEADER
-        + _COUNTED.format(
+        network = f"a BERT whose {settings.layers} layers do nothing until `opencse train --model` trains them"
+    return _card(
+        _COUNTED.format(
             network=network,
             rows=facts.rows,
             tokens=facts.tokens,
@@ -128,7 +130,6 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
             layers=settings.layers,
             settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
         )
-        + _USE
     )
 
 
@@ -137,9 +138,8 @@ def whitened_card(
 ) -> str:
     """Markdown that tells what was whitened on what, and how to use it."""
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
-    return (
-        _HEADER
-        + _WHITENED.format(
+    return _card(
+        _WHITENED.format(
             model=as_text(model),
             pooling=encoder.pooling,
             text=as_text(text),
@@ -149,5 +149,4 @@ def whitened_card(
             after=whitening.dimension,
             dropped=dropped,
         )
-        + _USE
     )

@@ -46,7 +46,7 @@ class TrainResult:
 def start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Progress) -> DevScore | None:
     """Dev score of the start as training takes it up; also, noted and told, with its own pooling where that is another.
 
-    The start is judged anew when a run goes on: others are compared with it. See `load_start` and `load_given`.
+    The start is scored anew when a run goes on: others are compared with it. See `load_start` and `load_given`.
     """
     if plan.dev is None:
         return None

@@ -16,6 +16,7 @@ from pathlib import Path
 from pydantic import AwareDatetime, Field, ValidationError
 
 from opencse.errors import UserError, reason
+from opencse.io import lock
 from opencse.settings import Settings
 
 LOCK = "run.lock"
@@ -116,7 +117,7 @@ def _take(file: Path) -> int:
 
 def _lock(file: Path, descriptor: int) -> None:
     try:
-        _lock_of_the_system(descriptor)
+        lock(descriptor)
     except BlockingIOError:
         raise UserError(_in_use(file, _owner_soon(descriptor))) from None
     except OSError as error:
@@ -130,23 +131,6 @@ def _lock(file: Path, descriptor: int) -> None:
 def _in_use(file: Path, owner: Owner | None) -> str:
     who = "" if owner is None else f" ({owner})"
     return f"{file.parent}: in use by another process{who}; wait for its end, or choose another --out"
-
-
-if sys.platform == "win32":
-    import msvcrt
-
-    def _lock_of_the_system(descriptor: int) -> None:
-        os.lseek(descriptor, _SIZE, os.SEEK_SET)  # beyond what is written, which others may read
-        try:
-            msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
-        except PermissionError:
-            raise BlockingIOError from None
-
-else:
-    import fcntl
-
-    def _lock_of_the_system(descriptor: int) -> None:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 def _owner(descriptor: int) -> Owner | None:

@@ -111,7 +111,7 @@ class RunRecord(_Kept):
         opencse: the version that began the run.
         started: when it was begun.
         identity: what makes it this run.
-        source: what a person would call the text.
+        source: what a reader would call the text.
         corpus: counts of the text.
         steps: of the whole run.
         examples: that an epoch has; None in older records.

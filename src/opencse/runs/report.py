@@ -35,7 +35,7 @@ from opencse.training.settings import TrainingSettings
 def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> Path:
     """Looks at the start and at what training made of it, and writes ``report.html`` and ``report.json``.
 
-    What is shown as "trained" is the kept encoder; where no trained one was kept, the last step's, so that a person
+    What is shown as "trained" is the kept encoder; where no trained one was kept, the last step's, so that the user
     sees what did not help.
 
     Returns:
@@ -89,7 +89,7 @@ def open_subjects(
     progress: Progress,
     trust_remote_code: bool = False,
 ) -> list[Subject]:
-    """Whatever can be judged, by name; of a run that is still going, the encoder of its last checkpoint.
+    """Whatever can be evaluated, by name; of a run that is still going, the encoder of its last checkpoint.
 
     They are called by `short_names`.
 

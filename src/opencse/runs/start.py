@@ -56,7 +56,7 @@ class Start:
     Attributes:
         model: the built-in encoder, a folder, or a Hub id.
         recipe: with ``encoder.pooling`` and ``encoder.head`` as they will be.
-        reason: why this pooling and this head, for a person; empty where they are simply the recipe's.
+        reason: why this pooling and this head, for the user; empty where they are simply the recipe's.
     """
 
     model: str

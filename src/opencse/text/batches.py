@@ -32,7 +32,7 @@ class BatchPlan:
     Args:
         examples: number of examples, at least 2.
         batch_size: examples in a batch, at least 2.
-        seed: of the order, which has a stream of its own: neither dropout nor augmentation moves it.
+        seed: of the order, which has a stream of its own: neither dropout nor augmentation changes it.
     """
 
     def __init__(self, examples: int, batch_size: int, seed: int) -> None:

@@ -37,7 +37,7 @@ _ANOTHER_FOLDER = "make room there, or name another folder in the environment va
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """Counts worth telling a person before training starts."""
+    """Counts worth telling the user before training starts."""
 
     source: str
     fingerprint: str

@@ -17,7 +17,7 @@ class GivenTexts:
 
     Attributes:
         rows: M rows of C texts each, white space around them dropped; C is 1 (sentences), 2 (pairs) or 3 (triples).
-        label: what a person would call them; by default how many they are.
+        label: what a reader would call them; by default how many they are.
     """
 
     rows: tuple[tuple[str, ...], ...]
@@ -25,7 +25,7 @@ class GivenTexts:
 
     @property
     def name(self) -> str:
-        """What a person would call it."""
+        """What a reader would call it."""
         return self.label or f"{len(self.rows):,} given {('sentences', 'pairs', 'triples')[len(self.rows[0]) - 1]}"
 
     @property

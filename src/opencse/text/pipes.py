@@ -26,7 +26,7 @@ class Spooled:
     Attributes:
         path: a temporary file of the same bytes; its suffix tells the format. It goes with the object that `spool`
             made (a copy in another process leaves it alone).
-        name: what a person calls the pipe; messages name it so.
+        name: the name of the pipe in messages.
     """
 
     path: Path
@@ -48,7 +48,7 @@ def is_pipe(location: str) -> bool:
 
 
 def pipe_name(location: str) -> str:
-    """What a person calls the pipe."""
+    """The name of the pipe in messages."""
     return "standard input" if location in STANDARD_INPUT else location
 
 

@@ -31,7 +31,7 @@ class Texts:
     Attributes:
         rows: M rows of C texts each; C is 1 (sentences), 2 (pairs) or 3 (triples).
         documents: M document numbers for running text (blank lines between documents), else None.
-        source: what a person would call the origin.
+        source: what a reader would call the origin.
     """
 
     rows: list[tuple[str, ...]]
@@ -81,7 +81,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """What a person would call it."""
+        """What a reader would call it."""
         if is_pipe(self.location):
             return pipe_name(self.location)
         return str(Path(self.location)) if self.is_file else f"{self.location} [{self.split}]"

@@ -1,4 +1,4 @@
-"""The built-in sample: running text to train on and graded pairs to judge by, written for this project.
+"""The built-in sample: running text to train on and graded pairs to evaluate on, written for this project.
 
 - ``train.txt``: 270 short articles on everyday matters, 3,421 sentences, one a line, a blank line between
   articles.
