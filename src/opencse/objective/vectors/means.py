@@ -36,8 +36,9 @@ class Means(Request[Tensor]):
         place = forward.again(self.samples)
 
         def mean(made: Made) -> Tensor:
-            drawn = made.sentences[place]  # draw by draw: anchors, then positives
+            drawn = made.sentences[place]  # (K * views * N, d): draw by draw, in each the anchors, then the positives
             n = made.inputs.examples
-            return drawn.reshape(self.samples, -1, n, drawn.shape[1]).mean(dim=0).expand(2, n, -1)
+            means = drawn.reshape(self.samples, -1, n, drawn.shape[1]).mean(dim=0)  # (views, N, d), views 2 or 1
+            return means.expand(2, n, -1)
 
         return mean

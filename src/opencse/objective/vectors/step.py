@@ -147,11 +147,11 @@ def represent(
         hard = anchor.unsqueeze(1)[:, :0]
     else:
         encoded = _encode(encoder, second, forward, shared_mask, disturb)
-        vectors = _sentences(encoded)
+        vectors = _sentences(encoded)  # (rows, d): N anchors, N positives unless derived, H * N hard, more
         anchor = vectors[:n]
         positive = vectors[n : 2 * n] if derive is None else derive(anchor, inputs.noise("view"))
-        rest = vectors[forward.views : len(inputs.tokens)]
-        hard = rest.reshape(-1, n, vectors.shape[1]).transpose(0, 1)
+        rest = vectors[forward.views : len(inputs.tokens)]  # (H * N, d): all first hard negatives, then all second ones
+        hard = rest.reshape(-1, n, vectors.shape[1]).transpose(0, 1)  # (N, H, d)
     made = Made(encoder, inputs, vectors, encoded, forward.views)
     return Representations(
         anchor=anchor,
