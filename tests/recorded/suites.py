@@ -8,10 +8,8 @@ from typing import Any
 
 import opencse
 from helpers import filled, write_small_sts
-from opencse.evaluation.suite import Options
 from opencse.text import sample
 
-FAST = Options(fast=True)
 CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     f"{suite}, {model}": (suite, model, {})
     for suite in ("sts", "sts-regressor", "transfer", "probing", "retrieval")
@@ -25,11 +23,11 @@ CASES: dict[str, tuple[str, str, dict[str, Any]]] = {
     "sts, tiny, whitening of each task": (
         "sts",
         "tiny",
-        {"transform": "whitening", "options": Options(["sts12", "sts14"])},
+        {"transform": "whitening", "tasks": ["sts12", "sts14"]},
     ),
-    "transfer, tiny, fast": ("transfer", "tiny", {"options": FAST}),
-    "transfer, tiny, logistic": ("transfer", "tiny", {"options": Options(["mr"], logistic=True)}),
-    "probing, tiny, fast": ("probing", "tiny", {"options": FAST}),
+    "transfer, tiny, fast": ("transfer", "tiny", {"fast": True}),
+    "transfer, tiny, logistic": ("transfer", "tiny", {"tasks": ["mr"], "logistic": True}),
+    "probing, tiny, fast": ("probing", "tiny", {"fast": True}),
 }
 """The suite, the model and the arguments of each."""
 ENVELOPE = ("schema_version", "opencse", "created", "model", "pooling", "code", "data", "environment", "seconds")
