@@ -52,6 +52,18 @@ def test_showing_loads_nothing() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_help_loads_no_command() -> None:
+    code = (
+        "import sys; sys.argv = ['opencse', '--help']\n"
+        "from opencse.cli import main\n"
+        "try: main()\n"
+        "finally: sys.stderr.write(' '.join(m for m in sys.modules if m.startswith(('opencse.cli.', 'rich', 'numpy'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr.split() == ["opencse.cli.app"]
+    assert all(f"  {name} " in done.stdout for name in COMMANDS)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_a_function_has_what_its_command_has(name: str) -> None:
     function = inspect.signature(getattr(opencse, name)).parameters
