@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from helpers import filled, write_small_sts, write_tiny_bert
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
 
@@ -41,6 +42,12 @@ def units() -> Iterator[None]:
 def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A transformers folder: BERT, 3 layers x 32, random weights, dropout 0.1, masked-LM head, WordPiece tokenizer."""
     return write_tiny_bert(tmp_path_factory.mktemp("tiny-bert"))
+
+
+@pytest.fixture
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    """The tiny model, ready to encode; a new one for each test."""
+    return SentenceEncoder.load(tiny_folder, device="cpu")
 
 
 @pytest.fixture(scope="session")

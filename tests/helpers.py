@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 
 from opencse.errors import InterruptedRunError
-from opencse.evaluation.sts.data import TASKS
+from opencse.evaluation import TASKS
 from opencse.text import sample
 
 

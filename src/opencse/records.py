@@ -6,13 +6,34 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from opencse import io
 from opencse.errors import UserError
 from opencse.settings import Settings, validate
 
 R = TypeVar("R", bound=Settings)
+
+
+class Record(Settings):
+    """What is written as a JSON file, and read again."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, ready for JSON."""
+        return self.model_dump(mode="json")
+
+    def write_json(self, path: Path) -> None:
+        """Writes the record; see ``write_json``."""
+        write_json(path, self.to_dict())
+
+    @classmethod
+    def read_json(cls, path: Path) -> Self:
+        """The record in a file written by ``write_json``.
+
+        Raises:
+            UserError: for a file that is missing, not JSON, or not such a record.
+        """
+        return read_record(cls, Path(path))
 
 
 def read_record(cls: type[R], path: Path) -> R:

@@ -17,17 +17,13 @@ from opencse.evaluation import ScoredPairs, cosine_of_rows, read_scored_pairs
 from opencse.text import sample
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
-
-
 @pytest.fixture(scope="module")
 def pairs() -> ScoredPairs:
     whole = read_scored_pairs(sample.DEV)
     return ScoredPairs("dev", whole.scores[:40], whole.first[:40], whole.second[:40])
 
 
+@pytest.mark.slow
 def test_it_is_made_of_its_parts(encoder: SentenceEncoder, pairs: ScoredPairs, sentences: list[str]) -> None:
     texts = sentences[:30]
     found = calibrate(encoder, [*texts, *texts[:9]], labelled=pairs, cut=3.0, precision=0.4, corpus="c", resamples=9)

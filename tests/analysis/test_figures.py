@@ -58,6 +58,7 @@ FIGURES: dict[str, tuple[Callable[[], str], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FIGURES)
 def test_a_figure(name: str) -> None:
     make, texts = FIGURES[name]
@@ -71,6 +72,7 @@ def test_a_figure(name: str) -> None:
     assert 'href="http' not in svg.replace("http://www.w3.org", "")
 
 
+@pytest.mark.slow
 def test_the_page_chooses_the_colours() -> None:
     svg = "".join(training_curves({1: 2.0, 2: 1.0}, {0: 50.0, 2: 60.0}))
     page = themed(svg)
@@ -84,6 +86,7 @@ def test_no_picture_of_what_was_not_measured() -> None:
     assert len(training_curves({1: 2.0}, {})) == 1
 
 
+@pytest.mark.slow
 def test_more_models_than_colours() -> None:
     names = [f"model-{number}" for number in range(11)]
     told = spectra({name: [2.0, 1.0] for name in names})

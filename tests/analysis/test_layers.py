@@ -47,6 +47,7 @@ def tok_sim(tokens: Floats) -> float:
     return sum(cosine(tokens[u], tokens[v]) for u in range(m) for v in range(m) if u != v) / (m * (m - 1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pooling", ["mean", "cls", "top2"])
 @pytest.mark.parametrize("budget", [1, 24, 2048])
 def test_similarities_are_the_papers_formulas(encoder: SentenceEncoder, pooling: str, budget: int) -> None:

@@ -55,6 +55,7 @@ def test_counted_ranks_give_scipy_s_spearman_of_every_resample(n: int, ties: boo
     assert len(seen) > 15
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(*[st.integers(-2, 2)] * 3), min_size=2, max_size=12))
 def test_any_ties_equal_the_naive_loops(rows: list[tuple[int, int, int]]) -> None:
     gold, a, b = (np.array(side, dtype=np.float64) for side in zip(*rows, strict=True))
@@ -141,6 +142,7 @@ def tasks() -> dict[str, Triple]:
     return {"sts12": judged(60, 7, ties=False), "sickr": judged(25, 8, ties=True), "stsb": judged(40, 9, ties=False)}
 
 
+@pytest.mark.slow
 def test_tasks_are_averaged_and_resampled_within_themselves() -> None:
     data = tasks()
     gold, a, b = ({task: sides[i] for task, sides in data.items()} for i in range(3))

@@ -63,6 +63,7 @@ def test_p_of_t_with_one_degree_of_freedom_is_cauchy_s() -> None:
     assert found.p == pytest.approx(1 - 2 / math.pi * math.atan(abs(found.statistic)), rel=1e-9)
 
 
+@pytest.mark.slow
 @BOTH
 @given(values=st.lists(st.floats(-3, 3), min_size=15, max_size=15), n=st.integers(4, 500))
 def test_swapped_systems_flip_the_sign_and_keep_p(test: Test, values: list[float], n: int) -> None:

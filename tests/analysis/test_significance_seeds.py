@@ -111,6 +111,7 @@ def test_twenty_seeds_are_flipped_and_twenty_one_are_not() -> None:
     assert beyond.p is not None
 
 
+@pytest.mark.slow
 @given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=8))
 def test_swapped_systems_flip_the_sign_and_keep_p(scores: list[tuple[float, float]]) -> None:
     one = {seed: pair[0] for seed, pair in enumerate(scores)}

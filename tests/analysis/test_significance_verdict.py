@@ -63,6 +63,7 @@ def test_holm_leaves_out_none_and_its_place_in_the_family() -> None:
     assert list(holm({"z": 0.2, "y": 0.9, "x": 0.1})) == ["z", "y", "x"]
 
 
+@pytest.mark.slow
 @given(st.lists(st.one_of(st.floats(0, 1), st.sampled_from([0.0, 0.01, 0.05, 1.0])), min_size=1, max_size=8))
 def test_holm_is_the_least_level_of_rejection(p_values: list[float]) -> None:
     found = list(holm({str(i): p for i, p in enumerate(p_values)}).values())

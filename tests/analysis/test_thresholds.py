@@ -141,7 +141,7 @@ def test_neighbours_in_float64_keep_the_cut() -> None:
 def test_wrong_input_is_refused() -> None:
     cosines, alike = some(6)
     for kind in (np.zeros(6, bool), np.ones(6, bool)):
-        with pytest.raises(UserError, match="of 6 labelled pairs are alike; a threshold needs both kinds"):
+        with pytest.raises(UserError, match="of 6 labelled pairs are similar; a threshold needs both kinds"):
             best_f1(cosines, kind)
     for precision in (0.0, 1.1, math.nan):
         with pytest.raises(UserError, match="above 0 and at most 1"):

@@ -76,15 +76,6 @@ def test_words_that_python_would_split(tmp_path: Path) -> None:
     assert list(read.words) == ["\xa0", "\x85", "\u2028"]
 
 
-def test_limit_takes_the_first(tmp_path: Path) -> None:
-    for content in (GLOVE, "3 3\n" + GLOVE):
-        read = WordVectors.load(written(tmp_path, content), limit=2)
-        assert list(read.words) == ["the", "dog"]
-        assert len(WordVectors.load(written(tmp_path, content), limit=99).words) == 3
-    with pytest.raises(UserError, match="at least 1 vector, not 0"):
-        WordVectors.load(tmp_path / "v.txt", limit=0)
-
-
 @pytest.mark.parametrize(
     ("content", "parts"),
     [
@@ -126,10 +117,10 @@ def test_as_it_stands_then_lower_cased_then_left_out(tmp_path: Path) -> None:
     assert vectors.dtype == np.float32
     np.testing.assert_allclose(vectors, np.array(expected), rtol=1e-6)
     assert coverage == Coverage(texts=6, empty=2, words=9, unknown=2)
-    assert coverage == read.coverage(["the Dog", "The", "THE cat", "cat", "", "the the dog"])
+    assert coverage == read.encode_and_count(["the Dog", "The", "THE cat", "cat", "", "the the dog"])[1]
     assert coverage.unknown_rate == pytest.approx(2 / 9)
     assert str(coverage) == "22.22% of 9 words unknown, 2 of 6 texts without a known word"
-    assert read.coverage([]).unknown_rate == 0.0
+    assert read.encode_and_count([])[1].unknown_rate == 0.0
     assert read.encode([]).shape == (0, 3)
 
 

@@ -96,7 +96,7 @@ def test_directions_without_variance_are_dropped() -> None:
     whitening = Whitening.fit(x)
     assert (whitening.dropped, whitening.dimension) == (2, 4)
     np.testing.assert_allclose(naive_covariance(whitening.apply(x)), np.eye(4), atol=1e-4)
-    with pytest.raises(UserError, match="50 vectors of 6 numbers vary along 4") as caught:
+    with pytest.raises(UserError, match="50 vectors of 6 dimensions vary along 4") as caught:
         Whitening.fit(x, 5)
     assert "\n" not in str(caught.value)
     assert Whitening.fit(x, 4).dimension == 4
@@ -138,6 +138,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
     return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dimension", [None, 12])
 def test_a_whitened_encoder_saves_and_loads_with_the_same_vectors(
     encoder: SentenceEncoder, sentences: list[str], tmp_path: Path, dimension: int | None
@@ -180,7 +181,7 @@ def test_whitening_twice_is_appended_last(encoder: SentenceEncoder, sentences: l
 
 def test_what_cannot_be_appended(encoder: SentenceEncoder) -> None:
     whitening = Whitening.fit(drawn(90, 6))
-    with pytest.raises(UserError, match="takes vectors of 6 numbers, the encoder gives 32"):
+    with pytest.raises(UserError, match="takes vectors of 6 dimensions, the encoder gives 32"):
         whitened(encoder, whitening)
     unit = encoder.twin()
     unit.normalize = True

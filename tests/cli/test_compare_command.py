@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from opencse.cli.seeds import seeds_of
 from opencse.errors import UserError
+from opencse.studies.study_file import seeds_of
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow
@@ -45,7 +45,7 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
     assert found["metric"] == "sts.average"
     assert found["rows"][1]["over_pairs"]["1"]["bootstrap"]["resamples"] == 50
     assert found["judged"] == "last"
-    assert "Judged: the encoder of each run's last step" in text
+    assert "Scored: the encoder of each run's last step" in text
     assert "| (untrained, mean) |" in text
     assert (out / "comparison.svg").read_text().startswith("<svg")
 
@@ -63,7 +63,7 @@ def test_compare(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) ->
     [
         (["--recipes", "simcse,simsce"], "unknown recipe 'simsce'"),
         (["--baseline", "esimcse"], "the baseline 'esimcse' is not among the recipes"),
-        (["--seeds", "4-2"], "--seeds: '4-2' is neither a number nor a range"),
+        (["--seeds", "4-2"], "seeds: '4-2' is neither a number nor a range"),
         (["--suites", "sts,transfre"], "unknown suite 'transfre'"),
         (["--data", "/nowhere"], "no such folder"),
         (["--metric", "sts.averag"], "no score 'sts.averag' (did you mean 'sts.average'?)"),
@@ -98,7 +98,7 @@ def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) 
     ]  # fmt: skip
     code, stdout, stderr = opencse(*command)
     assert code == 0, stderr
-    assert "departs    the start is" in stderr
+    assert "differs    the start is" in stderr
     assert "76.25" in stdout
     assert "82.50" in stdout, "dev.stsb"
     average = next(line for line in stdout.splitlines() if "sts.average" in line)
@@ -124,3 +124,27 @@ def test_where_every_run_keeps_its_start_it_is_said(
     for told in (" ".join(stdout.split()), (out / "comparison.md").read_text()):
         assert "start was kept in 2 of 2 runs" in told
     assert json.loads((out / "comparison.json").read_text())["rows"][0]["starts_kept"] == 2
+
+
+def test_a_study_file(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) -> None:
+    study = tmp_path / "study.toml"
+    study.write_text(
+        f"text = {json.dumps(str(sample.TRAIN))}\nout = {json.dumps(str(tmp_path / 'table'))}\n"
+        f'recipes = ["simcse"]\nstarts = [{json.dumps(str(tiny_folder))}]\nseeds = [1, 2]\n'
+        f"data = {json.dumps(str(data))}\nresamples = 0\n"
+        '[settings]\ntraining = { max_steps = 2, batch_size = 8 }\nencoder.pooling = "mean"\n'
+    )
+    code, stdout, stderr = opencse("compare", study, "--seeds", "1")
+    assert code == 0, stderr
+    assert "run 1 of 1" in stderr
+    assert stdout.strip().endswith(str(tmp_path / "table" / "comparison.md"))
+    code, _, stderr = opencse("compare", "--study", study)
+    assert code == 0, stderr
+    assert "1 of 2 runs were finished before" in stderr
+    assert "study.toml" in (tmp_path / "table" / "comparison.md").read_text()
+    code, _, stderr = opencse("compare", study, "--recipes", "simsce")
+    assert code == 2
+    assert "unknown recipe 'simsce'" in stderr
+    code, _, stderr = opencse("compare", sample.TRAIN)
+    assert code == 2
+    assert "--out and --recipes and --data missing" in stderr

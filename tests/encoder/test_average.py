@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
 import torch
 from torch import nn
 
@@ -12,11 +9,6 @@ from opencse.encoder.average import MovingAverage
 from opencse.encoder.encoder import SentenceEncoder
 
 MOMENTUM = 0.7
-
-
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
 
 
 def test_a_pretrained_start_is_a_copy(encoder: SentenceEncoder) -> None:

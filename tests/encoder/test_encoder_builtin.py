@@ -32,6 +32,7 @@ def test_loads_by_default_and_by_name() -> None:
     assert np.array_equal(SentenceEncoder.load(BUILTIN, device="cpu").encode("A dog."), encoder.encode("A dog."))
 
 
+@pytest.mark.slow
 def test_loads_in_under_half_a_second() -> None:
     """Once the libraries are imported; the best of three, for what else this machine does."""
     SentenceEncoder.load(device="cpu")
@@ -87,6 +88,7 @@ def test_scores_of_the_seven_sts_tasks(shared_data: Path) -> None:
     assert result.sts.tasks["stsb"].spearman.all > 68
 
 
+@pytest.mark.slow
 def test_package_is_below_sixteen_megabytes() -> None:
     """As it is downloaded: a wheel holds every file deflated."""
     files = [p for p in PACKAGE.rglob("*") if p.is_file() and "__pycache__" not in p.parts]

@@ -22,11 +22,6 @@ from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
-
-
 @pytest.fixture(scope="module")
 def shuffled(sentences: list[str]) -> list[str]:
     """Sixty texts of very different lengths, in no order."""
@@ -64,6 +59,7 @@ def with_tokenizer(folder: Path, **parts: Any) -> None:  # parts of the tokenize
     generic.save_pretrained(folder)
 
 
+@pytest.mark.slow
 def test_order_is_kept_for_shuffled_lengths(encoder: SentenceEncoder, shuffled: list[str]) -> None:
     lengths = [len(ids) for ids in encoder.tokenize(shuffled)]
     assert lengths != sorted(lengths)

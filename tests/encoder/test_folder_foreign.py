@@ -172,12 +172,14 @@ def test_the_good_folder_opens(good: Path) -> None:
     assert encoder.encode(["a", "b"]).shape == (2, 4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(CASES))
 def test_refused(case: str, good: Path, tmp_path: Path) -> None:
     edit, message = CASES[case]
     check_refused(broken(good, tmp_path / "model", edit), message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", list(POOLING_CASES))
 def test_an_unsupported_pooling_is_refused_unless_another_is_chosen(case: str, good: Path, tmp_path: Path) -> None:
     edit, message = POOLING_CASES[case]

@@ -91,6 +91,7 @@ def test_the_built_in_encoder_has_none_and_says_so() -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["distilbert", "electra", "albert", "modernbert"])
 def test_other_architectures(architecture: str, tiny_folder: Path, tmp_path: Path) -> None:
     from transformers import AutoModelForMaskedLM

@@ -22,11 +22,6 @@ from opencse.errors import UserError
 TEXTS = ["A dog.", "A cat sits there.", ""]
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
-
-
 def another(encoder: SentenceEncoder) -> SentenceEncoder:
     """The same encoder with other weights, another pooling and a dense layer."""
     with torch.no_grad():
@@ -127,6 +122,7 @@ class Killed(BaseException):
     """The end of the process, as far as the disk can tell."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("older", [False, True])
 def test_killed_anywhere_in_the_move_no_loader_opens_another_model(
     encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool

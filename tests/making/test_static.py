@@ -119,6 +119,7 @@ def piece_vectors(words: Words, size: int) -> Array:
     return leading_vectors(positive, D, np.random.default_rng(SMALL.seed))[0].astype(np.float64)
 
 
+@pytest.mark.slow
 def test_vectors_of_sentences_are_the_whitened_weighted_average(
     made: Static, words: Words, vectors: Array, source: Source, tokenizer: Tokenizer
 ) -> None:
@@ -148,6 +149,7 @@ def test_vectors_of_sentences_are_the_whitened_weighted_average(
     assert same.min() > 0.99
 
 
+@pytest.mark.slow
 def test_at_full_size_the_direction_is_the_average(tokenizer: Tokenizer, sentences: list[str], tmp_path: Path) -> None:
     path = tmp_path / "more.txt"
     path.write_text("\n".join(sentences[:1_000]) + "\n")
@@ -251,6 +253,7 @@ def test_a_text_of_unseen_pieces_has_the_zero_vector(made: Static, words: Words,
     assert np.isfinite(made.encoder.similarity(texts, ["the bread"])).all()
 
 
+@pytest.mark.slow
 def test_the_seed_decides(corpus: Corpus, source: Source, tokenizer: Tokenizer, made: Static) -> None:
     state = torch.get_rng_state()
     again = static_encoder(source, tokenizer, SMALL)

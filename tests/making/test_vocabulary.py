@@ -56,6 +56,7 @@ def test_special_pieces_come_first_and_stand_around_a_text(sentences: list[str])
     assert tokenizer("a [MASK] b")["input_ids"].count(4) == 1
 
 
+@pytest.mark.slow
 def test_words_that_recur_become_pieces_and_decode_to_the_text(sentences: list[str]) -> None:
     tokenizer = train_wordpiece(sentences, 1_000)
     assert tokenizer.tokenize("the water and the house") == ["the", "water", "and", "the", "house"]
@@ -87,6 +88,7 @@ def test_a_rare_character_makes_its_word_unknown_and_a_common_one_does_not() -> 
     assert common.tokenize("ж andж") == ["ж", "and", "##ж"]
 
 
+@pytest.mark.slow
 def test_the_size_is_an_upper_bound_and_is_reached(sentences: list[str]) -> None:
     for size in (100, 150, 1_000):
         tokenizer = train_wordpiece(sentences, size)
@@ -106,6 +108,7 @@ def test_an_alphabet_beyond_the_vocabulary_is_cut_to_its_most_frequent() -> None
     assert tokenizer.tokenize(many[0] + many[29] + many[30]) == [many[0], many[29], "[UNK]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_length", [None, 12])
 def test_saved_and_loaded_it_gives_the_same_ids(sentences: list[str], tmp_path: Path, max_length: int | None) -> None:
     trained = train_wordpiece(sentences, 500)

@@ -215,11 +215,6 @@ def test_needs() -> None:
     assert build(layers=[-2, 0]).reads == {Sentences(), *(Layer(n) for n in [-2, 0])}
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
-
-
 def step(encoder: SentenceEncoder, sentences: list[str]) -> StepInputs:
     rows = encoder.tokenize([*sentences[:N], *sentences[N : 2 * N]])
     return StepInputs(encoder.tokenizer.pad(rows), N, torch.arange(2 * N).reshape(2, N).T)

@@ -244,8 +244,8 @@ def test_a_kind_that_names_no_part_is_told_in_one_line(role: Role, kind: str, wo
 
 def test_what_is_wrong_with_a_kind_is_told_with_its_place(parts: Path) -> None:
     wrong: tuple[tuple[dict[str, Any], str], ...] = (
-        ({"terms": [{"kind": "mln"}]}, "mine: terms.0: no part 'mln' among the terms (did you mean 'mlm'?)"),
-        ({"view": {"kind": "parts_of_mine:Zero"}}, "mine: view: parts_of_mine:Zero is none of the views"),
+        ({"terms": [{"kind": "mln"}]}, "mine: terms.0.kind: no part 'mln' among the terms (did you mean 'mlm'?)"),
+        ({"view": {"kind": "parts_of_mine:Zero"}}, "mine: view.kind: parts_of_mine:Zero is none of the views"),
         ({"terms": [{"kind": "parts_of_mine:NoPart"}]}, "mine: terms.0: parts_of_mine:NoPart is none of the terms"),
         ({"terms": [{"kind": "parts_of_mine:number"}]}, "mine: terms.0: parts_of_mine:number is none of the terms"),
         ({"terms": [{"kind": "parts_of_mine:None"}]}, "the module parts_of_mine has no 'None'"),
@@ -339,7 +339,7 @@ def test_an_installed_package_that_cannot_be_imported_is_told(installed: Path) -
             {"negatives": [{"kind": "in_batch", "of": {"kind": "noisy", "varianc": 1}}]},
             ["negatives.0.in_batch.of.noisy.varianc", "did you mean 'variance'", "valid: both, kind, variance"],
         ),
-        ({"negatives": [{"kind": "in_batch", "of": {"kind": "nosy"}}]}, ["negatives.0.in_batch.of: ", "'noisy'"]),
+        ({"negatives": [{"kind": "in_batch", "of": {"kind": "nosy"}}]}, ["negatives.0.in_batch.of.kind: ", "'noisy'"]),
         ({"terms": [{"kind": "mlm", "rate": 2}]}, ["terms.0.mlm.rate: ", "less than 1, got 2"]),
         (
             {"terms": [{"kind": "parts_of_mine:Zero", "weigth": 2}]},

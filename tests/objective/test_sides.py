@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,11 +211,6 @@ def test_equal_numbers_of_draws_are_drawn_once_and_others_apart() -> None:
 def step(encoder: SentenceEncoder, texts: list[str], n: int, noise_seed: int = 0) -> StepInputs:
     keys = torch.arange(len(texts)).reshape(-1, n).T.contiguous()
     return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts)), n, keys, noise_seed=noise_seed)
-
-
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
 
 
 def seen(encoder: SentenceEncoder) -> list[Tensor]:

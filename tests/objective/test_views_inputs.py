@@ -38,11 +38,6 @@ def build(view: dict[str, Any], **more: Any) -> Objective:
     return Objective.from_settings(validate(ObjectiveSettings, {"view": view, **more}, "test"))
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
-
-
 def step(encoder: SentenceEncoder, sentences: list[str], seed: int = 5) -> StepInputs:
     tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:N] * 2))
     return StepInputs(tokens, N, torch.arange(N).unsqueeze(1).repeat(1, 2), noise_seed=seed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -40,11 +39,6 @@ def generator(seed: int = 0) -> torch.Generator:
 
 def build(view: dict[str, Any], **more: Any) -> Objective:
     return Objective.from_settings(validate(ObjectiveSettings, {"view": view, **more}, "test"))
-
-
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
 
 
 def step(encoder: SentenceEncoder, sentences: list[str], n: int = N, seed: int = 5) -> StepInputs:

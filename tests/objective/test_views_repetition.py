@@ -64,6 +64,7 @@ def largest(kind: str, rule: str, rate: float, length: int, words: int) -> int:
 MEANS = {6: (0, 1.0), 8: (0.5, 1.0), 12: (1.0, 1.5), 18: (2.0, 2.5), 32: (4.5, 4.5)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [*MEANS, 3, 4])
 @pytest.mark.parametrize("rule", ["reference", "paper"])
 def test_how_many_subwords_are_repeated(rule: str, length: int) -> None:
@@ -82,6 +83,7 @@ def test_how_many_subwords_are_repeated(rule: str, length: int) -> None:
         assert abs(mean - expected) <= 4 * ((most * (most + 2) / 12) / DRAWS) ** 0.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("words", [1, 2, 7, 20])
 @pytest.mark.parametrize("rule", ["reference", "paper"])
 def test_how_many_words_are_repeated(rule: str, words: int) -> None:

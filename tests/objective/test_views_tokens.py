@@ -115,6 +115,7 @@ def drawn(view: View, texts: list[TokenisedText], seed: int) -> list[list[int]]:
     return [ids.tolist() for ids in changed(view, texts, seed)]
 
 
+@pytest.mark.slow
 @every_view
 def test_special_tokens_stay_around_the_text(settings: dict[str, Any], begun: Begin, encoder: SentenceEncoder) -> None:
     """Texts cut at their maximum length keep the final one, too."""
@@ -133,6 +134,7 @@ def test_special_tokens_stay_around_the_text(settings: dict[str, Any], begun: Be
     assert different > 20
 
 
+@pytest.mark.slow
 @every_view
 @pytest.mark.parametrize("more", [0, 1, 2])
 def test_no_positive_is_longer_than_the_encoder_reads(

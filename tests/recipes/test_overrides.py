@@ -87,6 +87,7 @@ OVERRIDES = [
 ]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(st.permutations(OVERRIDES))
 def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:

@@ -61,7 +61,7 @@ def test_a_run_leaves_a_page_and_its_numbers(job: TrainJob, tmp_path: Path) -> N
 
 
 def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJob, tmp_path: Path) -> None:
-    settings = (*SETTINGS, "training.batch_size=24", "training.max_steps=6")
+    settings = (*SETTINGS, "training.batch_size=24", "training.epochs=2", "training.max_steps=6")
     result = TrainJob(job.text, job.recipe, job.model, settings=settings, dev=None).run(tmp_path / "run")
     folder = RunFolder(result.folder)
     log = MetricsLog(folder.metrics_file).read()

@@ -157,6 +157,7 @@ def running(documents: int = 300) -> Texts:
     return Texts(rows, [n // 4 for n in range(len(rows))], "text")
 
 
+@pytest.mark.slow
 def test_kinds_of_questions_weigh_the_same() -> None:
     found = own_text(running())
     assert found is not None
@@ -212,6 +213,7 @@ def beir(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
     encoder = SentenceEncoder.load(device="cpu")
     data = load_retrieval(beir)

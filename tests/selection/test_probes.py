@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import numpy as np
+import pytest
 
 from opencse.evaluation.embedding import Embedded
 from opencse.selection import probes as kinds
@@ -118,6 +119,7 @@ def test_giveaways_are_taken_out_of_the_queries() -> None:
     assert found.units.tolist() == [0, 2]
 
 
+@pytest.mark.slow
 def test_limits_and_order_are_the_same_whatever_the_order_of_the_text() -> None:
     draw = random.Random(5)
     rows: list[tuple[str, ...]] = [(words(draw, 9),) for _ in range(9_000)]

@@ -17,9 +17,10 @@ from opencse.errors import UserError
 from opencse.evaluation import spearman
 from opencse.evaluation.record import DataRecord
 from opencse.records import read_record, write_json
+from opencse.runs.record import Outcome
 from opencse.studies.comparison import Comparison, compare
-from opencse.studies.record import RunRecord
-from opencse.studies.tables import columns, comparison_table, expected_table, markdown, rows
+from opencse.studies.record import StudyRecord
+from opencse.studies.tables import columns, comparison_table, expected_table, headlines, markdown
 
 SCORES = {
     "simcse": {1: 60.0, 2: 61.0, 3: 59.5, 4: 60.5, 5: 60.2},
@@ -35,12 +36,12 @@ def record(
     start: str = "a",
     reading: str = "untrained, cls",
     kept: str = "best",
-) -> RunRecord:
-    return RunRecord(
+) -> StudyRecord:
+    return StudyRecord(
         recipe=recipe,
         start=start,
         reading=reading,
-        outcome=None if recipe is None else {"kept": kept, "scores": {}},
+        outcome=None if recipe is None else Outcome(kept=kept, verdict="", scores={}, steps=1),
         seed=seed,
         asked={},
         judged="kept",
@@ -53,7 +54,7 @@ def record(
 
 
 @pytest.fixture
-def records() -> list[RunRecord]:
+def records() -> list[StudyRecord]:
     start = record(None, None, {"sts.average": 55.0, "sts.stsb": 50.0})
     runs = [
         record(recipe, seed, {"sts.average": score, "sts.stsb": score + 10, "transfer.average": 80 + score / 10})
@@ -63,7 +64,7 @@ def records() -> list[RunRecord]:
     return [start, *runs]
 
 
-def test_rows_are_means_and_paired_differences(records: list[RunRecord]) -> None:
+def test_rows_are_means_and_paired_differences(records: list[StudyRecord]) -> None:
     found = compare(records, "simcse")
     assert found.metric == "sts.average"
     assert [row.recipe for row in found.rows] == ["simcse", "esimcse", "sscl"]
@@ -73,15 +74,15 @@ def test_rows_are_means_and_paired_differences(records: list[RunRecord]) -> None
         assert row.metrics["sts.average"].sd == pytest.approx(np.std(values, ddof=1))
         assert row.scores == SCORES[row.recipe]
     base, better, same = found.rows
-    assert base.beside_baseline is None
+    assert base.against_baseline is None
     assert base.verdict == ""
     raw = {name: paired_seeds(SCORES[name], SCORES["simcse"]).p for name in ("esimcse", "sscl")}
     adjusted = holm(raw)
     for row in (better, same):
-        assert row.beside_baseline is not None
-        assert row.beside_baseline.holm is not None
-        assert row.beside_baseline.holm.p == pytest.approx(adjusted[row.recipe])
-        assert row.beside_baseline.holm.comparisons == 2
+        assert row.against_baseline is not None
+        assert row.against_baseline.holm is not None
+        assert row.against_baseline.holm.p == pytest.approx(adjusted[row.recipe])
+        assert row.against_baseline.holm.comparisons == 2
     assert better.verdict.endswith("better")
     assert same.verdict.endswith("no difference shown")
     assert [(own.start, own.reading, own.results) for own in found.starts] == [
@@ -89,30 +90,31 @@ def test_rows_are_means_and_paired_differences(records: list[RunRecord]) -> None
     ]
 
 
-def test_every_recipe_stands_beside_its_start(records: list[RunRecord]) -> None:
+def test_every_recipe_stands_beside_its_start(records: list[StudyRecord]) -> None:
     found = compare(records, "simcse")
     alone = {name: stats.ttest_1samp(list(scores.values()), 55.0) for name, scores in SCORES.items()}
     adjusted = holm({name: float(test.pvalue) for name, test in alone.items()})
     for row in found.rows:
-        assert row.beside_start is not None
-        assert row.beside_start.difference == pytest.approx(np.mean(list(SCORES[row.recipe].values())) - 55.0)
-        assert row.beside_start.interval == pytest.approx(
+        assert row.against_start is not None
+        assert row.against_start.difference == pytest.approx(np.mean(list(SCORES[row.recipe].values())) - 55.0)
+        assert row.against_start.interval == pytest.approx(
             [bound - 55.0 for bound in alone[row.recipe].confidence_interval(0.95)]
         )
-        assert row.beside_start.holm is not None
-        assert row.beside_start.holm.p == pytest.approx(adjusted[row.recipe])
+        assert row.against_start.holm is not None
+        assert row.against_start.holm.p == pytest.approx(adjusted[row.recipe])
     other = compare(records, "simcse", metric="transfer.average")
-    assert [row.beside_start for row in other.rows] == [None] * 3, "the start has no such score"
-    assert [cells[5] for cells in rows(other, columns(other))[1:]] == ["-"] * 3
+    assert [row.against_start for row in other.rows] == [None] * 3, "the start has no such score"
+    assert [cells[5] for cells in headlines(other, "difference").rows[1:]] == ["-"] * 3
 
 
-def test_seeds_are_paired_whatever_their_order(records: list[RunRecord]) -> None:
+def test_seeds_are_paired_whatever_their_order(records: list[StudyRecord]) -> None:
     mixed = [records[0], *reversed(records[1:])]
-    by_recipe = {row.recipe: row.beside_baseline for row in compare(mixed, "simcse").rows}
+    by_recipe = {row.recipe: row.against_baseline for row in compare(mixed, "simcse").rows}
     for row in compare(records, "simcse").rows:
-        assert by_recipe[row.recipe] == row.beside_baseline
+        assert by_recipe[row.recipe] == row.against_baseline
 
 
+@pytest.mark.slow
 def test_each_start_has_its_own_baseline() -> None:
     runs = [
         record(recipe, seed, {"sts.average": score + shift}, start)
@@ -122,14 +124,14 @@ def test_each_start_has_its_own_baseline() -> None:
     ]
     found = compare(runs, "simcse")
     assert len(found.rows) == 6
-    differences = {(r.start, r.recipe): r.beside_baseline.difference for r in found.rows if r.beside_baseline}
+    differences = {(r.start, r.recipe): r.against_baseline.difference for r in found.rows if r.against_baseline}
     assert differences["a", "esimcse"] == pytest.approx(differences["b", "esimcse"])
     assert all(
-        r.beside_baseline.holm.comparisons == 4 for r in found.rows if r.beside_baseline and r.beside_baseline.holm
+        r.against_baseline.holm.comparisons == 4 for r in found.rows if r.against_baseline and r.against_baseline.holm
     )
 
 
-def test_metric_and_baseline_are_checked(records: list[RunRecord]) -> None:
+def test_metric_and_baseline_are_checked(records: list[StudyRecord]) -> None:
     assert compare(records, "simcse", metric="transfer.average").metric == "transfer.average"
     with pytest.raises(UserError, match=r"not every run has the score 'sts.stsbb' .did you mean 'sts.stsb'"):
         compare(records, "simcse", metric="sts.stsbb")
@@ -139,7 +141,7 @@ def test_metric_and_baseline_are_checked(records: list[RunRecord]) -> None:
     assert compare(without, "simcse").metric == "transfer.average"
 
 
-def test_over_pairs_agrees_with_the_pairs(records: list[RunRecord]) -> None:
+def test_over_pairs_agrees_with_the_pairs(records: list[StudyRecord]) -> None:
     rng = np.random.default_rng(0)
     gold = {"stsb": rng.integers(0, 26, 400) / 5.0, "sickr": rng.uniform(0, 5, 300)}
 
@@ -171,16 +173,16 @@ def test_over_pairs_agrees_with_the_pairs(records: list[RunRecord]) -> None:
     assert not compare(records, "simcse", arrays=arrays, resamples=0).rows[1].over_pairs
 
 
-def test_it_reads_back(records: list[RunRecord], tmp_path: Path) -> None:
+def test_it_reads_back(records: list[StudyRecord], tmp_path: Path) -> None:
     found = compare(records, "simcse")
     write_json(tmp_path / "c.json", found.model_dump(mode="json"))
     assert read_record(Comparison, tmp_path / "c.json") == found
 
 
-def test_tables(records: list[RunRecord]) -> None:
+def test_tables(records: list[StudyRecord]) -> None:
     found = compare(records, "simcse")
     assert columns(found) == ["sts.average", "transfer.average"]
-    cells = rows(found, columns(found))
+    cells = headlines(found, "difference").rows
     assert cells[0] == ["a", "(untrained, cls)", "", "55.00", "-", "", ""]
     assert cells[1][5] == "+5.24 ± 0.69 (p < .001)"
     assert cells[1][:4] == ["a", "simcse", "5", "60.24 ± 0.56"]
@@ -194,13 +196,13 @@ def test_tables(records: list[RunRecord]) -> None:
     assert expected_table({"sts.average": 61.0, "sts.sts12": 1.0}, found.rows[0].metrics).row_count == 2
 
 
-def test_a_recipe_stands_beside_the_start_as_its_training_begins(records: list[RunRecord]) -> None:
+def test_a_recipe_stands_beside_the_start_as_its_training_begins(records: list[StudyRecord]) -> None:
     """A [CLS] run is no loss beside a mean-pooled start that it never was."""
     given = record(None, None, {"sts.average": 70.0, "sts.stsb": 70.0}, reading="as given, mean")
     found = compare([given, *records], "simcse")
-    assert found.rows[0].beside_start is not None
-    assert found.rows[0].beside_start.difference == pytest.approx(60.24 - 55.0)
-    cells = rows(found, columns(found))
+    assert found.rows[0].against_start is not None
+    assert found.rows[0].against_start.difference == pytest.approx(60.24 - 55.0)
+    cells = headlines(found, "difference").rows
     assert [row[1] for row in cells[:3]] == ["(as given, mean)", "(untrained, cls)", "simcse"]
 
 
@@ -217,16 +219,17 @@ def test_starts_that_were_kept_are_counted_and_said() -> None:
     assert "| start kept in 2 of 2 | baseline |" in text
     assert "The start was kept in 4 of 4 runs. Nothing is learnt here about the recipes" in text
     assert "start was kept in 4 of 4" in str(comparison_table(found).caption)
-    some = [start, *runs[:2], *(r.model_copy(update={"outcome": {"kept": "best"}}) for r in runs[2:])]
+    best = Outcome(kept="best", verdict="", scores={}, steps=1)
+    some = [start, *runs[:2], *(r.model_copy(update={"outcome": best}) for r in runs[2:])]
     text = markdown(compare(some, "simcse"), some, "x")
     assert "The start was kept in 2 of 4 runs.\n" in text
     last = [r.model_copy(update={"judged": "last"}) for r in [start, *runs]]
     found = compare(last, "simcse")
     assert [row.starts_kept for row in found.rows] == [0, 0], "the last encoder is none of them"
-    assert "Judged: the encoder of each run's last step." in markdown(found, last, "x")
+    assert "Scored: the encoder of each run's last step." in markdown(found, last, "x")
 
 
-def test_the_picture_has_every_run(records: list[RunRecord]) -> None:
+def test_the_picture_has_every_run(records: list[StudyRecord]) -> None:
     own = {"untrained, cls": 55.0, "as given, mean": 62.0}
     svg = scores_by_recipe({"a": (SCORES_LISTED, own), "b": (SCORES_LISTED, {})}, "sts.average", "simcse")
     assert svg.startswith("<svg")

@@ -6,32 +6,33 @@ import pytest
 
 from opencse.environment import Environment
 from opencse.errors import UserError
-from opencse.studies.record import RunRecord
-from opencse.studies.reproduction import published, reproduced
+from opencse.runs.record import Outcome
+from opencse.studies.record import StudyRecord
+from opencse.studies.reproduction import paper_row, reproduced
 
 
 def test_a_backbone_row() -> None:
-    row = published("simcse:bert-base")
+    row = paper_row("simcse:bert-base")
     assert row.start == row.paper_start == "google-bert/bert-base-uncased"
     assert row.expected["sts.average"] == 76.25
     assert list(row.seeds) == [42]
     told = "\n".join(row.lines("stsb/dev.tsv", 0))
     assert "Gao" in told
-    assert "in nothing that the recipe knows of" in told
+    assert "differs    in nothing known" in told
 
 
 def test_an_ablation_is_with_bert_base() -> None:
-    row = published("simcse:crop-10")
+    row = paper_row("simcse:crop-10")
     assert row.paper_start == "google-bert/bert-base-uncased"
     assert row.expected == {"dev.stsb": 77.8}
 
 
 def test_the_thesis_names_its_seeds() -> None:
-    assert list(published("gaussian-sampling:bert-base").seeds) == [19984, 5838, 16822, 19294, 17173]
+    assert list(paper_row("gaussian-sampling:bert-base").seeds) == [19984, 5838, 16822, 19294, 17173]
 
 
 def test_departures_are_told() -> None:
-    told = "\n".join(published("simcse:bert-base", "my/bert").lines("sample", 2))
+    told = "\n".join(paper_row("simcse:bert-base", "my/bert").lines("sample", 2))
     assert "the start is my/bert, the paper's google-bert/bert-base-uncased" in told
     assert "2 settings changed by --set" in told
     assert "the built-in sample, not STS-B dev" in told
@@ -39,18 +40,18 @@ def test_departures_are_told() -> None:
 
 def test_what_has_no_published_scores() -> None:
     with pytest.raises(UserError, match=r"simcse: no published scores are known for it; name a preset.*bert-base"):
-        published("simcse")
+        paper_row("simcse")
 
 
 @pytest.mark.slow
 def test_means_over_the_seeds() -> None:
-    def run(seed: int, average: float, dev: float, start: float = 50.0) -> RunRecord:
-        return RunRecord(
+    def run(seed: int, average: float, dev: float, start: float = 50.0) -> StudyRecord:
+        return StudyRecord(
             recipe="simcse",
             start="a",
             seed=seed,
             asked={},
-            outcome={"scores": {"0": start, "3": dev, "6": dev - 1}, "kept": "best"},
+            outcome=Outcome(kept="best", verdict="", scores={0: start, 3: dev, 6: dev - 1}, steps=6),
             judged="kept",
             environment=Environment.here("cpu"),
             judge_seconds=1.0,

@@ -20,7 +20,7 @@ from opencse.progress import Progress
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.studies import running
-from opencse.studies.record import RunRecord
+from opencse.studies.record import StudyRecord
 from opencse.studies.running import read_arrays, run_study
 from opencse.studies.study import RunSpec, Study, SuiteChoice
 from opencse.text.readers import Source
@@ -52,7 +52,7 @@ def study(small_sts: Path, text: Path, tiny_folder: Path, tmp_path: Path) -> Stu
     )
 
 
-def by_run(records: list[RunRecord]) -> dict[tuple[str | None, int | None], dict[str, float]]:
+def by_run(records: list[StudyRecord]) -> dict[tuple[str | None, int | None], dict[str, float]]:
     return {(record.recipe, record.seed): record.results for record in records}
 
 
@@ -68,9 +68,9 @@ def test_every_run_leaves_a_record_that_tells_all(study: Study, small_sts: Path)
     assert record.text
     assert len(record.data["sts"].sha256["stsb"]) == 64
     assert record.outcome is not None
-    assert record.outcome["steps"] == 3
+    assert record.outcome.steps == 3
     assert records[1].results != records[3].results, "seeds differ"
-    assert RunRecord.read(study.folder(RunSpec("simcse", study.starts[0], 1))) == record
+    assert StudyRecord.read(study.folder(RunSpec("simcse", study.starts[0], 1))) == record
 
     folder = study.folder(RunSpec("simcse", study.starts[0], 1))
     arrays = read_arrays(folder, "sts")

@@ -26,6 +26,7 @@ def tokenizer() -> Tokenizer:
     return SentenceEncoder.load(device="cpu").tokenizer
 
 
+@pytest.mark.slow
 def test_nothing_stands_out(tokenizer: Tokenizer) -> None:
     found = check_corpus(texts(PLAIN), tokenizer)
     assert found.advice == []

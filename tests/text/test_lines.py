@@ -110,6 +110,7 @@ def test_reason_is_one_line() -> None:
     assert reason(ValueError()) == "ValueError"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("suffix", "pack"), PACKERS)
 def test_what_grows_without_bound_when_unpacked_is_refused(tmp_path: Path, suffix: str, pack: Pack) -> None:
     path = tmp_path / f"a.txt{suffix}"

@@ -98,6 +98,7 @@ def test_a_pipe_is_tokenised(tiny_folder: Path, tmp_path: Path) -> None:
     assert (len(corpus), corpus.facts.source) == (2, location)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -100,6 +100,7 @@ def reference(tokenizer: Tokenizer, text: str) -> list[int]:
     return [word - first if word >= 0 else -1 for word in words]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("text", MESSY)
 def test_words_as_counted_character_by_character(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:

@@ -62,6 +62,7 @@ def save_or_die(folder: Path, step: int, kill: int) -> bool:
     return True
 
 
+@pytest.mark.slow
 def test_killed_at_every_change_and_again_in_the_next_save(tmp_path: Path) -> None:
     places = 0
     found_after_one, found_after_two = set(), set()

@@ -26,11 +26,6 @@ N = 4
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
-
-
-@pytest.fixture
 def batches(encoder: SentenceEncoder, sentences: list[str]) -> list[StepInputs]:
     keys = torch.arange(N).unsqueeze(1).repeat(1, 2)
     rows = [sentences[start : start + N] * 2 for start in (0, N, 2 * N)]
@@ -98,6 +93,7 @@ def test_losses_and_numbers_are_means(encoder: SentenceEncoder, batches: list[St
     assert isinstance(outcome, Outcome)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["float32", "bf16"])
 @pytest.mark.parametrize("worst", [Sam(rho=0.1), Awp(gamma=0.02), Awp(inputs=FgsmInputs(epsilon=0.01))], ids=str)
 def test_the_worst_case_is_that_of_the_mean_loss(

@@ -107,11 +107,6 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
         assert not weight.grad.any()
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").train()
-
-
 def step_of(encoder: SentenceEncoder, settings: Sam | Awp | None) -> Step:
     objective = Objective.from_settings(validate(ObjectiveSettings, {}, "test"))
     worst_case = None if settings is None else WorstCase(settings, list(encoder.parameters()))

@@ -1,4 +1,4 @@
-"""Does the model prefer pairs of like length, or of common words, beyond what people say of them?"""
+"""Does the model prefer pairs of similar length, or of common words, beyond what people say of them?"""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class PairBias(Settings):
 
     Attributes:
         n: pairs.
-        length_difference: trait ``| |x| - |y| |`` in words; below 0 means that pairs of like length are preferred.
+        length_difference: trait ``| |x| - |y| |`` in words; below 0 means that pairs of similar length are preferred.
         word_overlap: trait F1 of the two bags of words; above 0 means that common words are preferred.
     """
 
@@ -85,9 +85,9 @@ def pair_bias(cosines: NDArray[np.floating], pairs: ScoredPairs) -> PairBias:
                                     {\sqrt{(1 - \rho_{cg}^2)(1 - \rho_{gv}^2)}}, \qquad
               \text{shift} = \rho\big(r(c) - r(g),\, v\big)
 
-    The partial one answers the question: of pairs that people find equally alike, does the model rank those of like
-    length higher? The shift is also moved by the gold scores themselves: a model that orders nothing places like
-    pairs too low, so whatever goes along with likeness correlates with it. Length counts words between white space,
+    The partial one answers the question: of pairs that people find equally similar, does the model rank those of one
+    length higher? The shift is also moved by the gold scores themselves: a model that orders nothing places similar
+    pairs too low, so whatever goes along with similarity correlates with it. Length counts words between white space,
     as the length split of the STS evaluation; overlap is of the same words, lower-cased.
 
     Args:

@@ -113,7 +113,7 @@ def calibrate(
         encoder: the model.
         texts: the user's own; each different one counts once.
         labelled: pairs labelled 0 and 1, or with gold scores and a ``cut``.
-        cut: the gold score from which on a pair is alike.
+        cut: the gold score from which on a pair is similar.
         precision: wanted; adds its threshold.
         corpus: what the text is called, for the record.
         limit: texts encoded; where there are more, so many are drawn without replacement by an own generator.
@@ -153,7 +153,7 @@ def calibrate(
 
 
 def labels(pairs: ScoredPairs, cut: float | None = None) -> NDArray[np.bool_]:
-    """Which pairs are alike: those with a gold score of at least ``cut``; without one the scores must be 0 and 1.
+    """Which pairs are similar: those with a gold score of at least ``cut``; without one the scores must be 0 and 1.
 
     Raises:
         UserError: for scores other than 0 and 1 without a cut, or a cut that leaves one kind of pairs.
@@ -163,7 +163,7 @@ def labels(pairs: ScoredPairs, cut: float | None = None) -> NDArray[np.bool_]:
         if other.any():
             raise UserError(
                 f"{pairs.name}, pair {int(other.argmax()) + 1}: its score is {pairs.scores[other.argmax()]:g}, not a "
-                "label 0 or 1; give the cut from which on a score means alike"
+                "label 0 or 1; give the cut from which on a score means similar"
             )
         cut = 1.0
     alike: NDArray[np.bool_] = pairs.scores >= cut

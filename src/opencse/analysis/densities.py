@@ -1,4 +1,4 @@
-"""The cosines of graded pairs, by gold score: does the model hold like and unlike pairs apart?"""
+"""The cosines of graded pairs, by gold score: does the model tell similar pairs from others?"""
 
 from __future__ import annotations
 

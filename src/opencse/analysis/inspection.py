@@ -197,29 +197,24 @@ def _look(
 ) -> tuple[SubjectFindings, dict[str, Floats]]:
     """The findings of one model, and the cosines that it is compared by."""
     cosines: dict[str, Floats] = {}
-    found = SubjectFindings(name=subject.judged.name, pooling=subject.judged.pooling)
+    found: dict[str, object] = {"name": subject.judged.name, "pooling": subject.judged.pooling}
     if material.pairs is not None:
-        changes, of_pairs = _on_pairs(subject, material.pairs)
-        found = found.model_copy(update=changes)
+        on_pairs, of_pairs = _on_pairs(subject, material.pairs)
+        found |= on_pairs
         cosines = {"pairs": of_pairs}
     if material.sts is not None:
-        sts = _sts(subject, material.sts, cosines := {}, tell)
-        found = found.model_copy(update={"sts": sts.values()})
+        found["sts"] = _sts(subject, material.sts, cosines := {}, tell).values()
     if of_texts is not None:
-        found = found.model_copy(update={"random_pairs": random_pairs(of_texts.of(texts))})
+        found["random_pairs"] = random_pairs(of_texts.of(texts))
     sentences = texts or ([] if material.pairs is None else distinct([material.pairs.first, material.pairs.second]))
     if subject.encoder is not None and subject.encoder.depth and sentences:
         shown = max(queries or sentences[:QUERIES], key=len)
-        found = found.model_copy(
-            update={
-                "layers": layer_similarities(subject.encoder, sentences[:LAYER_SENTENCES]),
-                "tokens": token_similarities(subject.encoder, " ".join(shown.split()[:14])),
-            }
-        )
-    return found, cosines
+        found["layers"] = layer_similarities(subject.encoder, sentences[:LAYER_SENTENCES])
+        found["tokens"] = token_similarities(subject.encoder, " ".join(shown.split()[:14]))
+    return SubjectFindings.model_validate(found), cosines
 
 
-def _on_pairs(subject: Subject, pairs: ScoredPairs) -> tuple[Mapping[str, object], Floats]:
+def _on_pairs(subject: Subject, pairs: ScoredPairs) -> tuple[dict[str, object], Floats]:
     from opencse.evaluation.correlation import spearman
 
     embedded = embed(subject.judged.encode, distinct([pairs.first, pairs.second]))

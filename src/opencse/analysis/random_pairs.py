@@ -1,4 +1,4 @@
-"""How alike are two texts of this corpus by chance? The cosines of random pairs."""
+"""How similar are two texts of this corpus by chance? The cosines of random pairs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opencse.evaluation.embedding import BLOCK
 from opencse.settings import Settings
 
 SHOWN = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
-"""The percents a person is told."""
+"""The percents that are shown."""
 
 PERCENTS = (*(k / 10 for k in range(10)), *map(float, range(1, 99)), *(99 + k / 10 for k in range(10)), 99.99, 100.0)
 """The percents kept: every whole one, every tenth of one in the tails, and one beyond."""

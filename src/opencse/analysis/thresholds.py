@@ -1,4 +1,4 @@
-"""From which cosine on are two texts alike? A threshold from labelled pairs, and how sure it is."""
+"""From which cosine on are two texts similar? A threshold from labelled pairs, and how sure it is."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Choose = Callable[[Floats, Floats], int | None]
 
 
 class Threshold(Settings):
-    """A cosine at and above which a pair is called alike, and what that gives on the labelled pairs.
+    """A cosine at and above which a pair is called similar, and what that gives on the labelled pairs.
 
     It was chosen on these very pairs, so precision, recall and F1 are somewhat higher than on others.
 
@@ -30,11 +30,11 @@ class Threshold(Settings):
         wanted: the precision asked for; None for ``best_f1``.
         cosine: the threshold.
         interval: of the cosine, 95%, percentiles of the bootstrap over pairs; None where an end has no threshold.
-        precision: of the pairs called alike, the part that is.
-        recall: of the pairs that are alike, the part called so.
+        precision: of the pairs called similar, the part that is.
+        recall: of the pairs labelled similar, the part called so.
         f1: harmonic mean of the two.
         pairs: labelled pairs.
-        alike: those labelled alike.
+        alike: those labelled similar.
         resamples: of the bootstrap.
         seed: of its draws.
     """
@@ -71,14 +71,15 @@ def best_f1(
         seed: of an own generator.
 
     Raises:
-        UserError: if no pair, or every pair, is labelled alike.
+        UserError: if no pair, or every pair, is labelled similar.
         ValueError: for arrays that are not (n,) of one length, labels that are not bool, cosines that are not finite,
             or ``resamples`` below 1.
     """
-    found = _Labelled.of(cosines, alike).threshold("best_f1", None, _by_f1, resamples, seed)
-    if found is None:
+    labelled = _Labelled.of(cosines, alike)
+    best = labelled.cut(_by_f1)
+    if best is None:
         raise RuntimeError("pairs with a label of each kind have no best F1")
-    return found
+    return labelled.threshold(best, _by_f1, "best_f1", None, resamples, seed)
 
 
 def at_precision(
@@ -102,23 +103,24 @@ def at_precision(
 
     Raises:
         UserError: if no threshold reaches that precision (the highest one is told), the precision is not in (0, 1],
-            or no pair, or every pair, is labelled alike.
+            or no pair, or every pair, is labelled similar.
         ValueError: as ``best_f1``.
     """
     if not 0 < precision <= 1:
         raise UserError(f"a wanted precision is above 0 and at most 1, not {precision}")
-    labelled = _Labelled.of(cosines, alike)
-    found = labelled.threshold("precision", precision, _by_precision(precision), resamples, seed)
-    if found is None:
+    labelled, choose = _Labelled.of(cosines, alike), _by_precision(precision)
+    best = labelled.cut(choose)
+    if best is None:
+        hits, taken, _ = labelled.counts()
         raise UserError(
             f"no threshold reaches precision {precision:g} on these {len(labelled.group):,} pairs (the highest is "
-            f"{labelled.highest_precision():.3f}); ask for less, or label more pairs"
+            f"{(hits / taken).max():.3f}); ask for less, or label more pairs"
         )
-    return found
+    return labelled.threshold(best, choose, "precision", precision, resamples, seed)
 
 
 def _by_f1(hits: Floats, taken: Floats) -> int | None:
-    # F1 = 2 hits / (taken + alike); the last of hits is all that are alike. argmax gives the first: the highest cosine.
+    # F1 = 2 hits / (taken + alike); the last of hits is all positives. argmax gives the first: the highest cosine.
     return int(np.argmax(2 * hits / (taken + hits[-1]))) if hits[-1] > 0 else None
 
 
@@ -153,65 +155,22 @@ class _Labelled:
             raise ValueError(f"bool labels and finite cosines are expected, got labels of type {alike.dtype}")
         if not alike.any() or alike.all():
             raise UserError(
-                f"{int(alike.sum()):,} of {len(alike):,} labelled pairs are alike; a threshold needs both kinds"
+                f"{int(alike.sum()):,} of {len(alike):,} labelled pairs are similar; a threshold needs both kinds"
             )
         rising, group = np.unique(wide, return_inverse=True)
         return cls(rising[::-1], len(rising) - 1 - group, alike)
 
-    def threshold(
-        self,
-        rule: Literal["best_f1", "precision"],
-        wanted: float | None,
-        choose: Choose,
-        resamples: int,
-        seed: int,
-    ) -> Threshold | None:
-        """The threshold that ``choose`` finds, with its interval; None where it finds none."""
-        if resamples < 1:
-            raise ValueError(f"resamples is {resamples}, at least 1 is expected")
-        n = len(self.group)
-        found = self._cut(np.arange(n), choose)
-        if found is None:
-            return None
-        generator = np.random.default_rng(seed)
-        cuts = [self._cut(generator.integers(0, n, size=n), choose) for _ in range(resamples)]
-        places = [math.inf if cut is None else cut.cosine for cut in cuts]
-        # Order statistics, not the mean of two: one of them may be infinite.
-        lower = float(np.quantile(places, ALPHA / 2, method="lower"))
-        upper = float(np.quantile(places, 1 - ALPHA / 2, method="higher"))
-        alike = int(self.alike.sum())
-        return Threshold(
-            rule=rule,
-            wanted=wanted,
-            cosine=found.cosine,
-            interval=(lower, upper) if math.isfinite(upper) else None,
-            precision=found.hits / found.taken,
-            recall=found.hits / alike,
-            f1=2 * found.hits / (found.taken + alike),
-            pairs=n,
-            alike=alike,
-            resamples=resamples,
-            seed=seed,
-        )
-
-    def highest_precision(self) -> float:
-        hits, taken, _ = self._counts(np.arange(len(self.group)))
-        return float((hits / taken).max())
-
-    def _counts(self, drawn: NDArray[np.integer]) -> tuple[Floats, Floats, Floats]:
-        """At and above each distinct cosine drawn: pairs alike, pairs; and these cosines."""
+    def counts(self, drawn: NDArray[np.integer] | slice = slice(None)) -> tuple[Floats, Floats, Floats]:
+        """At and above each distinct cosine drawn: positives, pairs; and these cosines."""
         group = self.group[drawn]
         taken = np.bincount(group, minlength=len(self.values))
         hits = np.bincount(group[self.alike[drawn]], minlength=len(self.values))
         there = taken > 0
-        return (
-            hits[there].cumsum().astype(np.float64),
-            taken[there].cumsum().astype(np.float64),
-            self.values[there],
-        )
+        return hits[there].cumsum().astype(np.float64), taken[there].cumsum().astype(np.float64), self.values[there]
 
-    def _cut(self, drawn: NDArray[np.integer], choose: Choose) -> _Cut | None:
-        hits, taken, values = self._counts(drawn)
+    def cut(self, choose: Choose, drawn: NDArray[np.integer] | slice = slice(None)) -> tuple[float, int, int] | None:
+        """The threshold that ``choose`` finds of those drawn, the positives at and above it, and all pairs there."""
+        hits, taken, values = self.counts(drawn)
         last = choose(hits, taken)
         if last is None:
             return None
@@ -219,13 +178,37 @@ class _Labelled:
         if last + 1 < len(values):
             middle = (cosine + values[last + 1]) / 2
             cosine = middle if middle > values[last + 1] else cosine  # neighbours in float64 have no middle
-        return _Cut(float(cosine), int(hits[last]), int(taken[last]))
+        return float(cosine), int(hits[last]), int(taken[last])
 
-
-@dataclass(frozen=True)
-class _Cut:
-    """A threshold, the pairs alike at and above it, and all pairs there."""
-
-    cosine: float
-    hits: int
-    taken: int
+    def threshold(
+        self,
+        best: tuple[float, int, int],
+        choose: Choose,
+        rule: Literal["best_f1", "precision"],
+        wanted: float | None,
+        resamples: int,
+        seed: int,
+    ) -> Threshold:
+        """``best``, the cut that ``choose`` finds, with its interval."""
+        if resamples < 1:
+            raise ValueError(f"resamples is {resamples}, at least 1 is expected")
+        n, generator = len(self.group), np.random.default_rng(seed)
+        cuts = [self.cut(choose, generator.integers(0, n, size=n)) for _ in range(resamples)]
+        places = [math.inf if cut is None else cut[0] for cut in cuts]
+        # Order statistics, not the mean of two: one of them may be infinite.
+        lower = float(np.quantile(places, ALPHA / 2, method="lower"))
+        upper = float(np.quantile(places, 1 - ALPHA / 2, method="higher"))
+        (cosine, hits, taken), alike = best, int(self.alike.sum())
+        return Threshold(
+            rule=rule,
+            wanted=wanted,
+            cosine=cosine,
+            interval=(lower, upper) if math.isfinite(upper) else None,
+            precision=hits / taken,
+            recall=hits / alike,
+            f1=2 * hits / (taken + alike),
+            pairs=n,
+            alike=alike,
+            resamples=resamples,
+            seed=seed,
+        )

@@ -13,9 +13,9 @@ from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.progress import Progress, Silent
 from opencse.studies.comparison import Comparison
-from opencse.studies.outcome import write_comparison
-from opencse.studies.record import RunRecord
-from opencse.studies.reproduction import Published, published, reproduced
+from opencse.studies.files import write_comparison
+from opencse.studies.record import StudyRecord
+from opencse.studies.reproduction import PaperRow, paper_row, reproduced
 from opencse.studies.running import run_study
 from opencse.studies.study import Study, SuiteChoice
 from opencse.text.given import Text, open_texts
@@ -110,7 +110,7 @@ class Reproduction:
         found: every score over the seeds, by name.
     """
 
-    row: Published
+    row: PaperRow
     found: dict[str, Summary]
 
 
@@ -156,7 +156,7 @@ def reproduce(
         InterruptedRunError: on Ctrl-C; what is finished is kept.
     """
     tell, changed = progress or Silent(), tuple(settings)
-    row = published(recipe, None if model is None else str(model))
+    row = paper_row(recipe, None if model is None else str(model))
     study = Study(
         text=open_texts(text, columns=columns),
         out=Path(out),
@@ -183,7 +183,7 @@ def _suites(data: str | Path, names: Sequence[str], fast: bool, device: str | No
     ]
 
 
-def _run_all(study: Study, workers: int, progress: Progress) -> list[RunRecord]:
+def _run_all(study: Study, workers: int, progress: Progress) -> list[StudyRecord]:
     """Makes what is missing."""
     try:
         return run_study(study, workers=workers, reporter=progress)

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from pathlib import Path
-from typing import Literal, Self
+from itertools import pairwise
+from typing import Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from torch import Tensor
+from torch import Tensor, nn
 
-from opencse.baselines.flow_layers import FlowNetwork, Mixing
-from opencse.errors import UserError, reason
+from opencse.errors import UserError
 from opencse.settings import Settings
 
 Progress = Callable[[int, int], None]
@@ -27,9 +26,7 @@ class FlowSettings(Settings):
     Attributes:
         levels: after each but the last, half of the coordinates that are left are final.
         depth: steps in a level.
-        width: of the hidden layers of each coupling's network.
-        coupling: ``additive`` moves coordinates, ``affine`` scales them too.
-        mixing: of the coordinates before a coupling: ``reversal`` of their order, or a fixed random ``rotation``.
+        width: of the hidden layers of each coupling.
         epochs: passes over the vectors.
         batch_size: vectors in a batch.
         learning_rate: of Adam, constant.
@@ -39,12 +36,62 @@ class FlowSettings(Settings):
     levels: int = Field(default=3, ge=1, le=64)
     depth: int = Field(default=3, ge=1, le=1_000)
     width: int = Field(default=32, ge=1, le=65_536)
-    coupling: Literal["additive", "affine"] = "additive"
-    mixing: Mixing = "reversal"
     epochs: int = Field(default=1, ge=1, le=1_000_000)
     batch_size: int = Field(default=32, ge=1, le=1_048_576)
     learning_rate: float = Field(default=1e-3, gt=0)
     seed: int = Field(default=42, ge=0)
+
+
+class ActNorm(nn.Module):
+    r"""Scale and shift of each coordinate (Glow, section 3.1).
+
+    .. math:: y = e^{s} \odot (x + b), \quad \log|\det| = \sum_i s_i
+    """
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(size))
+        self.log_scale = nn.Parameter(torch.zeros(size))
+
+    @torch.no_grad()
+    def start(self, x: Tensor) -> None:
+        """Sets shift and scale so that ``x`` (rows, size) comes out with mean 0 and variance 1."""
+        self.shift.copy_(-x.mean(dim=0))
+        self.log_scale.copy_(-(x.std(dim=0, correction=0) + 1e-6).log())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, size) -> the same shape."""
+        return (x + self.shift) * self.log_scale.exp()
+
+
+class Step(nn.Module):
+    r"""ActNorm, the coordinates in reverse order, additive coupling (NICE, Dinh et al. 2015; Glow, section 3).
+
+    .. math:: y_1 = x_1, \quad y_2 = x_2 + t(x_1), \quad \log|\det| = 0
+
+    t has two hidden ReLU layers and a last one that is zero at the start.
+    """
+
+    def __init__(self, size: int, width: int, generator: torch.Generator) -> None:
+        super().__init__()
+        self.size = size
+        self.kept = (size + 1) // 2
+        self.norm = ActNorm(size)
+        sizes = [self.kept, width, width, size - self.kept]
+        # `nn.Linear` alone would draw its weights from torch's global generator first.
+        layers = [nn.utils.skip_init(nn.Linear, a, b) for a, b in pairwise(sizes)]  # type: ignore[no-untyped-call]
+        with torch.no_grad():
+            for layer in layers:
+                layer.bias.zero_()
+                layer.weight.zero_()
+            for layer in layers[:2]:
+                layer.weight.normal_(0.0, (2 / layer.in_features) ** 0.5, generator=generator)
+        self.shift = nn.Sequential(layers[0], nn.ReLU(), layers[1], nn.ReLU(), layers[2])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(rows, size) -> the same shape."""
+        first, second = self.norm(x).flip(1).tensor_split([self.kept], dim=1)
+        return torch.cat([first, second + self.shift(first)], dim=1)
 
 
 class Flow:
@@ -53,15 +100,15 @@ class Flow:
     .. math:: \max_\phi\; \mathbb{E}_x \Big[\log \mathcal{N}(f_\phi(x); 0, I)
               + \log \Big|\det \frac{\partial f_\phi(x)}{\partial x}\Big|\Big]
 
-    and f(x) takes the place of the sentence vector x. f is ``levels`` times ``depth`` steps of ActNorm, a mixing of
-    the coordinates and a coupling (Kingma & Dhariwal 2018, "Glow").
+    and f(x) takes the place of the sentence vector x. f is ``levels`` times ``depth`` `Step`s (Kingma & Dhariwal 2018,
+    "Glow"); after each level but the last, the second half of the coordinates is final.
 
     Where the authors' code differs: ActNorm starts from one batch (here from up to 4,096 vectors drawn at random) and
     its log-scale learns three times as fast; the couplings' networks have ActNorms of their own; the training
     vectors are all sentences of a task with their repeats.
 
     Attributes:
-        network: the map.
+        steps: the map, level by level.
         settings: its shape and training.
         dimension: length of a vector (d).
     """
@@ -74,19 +121,17 @@ class Flow:
         """
         if dimension < 2**settings.levels:
             raise UserError(
-                f"vectors of {dimension} numbers are too short for a flow of {settings.levels} levels, which halve "
+                f"vectors of {dimension} dimensions are too short for a flow of {settings.levels} levels, which halve "
                 "them each; set fewer levels"
             )
         self.dimension = dimension
         self.settings = settings
-        self.network = FlowNetwork(
-            dimension,
-            levels=settings.levels,
-            depth=settings.depth,
-            width=settings.width,
-            mixing=settings.mixing,
-            affine=settings.coupling == "affine",
-            generator=torch.Generator().manual_seed(settings.seed),
+        generator = torch.Generator().manual_seed(settings.seed)
+        sizes = [dimension]
+        while len(sizes) < settings.levels:
+            sizes.append((sizes[-1] + 1) // 2)
+        self.steps = nn.ModuleList(
+            Step(size, settings.width, generator) for size in sizes for _ in range(settings.depth)
         )
 
     @classmethod
@@ -118,21 +163,21 @@ class Flow:
         if not bool(data.isfinite().all()):
             raise UserError("a flow is fitted on finite vectors, but some are NaN or infinite; try float32")
         flow = cls(vectors.shape[1], settings or FlowSettings())
-        flow.network.to(device)
-        # The networks are drawn from `seed` itself; the order of the vectors must not repeat those numbers.
+        flow.steps.to(device)
+        # The networks are drawn from `seed` itself; the order of the vectors must not repeat those draws.
         generator = torch.Generator().manual_seed(flow.settings.seed + 1)
-        flow.network.start(data[torch.randperm(len(data), generator=generator)[:_ROWS]].to(device))
+        flow.start(data[torch.randperm(len(data), generator=generator)[:_ROWS]].to(device))
         flow._train(data, generator, torch.device(device), progress)
         return flow
 
     def _train(self, data: Tensor, generator: torch.Generator, device: torch.device, progress: Progress | None) -> None:
         settings = self.settings
-        optimizer = torch.optim.Adam(self.network.parameters(), lr=settings.learning_rate)
+        optimizer = torch.optim.Adam(self.steps.parameters(), lr=settings.learning_rate)
         total = settings.epochs * math.ceil(len(data) / settings.batch_size)
         done = 0
         for _ in range(settings.epochs):
             for rows in torch.split(torch.randperm(len(data), generator=generator), settings.batch_size):
-                loss = -self.network.log_likelihood(data[rows].to(device)).mean() / self.dimension
+                loss = -self._log_likelihood(data[rows].to(device)).mean() / self.dimension
                 if not bool(loss.isfinite()):
                     raise UserError(
                         f"the flow diverged at batch {done + 1:,} of {total:,}; lower its learning rate "
@@ -145,12 +190,27 @@ class Flow:
                 if progress is not None:
                     progress(done, total)
 
+    @torch.no_grad()
+    def start(self, x: Tensor) -> None:
+        """Brings what reaches each ActNorm of ``x`` (rows, d) to mean 0 and variance 1, one after the other."""
+        for step in self._steps():
+            step.norm.start(x[:, : step.size])
+            x = torch.cat([step(x[:, : step.size]), x[:, step.size :]], dim=1)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """f(x), (rows, d), and log |det df/dx|, (), which is the same for every x of these steps."""
+        log_det = x.new_zeros(())
+        for step in self._steps():
+            x = torch.cat([step(x[:, : step.size]), x[:, step.size :]], dim=1)
+            log_det = log_det + step.norm.log_scale.sum()
+        return x, log_det
+
     def apply(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
         """The map of each vector: (n, d) -> (n, d) float32."""
         mapped = np.empty((len(vectors), self.dimension), dtype=np.float32)
         with torch.no_grad():
             for start, block in self._blocks(vectors):
-                mapped[start : start + _ROWS] = self.network(block)[0].cpu().numpy()
+                mapped[start : start + _ROWS] = self.forward(block)[0].cpu().numpy()
         return mapped
 
     def log_likelihood(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
@@ -158,51 +218,24 @@ class Flow:
         found = np.empty(len(vectors), dtype=np.float32)
         with torch.no_grad():
             for start, block in self._blocks(vectors):
-                found[start : start + _ROWS] = self.network.log_likelihood(block).cpu().numpy()
+                found[start : start + _ROWS] = self._log_likelihood(block).cpu().numpy()
         return found
 
+    def _log_likelihood(self, x: Tensor) -> Tensor:
+        """Log p(x) of each row of ``x``: (rows,)."""
+        z, log_det = self.forward(x)
+        likelihood: Tensor = log_det - 0.5 * (z.square().sum(dim=1) + z.shape[1] * math.log(2 * math.pi))
+        return likelihood
+
+    def _steps(self) -> Iterator[Step]:
+        for step in self.steps:
+            assert isinstance(step, Step)
+            yield step
+
     def _blocks(self, vectors: NDArray[np.floating]) -> Iterator[tuple[int, Tensor]]:
-        device = next(self.network.parameters()).device
+        device = next(self.steps.parameters()).device
         for start in range(0, len(vectors), _ROWS):
             yield start, _tensor(vectors[start : start + _ROWS]).to(device)
-
-    def save(self, path: str | Path) -> None:
-        """Writes weights and settings to one safetensors file.
-
-        Raises:
-            UserError: if it cannot be written.
-        """
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-
-        state = {name: tensor.detach().cpu().contiguous() for name, tensor in self.network.state_dict().items()}
-        facts = {"dimension": str(self.dimension), "settings": self.settings.model_dump_json()}
-        try:
-            save_file(state, str(path), metadata=facts)
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"{path}: the flow cannot be written ({reason(error)})") from None
-
-    @classmethod
-    def load(cls, path: str | Path) -> Self:
-        """The flow of a file written by `save`, on the CPU.
-
-        Raises:
-            UserError: if it is not such a file.
-        """
-        from safetensors import SafetensorError, safe_open
-
-        try:
-            with safe_open(str(path), framework="pt") as file:
-                facts = file.metadata() or {}
-                state = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
-        except (OSError, SafetensorError) as error:
-            raise UserError(f"{path}: cannot be read as a flow ({reason(error)})") from None
-        try:
-            flow = cls(int(facts["dimension"]), FlowSettings.model_validate_json(facts["settings"]))
-            flow.network.load_state_dict(state)
-        except (KeyError, ValueError, RuntimeError) as error:
-            raise UserError(f"{path}: holds no flow written by OpenCSE ({reason(error)})") from None
-        return flow
 
 
 def _tensor(vectors: NDArray[np.floating]) -> Tensor:

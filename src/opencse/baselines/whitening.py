@@ -67,7 +67,7 @@ class Whitening:
         if not 0 < kept <= rank:
             raise UserError(
                 f"whitening to {dimension or 'any'} dimensions needs vectors that vary along as many directions, but "
-                f"these {n:,} vectors of {d} numbers vary along {rank}; give more texts or a smaller dimension"
+                f"these {n:,} vectors of {d} dimensions vary along {rank}; give more texts or a smaller dimension"
             )
         chosen = directions[:, :kept]
         # Which of the two signs a solver returns is chance.
@@ -110,8 +110,8 @@ def whitened(encoder: SentenceEncoder, whitening: Whitening) -> SentenceEncoder:
     Its weight is :math:`W^\top`, its bias :math:`-\mu W`, without activation.
 
     Raises:
-        UserError: if the vectors that ``whitening`` takes are not of the encoder's dimension, or if the encoder cuts
-            its vectors to unit length (that comes last in every folder, so nothing can come after it).
+        UserError: if the vectors that ``whitening`` takes are not of the encoder's dimension, or if the encoder
+            L2-normalises its vectors (that comes last in every folder, so nothing can come after it).
     """
     import torch
 
@@ -119,12 +119,12 @@ def whitened(encoder: SentenceEncoder, whitening: Whitening) -> SentenceEncoder:
 
     if encoder.normalize:
         raise UserError(
-            "the encoder cuts its vectors to unit length, and whitening cannot come after that; "
+            "the encoder L2-normalises its vectors, and whitening cannot come after that; "
             "set encoder.normalize = False, then fit the whitening and append it"
         )
     if encoder.dimension != len(whitening.mean):
         raise UserError(
-            f"the whitening takes vectors of {len(whitening.mean)} numbers, the encoder gives {encoder.dimension}; "
+            f"the whitening takes vectors of {len(whitening.mean)} dimensions, the encoder gives {encoder.dimension}; "
             "fit it on this encoder's vectors"
         )
     with torch.no_grad(), torch.random.fork_rng(devices=[]):

@@ -15,7 +15,6 @@ from opencse.errors import UserError
 from opencse.text.lines import read_lines
 
 BLOCK = 4096  # texts averaged at a time
-_TOLD_EVERY = 10_000
 
 
 @dataclass(frozen=True)
@@ -54,7 +53,7 @@ class WordVectors:
     A word is a white-space token, as it stands or else lower-cased; a word that has no vector either way is left
     out, a text without a known word is the zero vector.
 
-    SentEval's own script for bags of words averages alike, but leaves out what is not there as it stands.
+    SentEval's own script for bags of words averages likewise, but leaves out what is not there as it stands.
 
     Attributes:
         words: row of each word.
@@ -67,7 +66,7 @@ class WordVectors:
         self.vectors = vectors
 
     @classmethod
-    def load(cls, path: str | Path, limit: int | None = None, progress: Callable[[int], None] | None = None) -> Self:
+    def load(cls, path: str | Path) -> Self:
         """Vectors from lines of ``word v1 v2 ... vd``, maybe below a header ``count d``; ``.gz .xz .bz2`` too.
 
         Of a word given twice the first vector is kept. A word with spaces inside (a handful in GloVe's largest
@@ -75,16 +74,12 @@ class WordVectors:
 
         Args:
             path: the file; fields are separated by one space or tab.
-            limit: read the first so many vectors alone; these files begin with the most frequent words.
-            progress: called now and then with the number of lines read.
 
         Raises:
             UserError: naming the file, the line and the mend: a wrong number of values, a value that is not a finite
                 number, a header that promises another number of vectors, no vector at all.
         """
         path = Path(path)
-        if limit is not None and limit < 1:
-            raise UserError(f"{path}: the limit is at least 1 vector, not {limit}")
         words: dict[str, int] = {}
         values = array("f")
         size, promised, read = 0, None, 0
@@ -93,8 +88,6 @@ class WordVectors:
             if number == 1 and len(fields) == 2 and all(field.isdecimal() for field in fields):
                 promised, size = int(fields[0]), int(fields[1])
                 continue
-            if limit is not None and read == limit:
-                break
             read += 1
             size = size or len(fields) - 1
             word = _add(fields, size, values, path, number)
@@ -102,11 +95,9 @@ class WordVectors:
                 del values[len(words) * size :]
             else:
                 words[word] = len(words)
-            if progress is not None and read % _TOLD_EVERY == 0:
-                progress(read)
         if not words:
-            raise UserError(f"{path}: holds no word vector; lines of a word and its numbers are expected")
-        if promised is not None and read != promised and read != limit:
+            raise UserError(f"{path}: holds no word vector; lines of a word and its values are expected")
+        if promised is not None and read != promised:
             raise UserError(
                 f"{path}: its first line promises {promised:,} vectors, but {read:,} follow; fetch the file again"
             )
@@ -121,14 +112,10 @@ class WordVectors:
         """The mean of each text's word vectors: (n, d) float32."""
         return self.encode_and_count(texts)[0]
 
-    def coverage(self, texts: Sequence[str]) -> Coverage:
-        """How much of ``texts`` has a vector."""
-        return self.encode_and_count(texts)[1]
-
     def encode_and_count(
         self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None
     ) -> tuple[NDArray[np.float32], Coverage]:
-        """`encode`, with what of the texts was known.
+        """`encode`, and how much of the texts has a vector.
 
         Args:
             texts: n texts.
@@ -175,7 +162,7 @@ def _add(fields: list[str], size: int, values: array[float], path: Path, number:
     if size < 1 or len(fields) <= size or any(_is_number(field) for field in extra):
         raise UserError(
             f"{path}, line {number}: {len(fields) - 1} values where {size or 'some'} are expected; "
-            "each line is a word and its numbers, one space between them"
+            "each line is a word and its values, one space between them"
         )
     start = len(values)
     try:

@@ -11,19 +11,30 @@ from opencse.cli import options as own
 
 
 def compare(
-    text: Annotated[str, typer.Argument(help="What every run is trained on: a text file or Hub data set id.")],
-    out: Annotated[Path, own.out("of the comparison; what it holds is kept")],
+    ctx: typer.Context,
+    text: Annotated[
+        str | None,
+        typer.Argument(help="What every run is trained on: a text file or Hub data set id. Or a study file, *.toml."),
+    ] = None,
+    out: Annotated[Path | None, own.out("of the comparison; what it holds is kept")] = None,
     recipes: Annotated[
-        str, typer.Option("--recipes", "-r", help="Comma-separated; presets may follow: simcse,simcse:dropout-0.2.")
-    ],
-    data: own.Data,
+        str | None,
+        typer.Option("--recipes", "-r", help="Comma-separated; presets may follow: simcse,simcse:dropout-0.2."),
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Folder with sts/, transfer/, ... (or one suite's own folder), or 'hub'.")
+    ] = None,
+    study: Annotated[
+        Path | None,
+        typer.Option(help="TOML file with these options by name (set: settings); those given beside it win."),
+    ] = None,
     starts: Annotated[
         str, typer.Option("--starts", "-m", help="Where to start, comma-separated: folders, Hub ids, opencse-mini.")
     ] = "opencse-mini",
     seeds: Annotated[str, typer.Option(help="Comma-separated, or a range: 42-46.")] = "42-46",
     suites: own.Suites = "sts",
     fast: own.Fast = False,
-    baseline: Annotated[str | None, typer.Option(help="The recipe that others stand beside; the first one.")] = None,
+    baseline: Annotated[str | None, typer.Option(help="The recipe that others are compared with; the first.")] = None,
     metric: Annotated[str | None, typer.Option(help="What is compared; sts.average where it is there.")] = None,
     dev: Annotated[str, typer.Option(help="Graded pairs to select on: a file, 'sample' or 'none'.")] = "sample",
     kept: Annotated[
@@ -39,42 +50,75 @@ def compare(
     """Compare recipes over seeds and starts, with intervals and significance.
 
     What is scored is the encoder of each run's last step, because the question is what a recipe does; --kept scores
-    what `opencse train` would keep, which may be the start. The start stands beside them as it is read where training
+    what `opencse train` would keep, which may be the start. The start is scored too, as it is read where training
     begins, and as it was given where that differs.
 
     Every run is kept as it finishes, and the same command goes on where it was broken off. OUT ends with
     comparison.md, comparison.svg and comparison.json.
+
+    A study file keeps all of it in one place: opencse compare study.toml.
     """
     import shlex
     import sys
 
     import opencse
     from opencse.cli.console import echo, show
-    from opencse.cli.seeds import seeds_of
     from opencse.progress import Terminal
+    from opencse.studies.study_file import read_study, study_of
     from opencse.studies.tables import comparison_table
 
+    if study is None and text is not None and text.endswith(".toml"):
+        study, text = Path(text), None
+    options = {
+        "text": text,
+        "out": None if out is None else str(out),
+        "recipes": own.listed(recipes),
+        "data": data,
+        "starts": own.listed(starts),
+        "seeds": seeds,
+        "suites": own.listed(suites),
+        "fast": fast,
+        "baseline": baseline,
+        "metric": metric,
+        "dev": dev,
+        "kept": kept,
+        "columns": own.listed(columns),
+        "set_": set_,
+        "resamples": resamples,
+        "workers": workers,
+        "device": device,
+        "trust_remote_code": trust_remote_code,
+    }
+    given = {name: value for name, value in options.items() if value is not None and _is_typed(ctx, name)}
+    if "set_" in given:
+        given["settings"] = given.pop("set_")
+    asked = study_of(given) if study is None else read_study(study, given)
     comparison = opencse.compare(
-        text,
-        out,
-        own.listed(recipes) or [],
-        data,
-        starts=own.listed(starts) or [],
-        seeds=seeds_of(seeds),
-        suites=own.listed(suites) or [],
-        fast=fast,
-        baseline=baseline,
-        metric=metric,
-        dev=dev,
-        kept=kept,
-        columns=own.listed(columns),
-        settings=set_ or (),
-        resamples=resamples,
-        workers=workers,
-        device=device,
-        trust_remote_code=trust_remote_code,
+        asked.text,
+        asked.out,
+        asked.recipes,
+        asked.data,
+        starts=asked.starts,
+        seeds=asked.seeds,
+        suites=asked.suites,
+        fast=asked.fast,
+        baseline=asked.baseline,
+        metric=asked.metric,
+        dev=asked.dev,
+        kept=asked.kept,
+        columns=asked.columns,
+        settings=asked.settings,
+        resamples=asked.resamples,
+        workers=asked.workers,
+        device=asked.device,
+        trust_remote_code=asked.trust_remote_code,
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
         progress=Terminal(),
     )
     show(comparison_table(comparison))
-    echo(str(out / "comparison.md"))
+    echo(str(Path(asked.out) / "comparison.md"))
+
+
+def _is_typed(ctx: typer.Context, name: str) -> bool:
+    source = ctx.get_parameter_source(name)
+    return source is not None and source.name == "COMMANDLINE"

@@ -33,8 +33,8 @@ def reproduce(
     """Run a paper's row as the recipe has it, and print the published scores beside those got."""
     import opencse
     from opencse.cli.console import show
-    from opencse.cli.seeds import seeds_of
     from opencse.progress import Terminal
+    from opencse.studies.study_file import seeds_of
     from opencse.studies.tables import expected_table
 
     made = opencse.reproduce(

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pydantic import FiniteFloat
 
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Encode, Progress, embed, silent
 from opencse.evaluation.ranking import nearest_rows
-from opencse.records import write_json
+from opencse.records import Record
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
@@ -41,7 +40,7 @@ class QueryNeighbours(Settings):
     models: dict[str, list[Neighbour]]
 
 
-class Neighbours(Settings):
+class Neighbours(Record):
     """Several models' nearest sentences.
 
     Attributes:
@@ -57,14 +56,6 @@ class Neighbours(Settings):
     distinct: int
     k: int
     queries: list[QueryNeighbours]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return self.model_dump(mode="json")
-
-    def write_json(self, path: Path) -> None:
-        """Writes the lists; see ``opencse.evaluation.write_json``."""
-        write_json(path, self.to_dict())
 
 
 def compare_neighbours(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Literal
 
 from pydantic import AwareDatetime, Field, FiniteFloat
 
 from opencse.environment import Environment, installed
-from opencse.records import read_record, write_json
+from opencse.records import Record
 from opencse.settings import Settings
 
 Text = Literal["prepared", "raw", "unknown"]
@@ -30,7 +29,7 @@ class DataRecord(Settings):
     sha256: dict[str, str]
 
 
-class EvaluationRecord(Settings):
+class EvaluationRecord(Record):
     """What every evaluation's result records beside its scores.
 
     Attributes:
@@ -39,7 +38,7 @@ class EvaluationRecord(Settings):
         created: when, UTC.
         model: folder or name of the model.
         pooling: how its token vectors became one.
-        data: what it was judged on.
+        data: what it was evaluated on.
         environment: versions and machine.
         seconds: wall clock of encoding and scoring.
         code: the classes of the model folder's own that made the vectors (``--trust-remote-code``); None: none did.
@@ -58,20 +57,3 @@ class EvaluationRecord(Settings):
     def values(self) -> dict[str, float]:
         """The scores under flat names (``sts.sts12``), all in percent; a record alone has none."""
         return {}
-
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, ready for JSON."""
-        return self.model_dump(mode="json")
-
-    def write_json(self, path: Path) -> None:
-        """Writes the result; see ``write_json``."""
-        write_json(path, self.to_dict())
-
-    @classmethod
-    def read_json(cls, path: Path) -> Self:
-        """The result in a file written by ``write_json``.
-
-        Raises:
-            UserError: for a file that is missing, not JSON, or not such a result.
-        """
-        return read_record(cls, Path(path))

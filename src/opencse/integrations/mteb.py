@@ -32,11 +32,11 @@ class MtebEncoder:
     the last digits from ours (by 0.002 points on 150 pairs, five of them with cosine 1).
 
     MTEB keeps results by a model's name and revision and does not run what it finds. The revision is therefore a
-    hash of the weights and of all else that makes the vectors: a model trained anew under its old name is judged
+    hash of the weights and of all else that makes the vectors: a model trained anew under its old name is evaluated
     anew.
 
     Attributes:
-        encoder: the encoder judged.
+        encoder: the encoder evaluated.
     """
 
     def __init__(

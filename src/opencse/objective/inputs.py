@@ -78,7 +78,9 @@ class InputBuilder:
         tokens = self.tokenizer.pad(rows)
         views = tokens.rows(0, len(examples) * (2 if 1 in self._roles else 1))
         made = {
-            request: request.prepare(views, self.tokenizer, np.random.default_rng([self.seed, Stream.MASK, step]))
+            request: request.prepare(
+                views, self.tokenizer, np.random.default_rng([self.seed, Stream.MASK, step, *request.stream])
+            )
             for request in self.reads
         }
         return StepInputs(

@@ -23,6 +23,7 @@ from opencse.objective.terms.base import Term
 from opencse.objective.vectors.request import Request, random_state, restore
 from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.objective.views.base import ChangesInputs, ClimbsInputs, ClimbsOutputs, DerivesPositives, View
+from opencse.streams import seed_of
 
 
 @dataclass(frozen=True)
@@ -103,6 +104,7 @@ class Objective(nn.Module):
         super().__init__()
         self.view = view
         self.positive = positive or Positive()
+        self.sides = self.positive.of  # a module of this one, for its state
         self.negatives = list(negatives)
         self.terms = list(terms)
         self.parts = nn.ModuleList([*self.negatives, *self.terms])
@@ -177,7 +179,8 @@ class Objective(nn.Module):
             self.second = encoder.twin()
             self.second.lm_head = None  # masked copies go through the first
         for part in self._all_parts:
-            part.begin(encoder, batch_size=batch_size, seed=seed)
+            again = "#" in part.name  # a second part of a kind draws for itself
+            part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if again else seed)
 
     def represent(
         self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: Disturb | None = None

@@ -21,7 +21,7 @@ from pydantic import BaseModel, GetCoreSchemaHandler, GetJsonSchemaHandler, Seri
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
-from opencse.errors import UserError, nearest, shortened
+from opencse.errors import UserError, nearest, reason, shortened
 from opencse.objective.part import Part
 from opencse.settings import PartSettings
 
@@ -111,7 +111,10 @@ class PartOf:
         try:
             settings: type[PartSettings] = find(self.role, kind).Settings
         except UserError as error:
-            raise ValueError(str(error)) from None
+            line = InitErrorDetails(
+                type="value_error", loc=("kind",), input=kind, ctx={"error": ValueError(str(error))}
+            )
+            raise ValidationError.from_exception_data("part", [line]) from None
         try:
             return settings.model_validate({**value, "kind": _kind(settings)})
         except ValidationError as error:
@@ -160,8 +163,8 @@ def _imported(place: str) -> object:
     module, _, name = place.partition(":")
     try:
         found: object = import_module(module)
-    except (ImportError, ValueError, TypeError) as error:
-        raise UserError(f"{shortened(place)}: {shortened(module)!r} cannot be imported ({error})") from None
+    except Exception as error:  # whatever is wrong in somebody's module
+        raise UserError(f"{shortened(place)}: {shortened(module)!r} cannot be imported ({reason(error)})") from None
     for step in name.split("."):
         if not hasattr(found, step):
             raise UserError(f"{shortened(place)}: the module {module} has no {shortened(name)!r}")

@@ -111,6 +111,7 @@ def _index(node: list[Any], step: str, change: Change) -> int:
 def _names(parts: list[Any]) -> list[str]:
     """What the parts of a list are called in keys; none if it is no list of parts."""
     kinds = [str(item["kind"]) for item in parts if isinstance(item, dict) and "kind" in item]
+    kinds = [kind.rpartition(":")[2] for kind in kinds]  # package.module:Class is called Class
     if len(kinds) < len(parts):
         return []
     return [kind if (n := kinds[: i + 1].count(kind)) == 1 else f"{kind}#{n}" for i, kind in enumerate(kinds)]

@@ -1,1 +1,1 @@
-"""Recipes x seeds x starts: every run judged alike, kept as it finishes, compared with honest statistics."""
+"""Recipes x seeds x starts: every run evaluated the same way, kept as it finishes, compared with honest statistics."""

@@ -22,15 +22,15 @@ from opencse.analysis.significance import (
 )
 from opencse.errors import UserError, nearest
 from opencse.settings import Settings
-from opencse.studies.record import RunRecord, Which
+from opencse.studies.record import StudyRecord, Which
 
-Arrays = Mapping[str, NDArray[np.float64]]
-Read = Callable[[str, str, int], Arrays]
+Floats = NDArray[np.float64]
+Read = Callable[[str, str, int], Mapping[str, Floats]]
 """(recipe, start, seed) -> the arrays of that run's STS scores; empty if there are none."""
 
 
 class OverPairs(Settings):
-    """One seed's system beside the baseline's at that seed, over other sentence pairs.
+    """One seed's system and the baseline's at that seed, over other sentence pairs.
 
     Attributes:
         bootstrap: of the difference of the mean over the STS tasks, and of each task's.
@@ -46,7 +46,7 @@ class Untrained(Settings):
 
     Attributes:
         start: what training begins with.
-        reading: how its vectors are read; see `RunRecord`.
+        reading: how its vectors are read; see `StudyRecord`.
         results: its scores by name.
     """
 
@@ -63,11 +63,11 @@ class Row(Settings):
         reading: how that is read where training begins.
         recipe: name with presets.
         scores: the metric by seed.
+        starts_kept: runs whose evaluated encoder is the untrained start, because no trained one was better.
         metrics: every score's summary over the seeds, by name.
-        starts_kept: runs whose judged encoder is the untrained start, because no trained one was better.
-        beside_start: the metric's difference from that of the start, read as training begins; None where that was not
-            judged on it.
-        beside_baseline: the metric's difference from the baseline's at the same seeds; None for the baseline.
+        against_start: the metric's difference from that of the start, read as training begins; None where that has
+            no such score.
+        against_baseline: the metric's difference from the baseline's at the same seeds; None for the baseline.
         over_pairs: by seed, where it was asked for.
         verdict: the difference in one sentence; empty for the baseline.
     """
@@ -78,8 +78,8 @@ class Row(Settings):
     scores: dict[int, FiniteFloat]
     starts_kept: int = 0
     metrics: dict[str, Summary]
-    beside_start: PairedSeeds | None = None
-    beside_baseline: PairedSeeds | None = None
+    against_start: PairedSeeds | None = None
+    against_baseline: PairedSeeds | None = None
     over_pairs: dict[int, OverPairs] = Field(default_factory=dict)
     verdict: str = ""
 
@@ -89,9 +89,9 @@ class Comparison(Settings):
 
     Attributes:
         metric: what is compared, for instance ``sts.average``.
-        baseline: the recipe that the others stand beside.
-        judged: which encoder of every run.
-        starts: the starts, nothing trained, in every reading that was judged.
+        baseline: the recipe that the others are compared with.
+        judged: which encoder of every run was evaluated.
+        starts: the starts, nothing trained, in every reading that was evaluated.
         rows: in the study's order.
     """
 
@@ -103,7 +103,7 @@ class Comparison(Settings):
 
 
 def compare(
-    records: Sequence[RunRecord],
+    records: Sequence[StudyRecord],
     baseline: str,
     *,
     metric: str | None = None,
@@ -127,55 +127,56 @@ def compare(
     Raises:
         UserError: if there is no such recipe or metric among the records, or a run lacks the metric.
     """
-    runs = [record for record in records if record.recipe is not None and record.seed is not None]
-    recipes = list(dict.fromkeys(record.recipe for record in runs if record.recipe is not None))
+    cells: dict[tuple[str, str], list[StudyRecord]] = {}
+    for record in records:
+        if record.recipe is not None:
+            cells.setdefault((record.start, record.recipe), []).append(record)
+    runs = [run for own in cells.values() for run in own]
+    recipes = list(dict.fromkeys(recipe for _, recipe in cells))
     if baseline not in recipes:
         raise UserError(f"the baseline {baseline!r} is not among the recipes{nearest(baseline, recipes)}: {recipes}")
     chosen = _metric(runs, metric)
-    cells: dict[tuple[str, str], list[RunRecord]] = {}
-    for record in runs:
-        cells.setdefault((record.start, str(record.recipe)), []).append(record)
-    scores = {cell: {int(r.seed): r.results[chosen] for r in own if r.seed is not None} for cell, own in cells.items()}
-    beside = after_holm(
+    scores = {
+        cell: {run.seed: run.results[chosen] for run in own if run.seed is not None} for cell, own in cells.items()
+    }
+    against_baseline = after_holm(
         {
-            f"{start}\n{recipe}": paired_seeds(values, scores[start, baseline])
+            (start, recipe): paired_seeds(values, scores[start, baseline])
             for (start, recipe), values in scores.items()
-            if recipe != baseline and scores.get((start, baseline))
+            if recipe != baseline and (start, baseline) in scores
         }
     )
+    starts = {(one.start, one.reading): dict(one.results) for one in records if one.recipe is None}
     readings = {cell: own[0].reading for cell, own in cells.items()}
-    starts = {(r.start, r.reading): dict(r.results) for r in records if r.recipe is None}
-    beside_start = after_holm(
+    before = {cell: starts.get((cell[0], reading), {}).get(chosen) for cell, reading in readings.items()}
+    against_start = after_holm(
         {
-            f"{start}\n{recipe}": paired_seeds(values, dict.fromkeys(values, starts[start, reading][chosen]))
-            for (start, recipe), values in scores.items()
-            if chosen in starts.get((start, reading := readings[start, recipe]), {})
+            cell: paired_seeds(scores[cell], dict.fromkeys(scores[cell], score))
+            for cell, score in before.items()
+            if score is not None
         }
     )
-    read = arrays if resamples else None
-    todo = [cell for cell in cells if f"{cell[0]}\n{cell[1]}" in beside] if read is not None else []
-    rows = []
-    for (start, recipe), own in cells.items():
-        found = beside.get(f"{start}\n{recipe}")
-        pairs: dict[int, OverPairs] = {}
-        if read is not None and found is not None:
-            pairs = over_pairs(read, start, recipe, baseline, found.seeds, resamples)
+    pairs: dict[tuple[str, str], dict[int, OverPairs]] = {}
+    if arrays is not None and resamples:
+        for number, ((start, recipe), found) in enumerate(against_baseline.items(), start=1):
+            pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, found.seeds, resamples)
             if progress is not None:
-                progress(todo.index((start, recipe)) + 1, len(todo))
-        rows.append(
-            Row(
-                start=start,
-                reading=readings[start, recipe],
-                recipe=recipe,
-                scores=scores[start, recipe],
-                starts_kept=sum(_kept_start(record) for record in own),
-                metrics={name: summary([r.results[name] for r in own]) for name in _shared(own)},
-                beside_start=beside_start.get(f"{start}\n{recipe}"),
-                beside_baseline=found,
-                over_pairs=pairs,
-                verdict="" if found is None else verdict(found),
-            )
+                progress(number, len(against_baseline))
+    rows = [
+        Row(
+            start=cell[0],
+            reading=readings[cell],
+            recipe=cell[1],
+            scores=scores[cell],
+            starts_kept=sum(run.keeps_start() for run in own),
+            metrics={name: summary([run.results[name] for run in own]) for name in shared_scores(own)},
+            against_start=against_start.get(cell),
+            against_baseline=against_baseline.get(cell),
+            over_pairs=pairs.get(cell, {}),
+            verdict=verdict(against_baseline[cell]) if cell in against_baseline else "",
         )
+        for cell, own in cells.items()
+    ]
     untrained = [Untrained(start=start, reading=how, results=own) for (start, how), own in starts.items()]
     return Comparison(metric=chosen, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
 
@@ -200,7 +201,12 @@ def over_pairs(
     return found
 
 
-def _williams(gold: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.float64]) -> DependentCorrelations:
+def shared_scores(runs: Sequence[StudyRecord]) -> list[str]:
+    """The names of the scores that all of ``runs`` have."""
+    return [name for name in runs[0].results if all(name in run.results for run in runs)]
+
+
+def _williams(gold: Floats, a: Floats, b: Floats) -> DependentCorrelations:
     """On ranks: Spearman's correlations are Pearson's of the ranks."""
     from scipy.stats import rankdata
 
@@ -208,24 +214,15 @@ def _williams(gold: NDArray[np.float64], a: NDArray[np.float64], b: NDArray[np.f
     return williams(correlations[0, 1], correlations[0, 2], correlations[1, 2], len(gold))
 
 
-def _kept_start(record: RunRecord) -> bool:
-    """Whether what was judged of a run is its untrained start."""
-    return record.judged == "kept" and record.outcome is not None and record.outcome["kept"] in ("start", "given")
-
-
-def _shared(records: Sequence[RunRecord]) -> list[str]:
-    return [name for name in records[0].results if all(name in record.results for record in records)]
-
-
-def _metric(runs: Sequence[RunRecord], metric: str | None) -> str:
-    shared = _shared(runs)
+def _metric(runs: Sequence[StudyRecord], metric: str | None) -> str:
+    shared = shared_scores(runs)
     if metric is not None:
         if metric not in shared:
             raise UserError(
                 f"not every run has the score {metric!r}{nearest(metric, shared)}; they have: {', '.join(shared)}"
             )
         return metric
-    averages = [name for name in shared if name.rsplit(".", 1)[-1] == "average"]
     if not shared:
-        raise UserError("the runs have no score in common; they were judged on different suites")
+        raise UserError("the runs have no score in common; they were evaluated on different suites")
+    averages = [name for name in shared if name.rsplit(".", 1)[-1] == "average"]
     return "sts.average" if "sts.average" in shared else (averages or shared)[0]

@@ -11,11 +11,12 @@ from pydantic import AwareDatetime, Field, FiniteFloat
 from opencse.environment import Environment, installed
 from opencse.evaluation.record import DataRecord
 from opencse.records import read_record, write_json
+from opencse.runs.record import Outcome
 from opencse.settings import Settings
 
 RECORD = "record.json"
 Which = Literal["kept", "last"]
-"""The encoder that is judged: the one a run keeps (see `opencse.selection.graded`), or that of its last step."""
+"""The encoder that is evaluated: the one a run keeps (see `opencse.selection.graded`), or that of its last step."""
 
 
 class Contents(Settings):
@@ -32,7 +33,7 @@ class Contents(Settings):
     dev_pairs: str | None = None
 
 
-class RunRecord(Settings):
+class StudyRecord(Settings):
     """One run, or one start untrained (then ``recipe``, ``seed`` and all of training are None).
 
     Attributes:
@@ -42,18 +43,18 @@ class RunRecord(Settings):
         recipe: name with presets.
         start: what training began with.
         reading: how the start's vectors are read before training, for instance ``untrained, cls``; of a start, how it
-            is judged.
+            is evaluated.
         seed: of the run.
         asked: everything that decides what the run does, the resolved recipe included.
         text: hash of the training text.
         contents: hashes of what else the run is made of; None in older records.
-        outcome: what training ended with: ``kept``, ``verdict``, ``steps`` and dev ``scores`` by step.
+        outcome: what training ended with; see `opencse.runs.record.Outcome`.
         judged: which encoder the results are of.
         environment: versions, commit and machine.
         train_seconds: wall clock of training.
-        judge_seconds: wall clock of all suites.
+        judge_seconds: wall clock of the evaluation on all suites.
         results: every score in percent, by name (``sts.average``).
-        data: what was judged on, by suite.
+        data: what was evaluated on, by suite.
     """
 
     schema_version: Literal[1] = 1
@@ -66,7 +67,7 @@ class RunRecord(Settings):
     asked: dict[str, Any]
     text: str | None = None
     contents: Contents | None = None
-    outcome: dict[str, Any] | None = None
+    outcome: Outcome | None = None
     judged: Which
     environment: Environment
     train_seconds: FiniteFloat | None = None
@@ -78,8 +79,12 @@ class RunRecord(Settings):
         """Writes ``record.json`` in full or not at all."""
         write_json(folder / RECORD, self.model_dump(mode="json"))
 
+    def keeps_start(self) -> bool:
+        """Whether what was evaluated of a run is its untrained start."""
+        return self.judged == "kept" and self.outcome is not None and self.outcome.kept in ("start", "given")
+
     @classmethod
-    def read(cls, folder: Path) -> RunRecord | None:
+    def read(cls, folder: Path) -> StudyRecord | None:
         """The record in ``folder``; None while there is none.
 
         Raises:

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from opencse.analysis.significance import Summary, summary
 from opencse.errors import UserError
 from opencse.recipes.recipe import resolve_recipe
-from opencse.studies.record import RunRecord
+from opencse.runs.record import Outcome
+from opencse.studies.comparison import shared_scores
+from opencse.studies.record import StudyRecord
 
 BACKBONE_OF_ABLATIONS = "bert-base"
 
 
 @dataclass(frozen=True)
-class Published:
+class PaperRow:
     """A row of a paper's table.
 
     Attributes:
@@ -37,21 +38,21 @@ class Published:
     expected: dict[str, float]
 
     def lines(self, dev: str, settings: int) -> list[str]:
-        """What is about to be reproduced, and in what it departs from the paper."""
-        departures = []
+        """What is about to be reproduced, and how it differs from the paper."""
+        differences = []
         if self.start != self.paper_start:
-            departures.append(f"the start is {self.start}, the paper's {self.paper_start}")
+            differences.append(f"the start is {self.start}, the paper's {self.paper_start}")
         if settings:
-            departures.append(f"{settings} setting{'s' * (settings > 1)} changed by --set")
+            differences.append(f"{settings} setting{'s' * (settings > 1)} changed by --set")
         if dev in ("sample", "none"):
-            departures.append(f"selection on {'the built-in sample' if dev == 'sample' else 'nothing'}, not STS-B dev")
+            differences.append(f"selection on {'the built-in sample' if dev == 'sample' else 'nothing'}, not STS-B dev")
         return [
             f"row        {self.recipe}: {self.paper or 'our own'}{f' ({self.note})' if self.note else ''}",
-            f"departs    {'; '.join(departures) or 'in nothing that the recipe knows of'}",
+            f"differs    {'; '.join(differences) or 'in nothing known'}",
         ]
 
 
-def published(recipe: str, model: str | None = None) -> Published:
+def paper_row(recipe: str, model: str | None = None) -> PaperRow:
     """The row that ``recipe`` (with presets) stands for.
 
     The numbers are those of the last preset named that has some; an ablation's are with BERT-base.
@@ -76,7 +77,7 @@ def published(recipe: str, model: str | None = None) -> Published:
     start = None if backbone is None else backbone.model
     if start is None:
         raise UserError(f"{recipe}: its row names no backbone; give one with --model")
-    return Published(
+    return PaperRow(
         recipe=recipe,
         paper=own.paper,
         note=row.note,
@@ -87,16 +88,14 @@ def published(recipe: str, model: str | None = None) -> Published:
     )
 
 
-def reproduced(records: Sequence[RunRecord]) -> dict[str, Summary]:
+def reproduced(records: Sequence[StudyRecord]) -> dict[str, Summary]:
     """Every score over the seeds, and ``dev.stsb``, the kept encoders' score on the pairs selected on."""
     runs = [record for record in records if record.recipe is not None]
-    shared = [name for name in runs[0].results if all(name in run.results for run in runs)]
-    found = {name: summary([run.results[name] for run in runs]) for name in shared}
-    best = [_kept_score(run.outcome) for run in runs if run.outcome and run.outcome["scores"]]
+    found = {name: summary([run.results[name] for run in runs]) for name in shared_scores(runs)}
+    best = [_kept_score(run.outcome) for run in runs if run.outcome and run.outcome.scores]
     return {**found, "dev.stsb": summary(best)} if len(best) == len(runs) else found
 
 
-def _kept_score(outcome: Mapping[str, Any]) -> float:
+def _kept_score(outcome: Outcome) -> float:
     """The dev score of what a run kept."""
-    trained = [score for step, score in outcome["scores"].items() if int(step) or outcome["kept"] != "best"]
-    return float(max(trained))
+    return max(score for step, score in outcome.scores.items() if step or outcome.kept != "best")

@@ -34,13 +34,13 @@ from opencse.runs.lock import LOCK, require_free, was_locked
 from opencse.runs.record import changed_files
 from opencse.runs.start import Reading
 from opencse.selection.chosen import load_selector
-from opencse.studies.record import Contents, RunRecord
+from opencse.studies.record import Contents, StudyRecord
 from opencse.studies.study import RunSpec, Study
 
 Judges = Mapping[str, Evaluate]
 
 
-def run_study(study: Study, *, workers: int = 1, reporter: Progress | None = None) -> list[RunRecord]:
+def run_study(study: Study, *, workers: int = 1, reporter: Progress | None = None) -> list[StudyRecord]:
     """Makes what is missing, and reads the rest.
 
     Args:
@@ -74,14 +74,14 @@ def require_study(folder: Path) -> None:
     names = names_in(folder)
     if names <= {"starts", "runs"} and was_locked(folder / LOCK):
         return  # killed before anything was finished
-    if any(RunRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
+    if any(StudyRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
         return
     if any(RunFolder(one).state() in (State.BEGUN, State.FINISHED) for one in folder.glob("runs/*/*/*")):
         return
     require_empty(folder)
 
 
-def _run_missing(study: Study, workers: int, tell: Progress) -> list[RunRecord]:
+def _run_missing(study: Study, workers: int, tell: Progress) -> list[StudyRecord]:
     asked = {run: study.asked(run) for run in study.runs()}
     contents = _contents(study)
     found = {run: _known(study, run, asked[run], contents[run.start]) for run in asked}
@@ -107,8 +107,8 @@ def _run_missing(study: Study, workers: int, tell: Progress) -> list[RunRecord]:
     return [*starts, *(record for record in found.values() if record is not None)]
 
 
-def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> RunRecord:
-    """Trains and judges one run, from its checkpoint if it was broken off; its record is written at the end."""
+def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> StudyRecord:
+    """Trains and evaluates one run, from its checkpoint if it was broken off; its record is written at the end."""
     folder = study.folder(run)
     trained = RunFolder(folder)
     study.job(run).run(folder, resume=trained.record_file.is_file(), progress=reporter)
@@ -122,7 +122,7 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> R
         trust_remote_code=study.trust_remote_code,
     )
     results, data, seconds = _judge(judged, judges, folder, reporter)
-    record = RunRecord(
+    record = StudyRecord(
         recipe=run.recipe,
         start=run.start,
         reading=str(study.job(run).start().reading),
@@ -130,7 +130,7 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> R
         asked=study.asked(run),
         text=told.identity.text,
         contents=Contents(start=told.identity.start or {}, text=told.identity.text, dev_pairs=told.identity.dev_pairs),
-        outcome=None if told.result is None else told.result.model_dump(mode="json"),
+        outcome=told.result,
         judged=study.judge,
         environment=Environment.here(judged.device),
         train_seconds=told.seconds,
@@ -144,21 +144,21 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> R
 
 def judge_start(
     study: Study, start: str, reading: Reading, contents: Contents, judges: Judges, reporter: Progress
-) -> RunRecord:
-    """Judges an untrained start, read so, once."""
+) -> StudyRecord:
+    """Evaluates an untrained start, read so, once."""
     folder = study.start_folder(start, reading)
     how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
     asked = {**how, "suites": study.judging()["suites"]}
-    known = RunRecord.read(folder)
+    known = StudyRecord.read(folder)
     if known is not None:
         _same(known, asked, folder)
         _unchanged(known, Contents(start=contents.start), folder)
         return known
-    reporter.say(f"judging the start {start} ({reading})")
+    reporter.say(f"evaluating the start {start} ({reading})")
     judged = open_model(reading.load(study.device, study.trust_remote_code), progress=Counted(reporter, "encoding"))
     judged = replace(judged, name=reading.model)
     results, data, seconds = _judge(judged, judges, folder, reporter)
-    record = RunRecord(
+    record = StudyRecord(
         start=start,
         reading=str(reading),
         asked=asked,
@@ -217,17 +217,17 @@ def _contents(study: Study) -> dict[str, Contents]:
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
 
 
-def _known(study: Study, run: RunSpec, asked: dict[str, Any], contents: Contents) -> RunRecord | None:
+def _known(study: Study, run: RunSpec, asked: dict[str, Any], contents: Contents) -> StudyRecord | None:
     """The record of a run that has finished, after a check that it was asked for just so, of the same contents."""
     folder = study.folder(run)
-    record = RunRecord.read(folder)
+    record = StudyRecord.read(folder)
     if record is not None:
         _same(record, asked, folder)
         _unchanged(record, contents, folder)
     return record
 
 
-def _unchanged(record: RunRecord, now: Contents, folder: Path) -> None:
+def _unchanged(record: StudyRecord, now: Contents, folder: Path) -> None:
     """Refuses to put runs of another text, start or dev pairs beside the new ones, though they have the same names."""
     changed = None
     before = record.contents
@@ -244,7 +244,7 @@ def _unchanged(record: RunRecord, now: Contents, folder: Path) -> None:
         )
 
 
-def _same(record: RunRecord, asked: dict[str, Any], folder: Path) -> None:
+def _same(record: StudyRecord, asked: dict[str, Any], folder: Path) -> None:
     before, now = flatten(record.asked), flatten(asked)
     for key in before.keys() | now.keys():
         if before.get(key) != now.get(key):
@@ -254,8 +254,8 @@ def _same(record: RunRecord, asked: dict[str, Any], folder: Path) -> None:
             )
 
 
-def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: Progress) -> dict[RunSpec, RunRecord]:
-    found: dict[RunSpec, RunRecord] = {}
+def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: Progress) -> dict[RunSpec, StudyRecord]:
+    found: dict[RunSpec, StudyRecord] = {}
     threads = max(1, (os.cpu_count() or 1) // workers)
     tell.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")
     tell.start("runs", len(missing))
@@ -287,6 +287,6 @@ def _end_with_parent() -> None:
         os._exit(1)
 
 
-def _alone(study: Study, run: RunSpec) -> RunRecord:
+def _alone(study: Study, run: RunSpec) -> StudyRecord:
     """One run in a process of its own."""
     return run_one(study, run, open_suites(study), Silent())

@@ -52,7 +52,7 @@ class RunSpec:
 
 @dataclass(frozen=True)
 class Study:
-    """Recipes x starts x seeds, each trained on one text and judged on the same suites.
+    """Recipes x starts x seeds, each trained on one text and evaluated on the same suites.
 
     Attributes:
         text: what is trained on.
@@ -60,10 +60,10 @@ class Study:
         recipes: names with presets, or TOML files.
         starts: folders, Hub ids, ``opencse-mini``.
         seeds: one run each.
-        suites: what is judged.
+        suites: what is evaluated.
         dev: pairs to select on; see `opencse.train`.
-        settings: ``key.path=value`` of every run alike.
-        judge: which encoder of a run is judged; the last step's tells what a recipe does.
+        settings: ``key.path=value`` of every run.
+        judge: which encoder of a run is evaluated; the last step's tells what a recipe does.
         device: where to run.
         trust_remote_code: run the Python code that the starts' folders bring; see `SentenceEncoder.load`.
         metric: the score that will be compared, so that one that no suite gives is refused before the first run.
@@ -93,7 +93,7 @@ class Study:
                 if names.count(name) > 1:
                     raise UserError(f"two {what}s would share the folder {name!r} ({value} is one of them)")
         if not self.suites:
-            raise UserError("no suite given; a comparison judges on at least one")
+            raise UserError("no suite given; a comparison evaluates on at least one")
         for choice in self.suites:
             suite_named(choice.name)
         scored = [choice.name.replace("-", "_") for choice in self.suites]
@@ -150,7 +150,7 @@ class Study:
         }
 
     def judging(self) -> dict[str, Any]:
-        """What decides how encoders are judged, as plain values."""
+        """What decides how encoders are evaluated, as plain values."""
         return {
             "judge": self.judge,
             "trust_remote_code": self.trust_remote_code or None,

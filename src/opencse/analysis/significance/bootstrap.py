@@ -87,7 +87,7 @@ def paired_bootstrap(
     Raises:
         ValueError: for arrays that are not (n,) of one length >= 2 or not finite, or ``resamples`` < 1.
     """
-    return _of_task(_bootstrap(gold, a, b, resamples, np.random.SeedSequence(seed)), len(gold), seed)
+    return _bootstrap(gold, a, b, resamples, np.random.SeedSequence(seed)).record(len(gold), seed)
 
 
 def paired_bootstrap_tasks(
@@ -128,15 +128,9 @@ def paired_bootstrap_tasks(
         found=float(np.mean([scatter.found for scatter in scatters.values()])),
         resampled=np.mean([scatter.resampled for scatter in scatters.values()], axis=0),
     )
-    return PairedBootstrapTasks(
-        difference=average.found,
-        interval=average.interval(),
-        p=average.p(),
-        n=sum(len(scores) for scores in gold.values()),
-        resamples=resamples,
-        seed=seed,
-        tasks={task: _of_task(scatter, len(gold[task]), seed) for task, scatter in scatters.items()},
-    )
+    whole = average.record(sum(len(scores) for scores in gold.values()), seed)
+    by_task = {task: scatter.record(len(gold[task]), seed) for task, scatter in scatters.items()}
+    return PairedBootstrapTasks(**whole.model_dump(), tasks=by_task)
 
 
 def spearman_of_draws(variables: Sequence[Floats], draws: Integers) -> Floats:
@@ -180,24 +174,18 @@ class _Scatter:
     found: float
     resampled: Floats
 
-    def interval(self) -> tuple[float, float]:
+    def record(self, n: int, seed: int) -> PairedBootstrap:
         lower, upper = np.quantile(self.resampled, [ALPHA / 2, 1 - ALPHA / 2])
-        return float(lower), float(upper)
-
-    def p(self) -> float:
         beyond = int((np.abs(self.resampled - self.found) >= abs(self.found)).sum())
-        return (1 + beyond) / (1 + len(self.resampled))
-
-
-def _of_task(scatter: _Scatter, n: int, seed: int) -> PairedBootstrap:
-    return PairedBootstrap(
-        difference=scatter.found,
-        interval=scatter.interval(),
-        p=scatter.p(),
-        n=n,
-        resamples=len(scatter.resampled),
-        seed=seed,
-    )
+        resamples = len(self.resampled)
+        return PairedBootstrap(
+            difference=self.found,
+            interval=(float(lower), float(upper)),
+            p=(1 + beyond) / (1 + resamples),
+            n=n,
+            resamples=resamples,
+            seed=seed,
+        )
 
 
 def _bootstrap(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from typing import Annotated, TypeVar
 
 from pydantic import Field, FiniteFloat
@@ -70,9 +70,10 @@ class Difference(Settings, ABC):
 
 
 D = TypeVar("D", bound=Difference)
+K = TypeVar("K", bound=Hashable)
 
 
-def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:
+def holm(p_values: Mapping[K, float | None]) -> dict[K, float]:
     r"""Adjusts p so that a false claim anywhere in the family has at most the level's chance (Holm 1979).
 
     With the m values in rising order :math:`p_{(1)} \le \dots \le p_{(m)}`,
@@ -82,7 +83,7 @@ def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:
     whatever the dependence between the tests.
 
     Args:
-        p_values: by name; None where no test was defined, which is no member of the family.
+        p_values: by name (any key); None where no test was defined, which is no member of the family.
 
     Returns:
         Adjusted p by name, in the order given, without those that were None.
@@ -94,7 +95,7 @@ def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:
     for name, p in known.items():
         if math.isnan(p) or not 0 <= p <= 1:
             raise ValueError(f"{name}: p is {p}, a value in [0, 1] is expected")
-    adjusted: dict[str, float] = {}
+    adjusted: dict[K, float] = {}
     running = 0.0
     for position, name in enumerate(sorted(known, key=lambda name: known[name])):
         running = max(running, (len(known) - position) * known[name])
@@ -102,7 +103,7 @@ def holm(p_values: Mapping[str, float | None]) -> dict[str, float]:
     return {name: adjusted[name] for name in known}
 
 
-def after_holm(differences: Mapping[str, D]) -> dict[str, D]:
+def after_holm(differences: Mapping[K, D]) -> dict[K, D]:
     """The differences, all those looked at together, each with its p ``after Holm``; see ``holm``.
 
     Those without a p stay as they are and do not count.

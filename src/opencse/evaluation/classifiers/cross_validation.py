@@ -75,9 +75,7 @@ class Outcome:
 def stratified_folds(labels: NDArray[np.intp], k: int, seed: int = SEED) -> list[tuple[Rows, Rows]]:
     """Pairs of train and test rows, one a fold; each class has its share in each.
 
-    The folds of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``: with the labels sorted by
-    their class (classes by first appearance), position i is dealt to fold i mod k; within a class the folds dealt are
-    then shuffled by ``RandomState(seed)``, class after class.
+    Those of scikit-learn's ``StratifiedKFold(k, shuffle=True, random_state=seed)``, as in SentEval.
 
     Args:
         labels: (n,).
@@ -85,23 +83,18 @@ def stratified_folds(labels: NDArray[np.intp], k: int, seed: int = SEED) -> list
         seed: of the shuffle.
 
     Raises:
-        UserError: for a class of fewer than k rows (scikit-learn warns, unless it is so for every class).
+        UserError: for a class of fewer than k rows.
     """
-    numbers = np.random.RandomState(seed)
-    classes, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
+
+    classes, counts = np.unique(labels, return_counts=True)
     if counts.min() < k:
         raise UserError(
             f"class {classes[counts.argmin()]} has {counts.min()} sentences, too few for {k} folds; "
             "add some, or drop the class"
         )
-    fold_of = np.empty(len(labels), dtype=np.intp)
-    dealt = 0
-    for position in np.argsort(first):
-        share = np.sort(np.arange(dealt, dealt + counts[position]) % k)
-        numbers.shuffle(share)
-        fold_of[labels == classes[position]] = share
-        dealt += counts[position]
-    return [(np.flatnonzero(fold_of != fold), np.flatnonzero(fold_of == fold)) for fold in range(k)]
+    folds: list[tuple[Rows, Rows]] = list(StratifiedKFold(k, shuffle=True, random_state=seed).split(labels, labels))
+    return folds
 
 
 def nested(fitter: Fitter, labels: NDArray[np.intp], k: int, grid: Sequence[float]) -> Outcome:

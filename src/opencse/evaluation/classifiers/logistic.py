@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError
 from opencse.evaluation.classifiers.cross_validation import Fold, Rows
 
 if TYPE_CHECKING:
@@ -28,15 +27,7 @@ class Logistic:
     """
 
     def __init__(self, features: NDArray[np.floating], labels: NDArray[np.intp]) -> None:
-        """``features``: (n, d); ``labels``: (n,).
-
-        Raises:
-            UserError: if scikit-learn is not installed.
-        """
-        try:
-            import sklearn  # type: ignore[import-untyped]  # noqa: F401
-        except ModuleNotFoundError:
-            raise UserError("the logistic classifier needs scikit-learn; pip install 'opencse[logistic]'") from None
+        """``features``: (n, d); ``labels``: (n,)."""
         self.features = features
         self.labels = labels
 

@@ -96,7 +96,7 @@ def new_net(
 
     Args:
         settings: see there.
-        sizes: numbers of groups and of fits a group.
+        sizes: groups, and fits a group.
         classes: number of classes.
         width: d, without the column of ones.
         like: a tensor of the device and type wanted; the weights are drawn in float32 and then cast.

@@ -1,4 +1,4 @@
-"""A softmax regressor of graded likeness on the features of sentence pairs."""
+"""A softmax regressor of graded similarity on the features of sentence pairs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.evaluation.classifiers.nets import new_net
-from opencse.evaluation.classifiers.optim import Adam
+from opencse.evaluation.classifiers.optim import StackedOptimizer
 from opencse.evaluation.classifiers.settings import MODES
 from opencse.evaluation.correlation import Floats
 
@@ -102,7 +102,7 @@ def fit(
     the first of equals; the ``misses``-th check that does not improve on it ends the fit.
 
     As in SentEval, rounds begin as long as no more than ``max_passes`` are done, so up to 1,050 are made. Different
-    from it: random numbers come from generators of their own, and a GPU is not needed.
+    from it: the random generators are its own, and a GPU is not needed.
 
     Args:
         features: (n, d).
@@ -112,22 +112,22 @@ def fit(
         device: where to fit.
         dtype: in which precision.
     """
-    numbers = np.random.RandomState(settings.seed)
+    random = np.random.RandomState(settings.seed)
     targets = torch.from_numpy(soft_labels(scores)).to(device=device, dtype=dtype)
     linear = replace(MODES["test"], hidden=0, seed=settings.seed)
     net = new_net(linear, torch.Size((1, 1)), CLASSES, features.shape[1], targets)
     (parameter,) = net.parameters
     weights = parameter[0, 0]
     rows = _with_ones(features, weights)
-    moves = Adam([parameter], torch.zeros(1, 1, device=device, dtype=dtype))
+    optimizer = StackedOptimizer("adam", [parameter], torch.zeros(1, 1, device=device, dtype=dtype))
     best = Regressor(weights.clone(), -1.0, 0)
     misses = passes = 0
     while misses < settings.misses and passes <= settings.max_passes:
         for _ in range(settings.passes):
-            order = torch.from_numpy(numbers.permutation(len(rows))).to(device)
+            order = torch.from_numpy(random.permutation(len(rows))).to(device)
             for start in range(0, len(rows), settings.batch_size):
                 chosen = order[start : start + settings.batch_size]
-                moves.step([_gradient(weights, rows[chosen], targets[chosen])[None, None]])
+                optimizer.step([_gradient(weights, rows[chosen], targets[chosen])[None, None]])
         passes += settings.passes
         found = check(Regressor(weights, best.dev, passes))
         if found > best.dev:

@@ -18,7 +18,7 @@ from torch import Tensor
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.cross_validation import Fold, Rows
 from opencse.evaluation.classifiers.nets import logits, new_net
-from opencse.evaluation.classifiers.optim import optimizer
+from opencse.evaluation.classifiers.optim import StackedOptimizer
 from opencse.evaluation.classifiers.settings import ClassifierSettings
 
 HELD_OUT = 0.05
@@ -34,7 +34,7 @@ class Classifiers:
 
     As in SentEval: weight decay falls on the bias too; the count of bad checks is never reset; a round of passes
     begins as long as no more than ``max_epoch`` are done, so up to 204 are made for 200 in rounds of 4. Different from
-    it: random numbers come from generators of their own, so nobody else's are touched.
+    it: the random generators are its own, so nobody else's are touched.
     """
 
     def __init__(
@@ -83,7 +83,7 @@ class Classifiers:
 
         Raises:
             UserError: for fewer than 20 sentences where dev rows are to be taken from them (5 % of them is none).
-            ValueError: for an empty set, or numbers that do not fit together.
+            ValueError: for an empty set, or sizes that do not fit together.
         """
         l2 = torch.tensor(regularisation, dtype=self.features.dtype, device=self.features.device)
         if not folds or l2.ndim != 2 or len(l2) != len(folds):
@@ -114,14 +114,14 @@ class Classifiers:
     def _train(self, folds: Sequence[Fold], l2: Tensor) -> tuple[NDArray[np.float64], list[Tensor]]:
         """Best dev accuracies (folds, R) and their parameters (folds, R, ., .), for training sets of one size."""
         settings, device = self.settings, self.features.device
-        numbers = np.random.RandomState(settings.seed)
+        random = np.random.RandomState(settings.seed)
         splits = [(fold.train, fold.dev) for fold in folds]
         if folds[0].dev is None:
-            splits = _held_out([fold.train for fold in folds], numbers)
+            splits = _held_out([fold.train for fold in folds], random)
         train = torch.from_numpy(np.stack([rows for rows, _ in splits])).to(device)
         dev = [torch.from_numpy(rows).to(device) for _, rows in splits if rows is not None]
         net = new_net(settings, l2.shape, self.classes, self.features.shape[1] - 1, self.features)
-        moves = optimizer(settings.optimizer, net.parameters, l2)
+        optimizer = StackedOptimizer(settings.optimizer, net.parameters, l2)
         kept = [p.clone() for p in net.parameters]
         best = np.full(l2.shape, -1.0)
         misses = np.zeros(l2.shape, dtype=int)
@@ -130,13 +130,13 @@ class Classifiers:
         passes = 0
         while len(live) and passes <= settings.max_epoch:
             for _ in range(settings.epoch_size):
-                order = torch.from_numpy(numbers.permutation(train.shape[1])).to(device)
+                order = torch.from_numpy(random.permutation(train.shape[1])).to(device)
                 shuffled = train[:, order]
                 targets = self.labels[shuffled]
                 for start in range(0, train.shape[1], settings.batch_size):
                     rows = shuffled[:, start : start + settings.batch_size]
                     batch = self.features.index_select(0, rows.flatten()).view(*rows.shape, -1)
-                    moves.step(net.gradients(batch, targets[:, start : start + settings.batch_size]))
+                    optimizer.step(net.gradients(batch, targets[:, start : start + settings.batch_size]))
             passes += settings.epoch_size
             found = self._dev_accuracy(net.parameters, [dev[f] for f in live])
             better = running[live] & (found > best[live])
@@ -151,7 +151,7 @@ class Classifiers:
             if len(going) < len(live):
                 still = torch.from_numpy(going).to(device)
                 net.parameters = [p[still] for p in net.parameters]
-                moves.keep(still, net.parameters)
+                optimizer.keep(still, net.parameters)
                 train, live = train[still], live[going]
         return best, kept
 
@@ -185,11 +185,11 @@ class SoftmaxFits:
 
 def _held_out(
     trains: Sequence[Rows],
-    numbers: np.random.RandomState,
+    random: np.random.RandomState,
 ) -> list[tuple[Rows, Rows | None]]:
     """Training sets of one size n, each parted into train and dev: the first int(0.05 n) positions of one order."""
     n = len(trains[0])
-    order = numbers.permutation(n)
+    order = random.permutation(n)
     count = int(HELD_OUT * n)
     if count == 0:
         raise UserError(

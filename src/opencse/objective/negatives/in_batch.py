@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any, Literal
 
 import torch
 from pydantic import Field
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.part import Context
 from opencse.objective.registry import build
 from opencse.objective.sides.base import Sides, SidesSettings
 from opencse.objective.sides.views import Views
 from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import PartSettings
 
 
@@ -50,6 +52,20 @@ class InBatch(NegativeSource):
     def reads(self) -> Set[Request[Any]]:
         """What the similarities are taken between."""
         return self.sides.reads
+
+    def check(self, context: Context) -> None:
+        """What its sides cannot go with."""
+        self.sides.check(context)
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Lets its sides make what they keep."""
+        self.sides.begin(encoder, batch_size=batch_size, seed=seed)
+
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
+        """Lets its sides see the step."""
+        self.sides.after_backward(encoder, inputs, reps)
 
     def count(self, batch_size: int, hard: int) -> int:
         """N - 1, or 2N - 2."""

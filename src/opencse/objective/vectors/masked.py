@@ -72,6 +72,11 @@ class Masked(Request[Predictions]):
         if context.encoder is not None:
             mask_id(context.encoder.tokenizer)
 
+    @property
+    def stream(self) -> tuple[int, ...]:
+        """None of its own: there is one masked copy."""
+        return ()
+
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> MaskedCopy:
         """The masked copy."""
         return mask_tokens(tokens, tokenizer, self.rate, random)

@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from opencse.objective.part import Context
     from opencse.objective.vectors.step import StepInputs
 
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
 
 
 @dataclass
@@ -88,7 +89,7 @@ class Request(ABC, Generic[T]):
         Args:
             tokens: the rows of the views.
             tokenizer: that made them.
-            random: a generator of this step for masked copies.
+            random: a generator of this step and request.
 
         Returns:
             Anything with ``to(device)``; `Forward.inputs` has it in ``prepared``.
@@ -99,9 +100,14 @@ class Request(ABC, Generic[T]):
     def ask(self, forward: Forward) -> Callable[[Made], T]:
         """Puts into ``forward`` what it needs; gives what makes the answer of the outcome."""
 
-    def detached(self, answer: T) -> T | None:
+    def detached(self, answer: Any) -> Any:  # noqa: ANN401 - what `ask` gave
         """The answer without gradient, as parts see it after the backward pass; None where it is not kept."""
-        return answer.detach() if isinstance(answer, Tensor) else None  # type: ignore[return-value]
+        return answer.detach() if isinstance(answer, Tensor) else None
+
+    @property
+    def stream(self) -> tuple[int, ...]:
+        """What tells the draws of `prepare` from those of other requests."""
+        return (seed_of(0, repr(self)),)
 
 
 def random_state(device: torch.device) -> Tensor:

@@ -11,7 +11,7 @@ from opencse.analysis.figures import scores_by_recipe, standalone
 from opencse.progress import Counted, Progress
 from opencse.records import write_json, write_text
 from opencse.studies.comparison import Comparison, compare
-from opencse.studies.record import RunRecord
+from opencse.studies.record import StudyRecord
 from opencse.studies.running import read_arrays
 from opencse.studies.study import RunSpec, Study
 from opencse.studies.tables import markdown
@@ -19,7 +19,7 @@ from opencse.studies.tables import markdown
 
 def write_comparison(
     study: Study,
-    records: Sequence[RunRecord],
+    records: Sequence[StudyRecord],
     baseline: str,
     *,
     metric: str | None,

@@ -1,0 +1,81 @@
+"""A study as a file: what it holds, what is given beside it, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse.errors import UserError
+from opencse.studies.study_file import StudyFile, read_study, study_of
+
+WHOLE = """
+text = "wiki.txt"
+out = "table"
+data = "data"
+recipes = ["simcse", "simcse:dropout-0.2"]
+seeds = "42-44,50"
+
+[settings]
+encoder.pooling = "cls"
+training = { max_steps = 100, learning_rate = 1e-4 }
+"""
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "study.toml"
+    path.write_text(WHOLE)
+    return path
+
+
+def test_what_it_says_and_what_it_leaves_out(file: Path) -> None:
+    study = read_study(file, {})
+    assert study.recipes == ("simcse", "simcse:dropout-0.2")
+    assert study.seeds == (42, 43, 44, 50)
+    assert study.settings == ('encoder.pooling="cls"', "training.max_steps=100", "training.learning_rate=0.0001")
+    assert (study.starts, study.suites, study.dev, study.kept) == (("opencse-mini",), ("sts",), "sample", False)
+
+
+def test_settings_mean_what_they_mean_on_the_command_line(file: Path) -> None:
+    from opencse.recipes.recipe import resolve_recipe
+
+    recipe = resolve_recipe("simcse", overrides=read_study(file, {}).settings).recipe
+    assert recipe.encoder.pooling == "cls"
+    assert recipe.training.max_steps == 100
+    assert recipe.training.learning_rate == 1e-4
+
+
+def test_what_is_given_beside_it_wins(file: Path) -> None:
+    study = read_study(file, {"out": "elsewhere", "seeds": "7", "settings": ["training.epochs=2"]})
+    assert (study.out, study.seeds, study.settings) == ("elsewhere", (7,), ("training.epochs=2",))
+    assert study.text == "wiki.txt"
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("text = ", r"study.toml: cannot be read as a study \(.*\); a TOML file is expected"),
+        ('text = "t"\nrecipes = ["simcse"]', r"study.toml: --out and --data missing"),
+        (WHOLE.replace("[settings]", "sedes = 1\n[settings]"), r"unknown key 'sedes' .did you mean 'seeds'"),
+        (WHOLE.replace('"42-44,50"', '"44-42"'), "seeds: '44-42' is neither a number nor a range"),
+        (WHOLE.replace('"42-44,50"', "[1.5]"), r"study.toml: seeds.0: "),
+        (WHOLE.replace("[settings]", "workers = 0\n[settings]"), "study.toml: workers: .*greater than or equal to 1"),
+    ],
+)
+def test_mistakes_are_told_with_their_place(file: Path, content: str, message: str) -> None:
+    file.write_text(content)
+    with pytest.raises(UserError, match=message):
+        read_study(file, {})
+
+
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"no.toml: cannot be read as a study"):
+        read_study(tmp_path / "no.toml", {})
+
+
+def test_without_a_file_the_same_is_needed() -> None:
+    asked = {"text": "t", "out": "o", "recipes": ["simcse"], "data": "d"}
+    assert study_of(asked) == StudyFile(text="t", out="o", recipes=("simcse",), data="d")
+    with pytest.raises(UserError, match=r"^--recipes missing; give what is compared, or a study file"):
+        study_of(asked | {"recipes": []})
