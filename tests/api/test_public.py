@@ -26,8 +26,8 @@ ELSEWHERE = {  # an option of a command -> the argument that it becomes
     "texts": "others",
     **dict.fromkeys(("layers", "hidden", "heads", "inner", "positions", "dropout"), "shape"),
 }
-PRINTED = {"json_file", "show", "aggregation", "correlation", "subsets", "lengths"}
-"""Options that say how results are shown or kept, which a caller does by himself."""
+PRINTED = {"json_file", "show", "aggregation", "correlation", "subsets", "lengths", "study", "ctx"}
+"""What says how results are shown or kept, and where other options are read from: a caller does that himself."""
 OWN = {  # where a name above stands for something else
     "demo": {"seed": "seed"},
     "static": dict.fromkeys(("dimension", "layers", "window"), "settings"),
