@@ -26,8 +26,8 @@ ELSEWHERE = {  # an option of a command -> the argument that it becomes
     "texts": "others",
     **dict.fromkeys(("layers", "hidden", "heads", "inner", "positions", "dropout"), "shape"),
 }
-PRINTED = {"json_file", "show", "aggregation", "correlation", "subsets", "lengths"}
-"""Options that say how results are shown or kept, which a caller does by himself."""
+PRINTED = {"json_file", "show", "aggregation", "correlation", "subsets", "lengths", "study", "ctx"}
+"""What says how results are shown or kept, and where other options are read from: a caller does that himself."""
 OWN = {  # where a name above stands for something else
     "demo": {"seed": "seed"},
     "static": dict.fromkeys(("dimension", "layers", "window"), "settings"),
@@ -50,6 +50,18 @@ def test_showing_loads_nothing() -> None:
         "sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pydantic', 'opencse.api')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_help_loads_no_command() -> None:
+    code = (
+        "import sys; sys.argv = ['opencse', '--help']\n"
+        "from opencse.cli import main\n"
+        "try: main()\n"
+        "finally: sys.stderr.write(' '.join(m for m in sys.modules if m.startswith(('opencse.cli.', 'rich', 'numpy'))))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stderr.split() == ["opencse.cli.app"]
+    assert all(f"  {name} " in done.stdout for name in COMMANDS)
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

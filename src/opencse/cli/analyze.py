@@ -28,7 +28,7 @@ def analyze(
     query: Annotated[
         list[str] | None, typer.Option("--query", "-q", help="A sentence whose neighbours to show; may be repeated.")
     ] = None,
-    columns: own.Columns = None,
+    columns: own.OwnColumns = None,
     pooling: own.Pooling = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,

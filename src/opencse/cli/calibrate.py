@@ -20,7 +20,7 @@ def calibrate(
     precision: Annotated[
         float | None, typer.Option(min=0, max=1, help="Also the threshold that reaches this precision.")
     ] = None,
-    columns: own.Columns = None,
+    columns: own.OwnColumns = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:

@@ -23,7 +23,7 @@ def nearest(
     ] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one a line.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Sentences to show for each query.")] = 3,
-    columns: own.Columns = None,
+    columns: own.OwnColumns = None,
     split: own.Split = "train",
     pooling: own.Pooling = None,
     json_file: own.Json = None,

@@ -36,6 +36,10 @@ Columns = Annotated[
     str | None,
     typer.Option(help="Columns to read, by name or (without header) by position: anchor[,positive[,negative]]."),
 ]
+OwnColumns = Annotated[
+    str | None,
+    typer.Option(help="Columns to read, by name or (without header) by position; each text is read by itself."),
+]
 SkipLines = Annotated[Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line.")]
 Split = Annotated[str, typer.Option(help="Split of a Hub data set.")]
 Pooling = Annotated[str | None, typer.Option(help="Replaces the model's own.")]

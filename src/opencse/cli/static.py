@@ -24,7 +24,7 @@ def static(
     dimension: Annotated[int, typer.Option(help="Dimensions of a vector.")] = 256,
     layers: Annotated[int, typer.Option(help="Layers of the BERT, idle until they are trained.")] = 0,
     window: Annotated[int, typer.Option(help="Words up to this far apart are counted as a pair.")] = 5,
-    columns: own.Columns = None,
+    columns: own.OwnColumns = None,
     skip_lines: own.SkipLines = None,
     split: own.Split = "train",
     set_: Annotated[

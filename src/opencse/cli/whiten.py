@@ -20,7 +20,7 @@ def whiten(
     sentences: Annotated[
         int, typer.Option(min=1, help="Fit on so many different texts of TEXT, drawn at random.")
     ] = 50_000,
-    columns: own.Columns = None,
+    columns: own.OwnColumns = None,
     split: own.Split = "train",
     pooling: own.Pooling = None,
     device: own.Device = None,
