@@ -1,4 +1,4 @@
-"""The one exception a person is meant to read."""
+"""The one exception a user is meant to read."""
 
 from __future__ import annotations
 

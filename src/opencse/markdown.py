@@ -1,4 +1,4 @@
-"""Names in Markdown: what a person or a file is called stays text, whatever characters it is made of."""
+"""Names in Markdown: what a user or a file is called stays text, whatever characters it is made of."""
 
 from __future__ import annotations
 
