@@ -56,7 +56,7 @@ def test_zero_vectors_give_zero(encoder: SentenceEncoder) -> None:
     [
         (np.zeros((2, 3, 4)), "of shape \\(2, 3, 4\\)"),
         (np.array(3.0), "of shape \\(\\)"),
-        (np.zeros((2, 7)), "vectors of 7 and of 32 numbers"),
+        (np.zeros((2, 7)), "vectors of 7 and of 32 dimensions"),
         (np.array(["a dog"]), "of numbers, not <U5"),
     ],
 )

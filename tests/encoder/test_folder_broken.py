@@ -177,7 +177,7 @@ def test_similarity_of_what_is_no_text(copy: Path, a: Any, b: Any, name: str) ->
 def test_evaluate_names_a_wrong_argument(small_sts: Path) -> None:
     from opencse import evaluate
 
-    with pytest.raises(UserError, match="a int cannot be judged; give a folder"):
+    with pytest.raises(UserError, match="a int cannot be evaluated; give a folder"):
         evaluate(5, small_sts)
     with pytest.raises(TypeError, match="data is a path"):
         evaluate("opencse-mini", 5)  # type: ignore[call-overload]
