@@ -106,7 +106,7 @@ def test_graded_pairs_by_the_papers_protocol() -> None:
     assert found == geometry(bag(asked[0]), (bag(["a b", "d"]), bag(["a b e", "f g"])))
     assert found.positives is not None
     assert found.positives.n == 2, "4.0 is not above 4"
-    none = ScoredPairs("none", np.array([4.0, 3.0, 1.0, 0.0]), first, second)
+    none = ScoredPairs("none", np.array([-1.0, -2.0, -3.0, -4.0]), first, second)
     assert of_pairs(bag, none).positives is None
 
 
