@@ -16,7 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from opencse.encoder import encoder as encoder_module
-from opencse.encoder.encoder import MaskedTokens, SentenceEncoder, token_batches
+from opencse.encoder.batches import token_batches
+from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError

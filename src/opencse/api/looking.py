@@ -12,7 +12,8 @@ from opencse.analysis.inspection import Findings, Material, inspect
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.api.models import Model, open_encoder
-from opencse.encoder.encoder import SentenceEncoder, default_device
+from opencse.encoder.devices import default_device
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
 from opencse.encoder.precision import choose_precision

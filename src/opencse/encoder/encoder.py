@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Self, overload
+from typing import TYPE_CHECKING, Literal, Self, overload
 
 import numpy as np
 import torch
@@ -15,12 +15,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from opencse.encoder.backbone import dropout_rates
+from opencse.encoder.batches import listed, require_texts, token_batches
+from opencse.encoder.devices import default_device, usable
 from opencse.encoder.head import Dense
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.vectors import unit_rows
-from opencse.errors import UserError, reason, shortened
+from opencse.errors import UserError
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
@@ -132,7 +134,7 @@ class SentenceEncoder(nn.Module):
         """
         from opencse.encoder.folder import read_folder
 
-        target = default_device() if device is None else _usable(device)
+        target = default_device() if device is None else usable(device)
         encoder = read_folder(
             cls,
             model,
@@ -326,8 +328,8 @@ class SentenceEncoder(nn.Module):
             UserError: if ``texts`` are not strings, for an unknown precision, no such device, a batch size or budget
                 below 1, or a progress bar beside ``progress``.
         """
-        rows = [texts] if isinstance(texts, str) else _listed(texts)
-        _require_texts(rows)
+        rows = [texts] if isinstance(texts, str) else listed(texts)
+        require_texts(rows)
         if precision not in ("float32", "bf16"):
             raise UserError(f"unknown precision {precision!r}; known: float32, bf16")
         for name, most in (("token_budget", token_budget), ("batch_size", batch_size)):
@@ -338,7 +340,7 @@ class SentenceEncoder(nn.Module):
                 raise UserError("show_progress_bar and progress are two ways to be told; give one of them")
             progress = Counted(Terminal(), "encoding")
         if device is not None:
-            self.to(_usable(device))
+            self.to(usable(device))
         budget = _TOKEN_BUDGET.get(self.device.type, 2_048) if token_budget is None else token_budget
         vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
         cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
@@ -386,46 +388,6 @@ class SentenceEncoder(nn.Module):
         return np.atleast_2d(given)
 
 
-def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[NDArray[np.int64]]:
-    """Indices of texts in batches of similar length, each of at most ``budget`` ids when padded (at least one text).
-
-    Args:
-        lengths: ids of each text.
-        budget: ids in a batch, padding counted.
-        most: texts in a batch, at most.
-    """
-    order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
-    batches: list[NDArray[np.int64]] = []
-    start = 0
-    for end in range(1, len(order) + 1):
-        longest_next = 0 if end == len(order) else lengths[order[end]]
-        if end == len(order) or longest_next * (end - start + 1) > budget or end - start == most:
-            batches.append(order[start:end])
-            start = end
-    return batches
-
-
-def _listed(texts: object) -> list[Any]:
-    """The members of ``texts``, in their order; what has no texts in an order is refused."""
-    single = isinstance(texts, np.ndarray) and texts.ndim == 0
-    if isinstance(texts, Iterable) and not single and not isinstance(texts, bytes | bytearray | Mapping | Set):
-        return list(texts)
-    raise UserError(f"texts: a string or a list of strings is expected, not {type(texts).__name__}")
-
-
-def _require_texts(texts: Sequence[object]) -> None:
-    for number, text in enumerate(texts, start=1):
-        if not isinstance(text, str):
-            raise UserError(f"text {number} of {len(texts)} is of type {type(text).__name__}, not a string")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            raise UserError(
-                f"text {number} of {len(texts)} ({text[:40]!r}) holds half of a surrogate pair, which is not text; "
-                "mend how it was decoded"
-            ) from None
-
-
 @contextmanager
 def _evaluating(module: nn.Module) -> Iterator[None]:
     """Evaluation mode within the block; every module is put back into the mode it was in."""
@@ -436,22 +398,3 @@ def _evaluating(module: nn.Module) -> Iterator[None]:
     finally:
         for part, training in modes:
             part.training = training
-
-
-def _usable(device: str | torch.device) -> torch.device:
-    try:
-        torch.zeros(1, device=device).item()  # `meta` makes tensors that nothing can be read of
-    except (RuntimeError, AssertionError, ImportError, ValueError) as error:
-        raise UserError(
-            f"device {shortened(str(device))}: cannot be used here ({shortened(reason(error), 200)})"
-        ) from None
-    return torch.device(device)
-
-
-def default_device() -> torch.device:
-    """A CUDA GPU if there is one, else Apple's, else the CPU."""
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    if torch.backends.mps.is_available():
-        return torch.device("mps")
-    return torch.device("cpu")

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opencse.encoder.encoder import SentenceEncoder, Vectors, token_batches
+from opencse.encoder.batches import token_batches
+from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.errors import UserError
 from opencse.text.tokenizer import Ids
 

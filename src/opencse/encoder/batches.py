@@ -1,0 +1,52 @@
+"""The texts that `encode` is given, checked, and their batches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+
+
+def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[NDArray[np.int64]]:
+    """Indices of texts in batches of similar length, each of at most ``budget`` ids when padded (at least one text).
+
+    Args:
+        lengths: ids of each text.
+        budget: ids in a batch, padding counted.
+        most: texts in a batch, at most.
+    """
+    order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
+    batches: list[NDArray[np.int64]] = []
+    start = 0
+    for end in range(1, len(order) + 1):
+        longest_next = 0 if end == len(order) else lengths[order[end]]
+        if end == len(order) or longest_next * (end - start + 1) > budget or end - start == most:
+            batches.append(order[start:end])
+            start = end
+    return batches
+
+
+def listed(texts: object) -> list[Any]:
+    """The members of ``texts``, in their order; what has no texts in an order is refused."""
+    single = isinstance(texts, np.ndarray) and texts.ndim == 0
+    if isinstance(texts, Iterable) and not single and not isinstance(texts, bytes | bytearray | Mapping | Set):
+        return list(texts)
+    raise UserError(f"texts: a string or a list of strings is expected, not {type(texts).__name__}")
+
+
+def require_texts(texts: Sequence[object]) -> None:
+    """Refuses what is no string, or cannot be encoded in UTF-8."""
+    for number, text in enumerate(texts, start=1):
+        if not isinstance(text, str):
+            raise UserError(f"text {number} of {len(texts)} is of type {type(text).__name__}, not a string")
+        try:
+            text.encode()
+        except UnicodeEncodeError:
+            raise UserError(
+                f"text {number} of {len(texts)} ({text[:40]!r}) holds half of a surrogate pair, which is not text; "
+                "mend how it was decoded"
+            ) from None

@@ -1,0 +1,31 @@
+"""Where an encoder runs."""
+
+from __future__ import annotations
+
+import torch
+
+from opencse.errors import UserError, reason, shortened
+
+
+def usable(device: str | torch.device) -> torch.device:
+    """``device``, if tensors can be made there and read again.
+
+    Raises:
+        UserError: if not.
+    """
+    try:
+        torch.zeros(1, device=device).item()  # `meta` makes tensors that nothing can be read of
+    except (RuntimeError, AssertionError, ImportError, ValueError) as error:
+        raise UserError(
+            f"device {shortened(str(device))}: cannot be used here ({shortened(reason(error), 200)})"
+        ) from None
+    return torch.device(device)
+
+
+def default_device() -> torch.device:
+    """A CUDA GPU if there is one, else Apple's, else the CPU."""
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    if torch.backends.mps.is_available():
+        return torch.device("mps")
+    return torch.device("cpu")
