@@ -320,7 +320,7 @@ def run(
         precision=prepared.plan.precision,
         dev=None,
         folder=work,
-        reporter=Silent(),
+        progress=Silent(),
     )
     begun = time.perf_counter()
     trainer.run(resume=False)

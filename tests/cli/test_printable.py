@@ -66,12 +66,12 @@ def test_the_reporter(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Mo
     from opencse.progress import Terminal
 
     monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich draws its bar
-    reporter = Terminal()
-    reporter.say(HOSTILE)
+    progress = Terminal()
+    progress.say(HOSTILE)
     assert capsys.readouterr().err == SHOWN + "\n"
-    reporter.start(f"[/x]{HOSTILE}", 3)
-    reporter.advance(1, "[/note]")
-    reporter.finish()
+    progress.start(f"[/x]{HOSTILE}", 3)
+    progress.advance(1, "[/note]")
+    progress.finish()
     drawn = capsys.readouterr().err
     assert "[/x]a\\x1b[31m" in drawn.replace("\n", "")
     assert not any(c in drawn for c in "\x07\x9b\u202e\x7f")

@@ -175,7 +175,7 @@ def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer
         precision=prepared.plan.precision,
         dev=None,
         folder=folder,
-        reporter=Stopped(stop),
+        progress=Stopped(stop),
     )
 
 

@@ -135,7 +135,7 @@ def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
 def test_several_processes_give_the_same(study: Study, tmp_path: Path) -> None:
     one = by_run(run_study(study))
     told = Heard()
-    two = by_run(run_study(replace(study, out=tmp_path / "parallel"), workers=2, reporter=told))
+    two = by_run(run_study(replace(study, out=tmp_path / "parallel"), workers=2, progress=told))
     finished = [line for line in told.said if line.startswith("run ")]
     assert len(finished) == len(list(study.runs()))
     assert finished[-1].startswith(f"run {len(finished)} of {len(finished)}: ")

@@ -43,7 +43,7 @@ def trainer(folder: Path, model: Path, *settings: str) -> Trainer:
         precision=prepared.plan.precision,
         dev=None,
         folder=folder,
-        reporter=Silent(),
+        progress=Silent(),
     )
 
 

@@ -98,7 +98,7 @@ def compare(
         metric=metric,
     )
     records = _run_all(study, workers, tell)
-    return write_comparison(study, records, beside, metric=metric, resamples=resamples, command=command, reporter=tell)
+    return write_comparison(study, records, beside, metric=metric, resamples=resamples, command=command, progress=tell)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ def _suites(data: str | Path, names: Sequence[str], fast: bool, device: str | No
 def _run_all(study: Study, workers: int, progress: Progress) -> list[StudyRecord]:
     """Makes what is missing."""
     try:
-        return run_study(study, workers=workers, reporter=progress)
+        return run_study(study, workers=workers, progress=progress)
     except (InterruptedRunError, KeyboardInterrupt):
         progress.finish()
         told = f"stopped; what is finished is kept in {study.out}, and the same command goes on"

@@ -230,7 +230,7 @@ class TrainJob:
             precision=plan.precision,
             dev=plan.dev,
             folder=folder.path,
-            reporter=tell,
+            progress=tell,
             start=start_score(plan, record, folder, tell),
         )
         started = time.perf_counter()

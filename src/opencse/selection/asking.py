@@ -101,12 +101,12 @@ class Asking:
         return hash_json(told)
 
     def begin(self, start: SentenceEncoder) -> DevScore:
-        """Judges the model as it was given, with which the others are compared."""
+        """Evaluates the model as it was given, with which the others are compared."""
         self._before = (self.questions.values(start), None if self.guard is None else self.guard.cosines(start))
         return self._compared(*self._before)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
-        """Judges an encoder, beside the start.
+        """Evaluates an encoder, beside the start.
 
         Raises:
             RuntimeError: before `begin`.

@@ -55,11 +55,11 @@ class Dev:
         return
 
     def begin(self, start: SentenceEncoder) -> DevScore:
-        """Judges the start as training takes it up."""
+        """Evaluates the start as training takes it up."""
         return self.score(start)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
-        """Judges ``encoder``; the pairs are encoded once, in float32."""
+        """Evaluates ``encoder``; the pairs are encoded once, in float32."""
         pairs = self.pairs
         embedded = embed(encoder.encode, distinct([pairs.first, pairs.second]))
         cosines = embedded.cosines(pairs.first, pairs.second)

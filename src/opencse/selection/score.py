@@ -130,10 +130,10 @@ class Selector(Protocol):
         """A hash of all that is asked; equal fingerprints give an encoder the same value."""
 
     def begin(self, start: SentenceEncoder) -> DevScore:
-        """Judges the model as it was given, with which the others are compared; called once before `score`."""
+        """Evaluates the model as it was given, with which the others are compared; called once before `score`."""
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
-        """Judges an encoder."""
+        """Evaluates an encoder."""
 
     def worse(self, trained: DevScore, start: DevScore) -> bool:
         """Whether ``trained`` is below ``start``, as far as whoever chooses cares."""

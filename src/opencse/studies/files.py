@@ -25,7 +25,7 @@ def write_comparison(
     metric: str | None,
     resamples: int,
     command: str,
-    reporter: Progress,
+    progress: Progress,
 ) -> Comparison:
     """Compares, writes the three files, and gives the comparison.
 
@@ -42,7 +42,7 @@ def write_comparison(
         metric=metric,
         arrays=arrays,
         resamples=resamples,
-        progress=Counted(reporter, "comparing over pairs"),
+        progress=Counted(progress, "comparing over pairs"),
     )
     write_json(study.out / "comparison.json", comparison.model_dump(mode="json"))
     write_text(study.out / "comparison.md", markdown(comparison, records, command))

@@ -37,16 +37,16 @@ from opencse.selection.chosen import load_selector
 from opencse.studies.record import Contents, StudyRecord
 from opencse.studies.study import RunSpec, Study
 
-Judges = Mapping[str, Evaluate]
+Suites = Mapping[str, Evaluate]
 
 
-def run_study(study: Study, *, workers: int = 1, reporter: Progress | None = None) -> list[StudyRecord]:
+def run_study(study: Study, *, workers: int = 1, progress: Progress | None = None) -> list[StudyRecord]:
     """Makes what is missing, and reads the rest.
 
     Args:
         study: what to run; what its folder holds already is not made again.
         workers: runs at a time, each in a process with its share of the cores.
-        reporter: hears of every run; with several workers, only when one ends.
+        progress: hears of every run; with several workers, only when one ends.
 
     Returns:
         The records of the untrained starts, then of all runs in the study's order.
@@ -58,7 +58,7 @@ def run_study(study: Study, *, workers: int = 1, reporter: Progress | None = Non
     """
     if workers < 1:
         raise UserError(f"workers is at least 1, not {workers}")
-    tell = reporter or Silent()
+    tell = progress or Silent()
     require_study(study.out)
     with locked(study.out, tell):
         return _run_missing(study, workers, tell)
@@ -85,9 +85,9 @@ def _run_missing(study: Study, workers: int, tell: Progress) -> list[StudyRecord
     asked = {run: study.asked(run) for run in study.runs()}
     contents = _contents(study)
     found = {run: _known(study, run, asked[run], contents[run.start]) for run in asked}
-    judges = open_suites(study)
+    suites = open_suites(study)
     starts = [
-        judge_start(study, start, reading, contents[start], judges, tell)
+        judge_start(study, start, reading, contents[start], suites, tell)
         for start in study.starts
         for reading in study.readings(start)
     ]
@@ -101,27 +101,27 @@ def _run_missing(study: Study, workers: int, tell: Progress) -> list[StudyRecord
     if workers == 1 or len(missing) < 2:
         for number, run in enumerate(missing, start=1):
             tell.say(f"run {number} of {len(missing)}: {run}")
-            found[run] = run_one(study, run, judges, tell)
+            found[run] = run_one(study, run, suites, tell)
     else:
         found |= _in_parallel(study, missing, workers, tell)
     return [*starts, *(record for record in found.values() if record is not None)]
 
 
-def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> StudyRecord:
+def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> StudyRecord:
     """Trains and evaluates one run, from its checkpoint if it was broken off; its record is written at the end."""
     folder = study.folder(run)
     trained = RunFolder(folder)
-    study.job(run).run(folder, resume=trained.record_file.is_file(), progress=reporter)
+    study.job(run).run(folder, resume=trained.record_file.is_file(), progress=progress)
     told = trained.record()
     encoder = folder if study.judge == "kept" else trained.last
     judged = open_model(
         encoder,
         device=study.device,
-        progress=Counted(reporter, "encoding"),
-        say=reporter.say,
+        progress=Counted(progress, "encoding"),
+        say=progress.say,
         trust_remote_code=study.trust_remote_code,
     )
-    results, data, seconds = _judge(judged, judges, folder, reporter)
+    results, data, seconds = _evaluate(judged, suites, folder, progress)
     record = StudyRecord(
         recipe=run.recipe,
         start=run.start,
@@ -143,7 +143,7 @@ def run_one(study: Study, run: RunSpec, judges: Judges, reporter: Progress) -> S
 
 
 def judge_start(
-    study: Study, start: str, reading: Reading, contents: Contents, judges: Judges, reporter: Progress
+    study: Study, start: str, reading: Reading, contents: Contents, suites: Suites, progress: Progress
 ) -> StudyRecord:
     """Evaluates an untrained start, read so, once."""
     folder = study.start_folder(start, reading)
@@ -154,10 +154,10 @@ def judge_start(
         _same(known, asked, folder)
         _unchanged(known, Contents(start=contents.start), folder)
         return known
-    reporter.say(f"evaluating the start {start} ({reading})")
-    judged = open_model(reading.load(study.device, study.trust_remote_code), progress=Counted(reporter, "encoding"))
+    progress.say(f"evaluating the start {start} ({reading})")
+    judged = open_model(reading.load(study.device, study.trust_remote_code), progress=Counted(progress, "encoding"))
     judged = replace(judged, name=reading.model)
-    results, data, seconds = _judge(judged, judges, folder, reporter)
+    results, data, seconds = _evaluate(judged, suites, folder, progress)
     record = StudyRecord(
         start=start,
         reading=str(reading),
@@ -173,8 +173,8 @@ def judge_start(
     return record
 
 
-def open_suites(study: Study) -> Judges:
-    """The judges of a study's suites, their data loaded and checked."""
+def open_suites(study: Study) -> Suites:
+    """The suites of a study's suites, their data loaded and checked."""
     return {choice.name: suite_named(choice.name).open(choice.folder, choice.options) for choice in study.suites}
 
 
@@ -187,20 +187,20 @@ def read_arrays(folder: Path, suite: str) -> dict[str, NDArray[np.float64]]:
         return {name: arrays[name] for name in arrays.files}
 
 
-def _judge(
-    judged: EmbeddingModel, judges: Judges, folder: Path, reporter: Progress
+def _evaluate(
+    judged: EmbeddingModel, suites: Suites, folder: Path, progress: Progress
 ) -> tuple[dict[str, float], dict[str, DataRecord], float]:
     started = time.perf_counter()
     results: dict[str, float] = {}
     data: dict[str, DataRecord] = {}
     folder.mkdir(parents=True, exist_ok=True)
-    for name, judge in judges.items():
-        judgement = judge(judged, reporter.say)
-        if judgement.arrays:
-            _write_arrays(folder / f"{name}.npz", judgement.arrays)
-        write_json(folder / f"{name}.json", judgement.record.to_dict())
-        results |= judgement.record.values()
-        data[name] = judgement.record.data
+    for name, suite in suites.items():
+        found = suite(judged, progress.say)
+        if found.arrays:
+            _write_arrays(folder / f"{name}.npz", found.arrays)
+        write_json(folder / f"{name}.json", found.record.to_dict())
+        results |= found.record.values()
+        data[name] = found.record.data
     return results, data, time.perf_counter() - started
 
 

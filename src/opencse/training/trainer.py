@@ -61,7 +61,7 @@ class Trainer:
         precision: arithmetic of the forward pass.
         dev: whoever chooses; it has evaluated the start. None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
-        reporter: what the user sees.
+        progress: what the user sees.
         start: dev score of the start as training takes it up; None without dev.
     """
 
@@ -74,7 +74,7 @@ class Trainer:
     precision: Precision
     dev: Selector | None
     folder: Path
-    reporter: Progress
+    progress: Progress
     start: DevScore | None = None
 
     def __post_init__(self) -> None:
@@ -108,7 +108,7 @@ class Trainer:
         step = self._restore() if resume else 0
         if step == 0:
             self._begin()
-        self.reporter.start("training", self.steps, step)
+        self.progress.start("training", self.steps, step)
         try:
             with _stop_requests() as stop:
                 while step < self.steps:
@@ -119,7 +119,7 @@ class Trainer:
                         self._save(step)
                         raise InterruptedRunError(f"stopped after step {step:,} of {self.steps:,}; go on with --resume")
         finally:
-            self.reporter.finish()
+            self.progress.finish()
         return self.history
 
     def _begin(self) -> None:
@@ -162,7 +162,7 @@ class Trainer:
             self._evaluate(step, self.dev)
         if step % self.settings.checkpoint_every == 0 and not last:
             self._save(step)
-        self.reporter.advance(step)
+        self.progress.advance(step)
 
     def _log(self, step: int, outcome: Outcome) -> None:
         losses = {f"loss_{name}": float(loss.detach()) for name, loss in outcome.losses.items()}
@@ -175,7 +175,7 @@ class Trainer:
         report = {name: float(value) for name, value in outcome.report.items()}
         rate = learning_rate(step - 1, self.steps, self.settings)
         self.metrics.write({"step": step, "loss": total, **losses, **report, "learning_rate": rate})
-        self.reporter.advance(step, f"loss {total:.4f}")
+        self.progress.advance(step, f"loss {total:.4f}")
 
     def _evaluate(self, step: int, dev: Selector) -> None:
         found, weights = dev.score(self.encoder), self._weights()
@@ -193,7 +193,7 @@ class Trainer:
         self.metrics.write({"step": step, **found.record()})
         scores = self.history.scores
         told = f"dev {found.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
-        self.reporter.advance(step, f"{told}, refused: forgets" if found.forgets else told)
+        self.progress.advance(step, f"{told}, refused: forgets" if found.forgets else told)
 
     def _weights(self) -> dict[str, Tensor]:
         """A copy of the encoder's weights."""
@@ -210,7 +210,7 @@ class Trainer:
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)}))
 
     def _restore(self) -> int:
-        checkpoint = load_checkpoint(self.checkpoint_folder, self.reporter.say)
+        checkpoint = load_checkpoint(self.checkpoint_folder, self.progress.say)
         if checkpoint is None:
             return 0
         try:
@@ -221,7 +221,7 @@ class Trainer:
                 "own, or remove it, and --resume begins again at step 0"
             ) from None
         self.metrics.rewind(step)
-        self.reporter.say(f"resumed at step {step:,} of {self.steps:,}")
+        self.progress.say(f"resumed at step {step:,} of {self.steps:,}")
         return step
 
     def _put_back(self, checkpoint: Checkpoint) -> int:
