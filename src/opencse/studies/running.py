@@ -174,7 +174,7 @@ def judge_start(
 
 
 def open_suites(study: Study) -> Suites:
-    """The suites of a study's suites, their data loaded and checked."""
+    """The suites of a study, their data loaded and checked."""
     return {choice.name: suite_named(choice.name).open(choice.folder, choice.options) for choice in study.suites}
 
 
