@@ -193,7 +193,7 @@ def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel)
     """Every id of the tokenizer needs a row of the embedding; a text with another one could not be encoded."""
     words = backbone.get_input_embeddings()
     if not isinstance(words, nn.Embedding):
-        raise UserError(f"{folder}: a {backbone.config.model_type} model has no word embeddings; give a text encoder")
+        raise UserError(f"{folder}: a {backbone.config.model_type} model has no token embeddings; give a text encoder")
     rows = words.num_embeddings
     ids = 1 + max(tokenizer.hf.get_vocab().values(), default=0)
     if ids > rows:

@@ -28,7 +28,7 @@ class MaskedLMHead(nn.Module):
 
     The head is the one of transformers' own masked-LM class for the architecture, with its backbone
     taken out; so it works for any of them and runs over the masked positions alone. The decoder
-    shares the backbone's word embeddings where the configuration ties them, unless ``tied`` is False: then it
+    shares the backbone's token embeddings where the configuration ties them, unless ``tied`` is False: then it
     starts from a copy of them and is trained for itself.
     """
 
