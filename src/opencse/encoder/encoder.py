@@ -20,6 +20,7 @@ from opencse.encoder.devices import default_device, usable
 from opencse.encoder.head import Dense
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.packed import pack
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
@@ -73,6 +74,7 @@ class SentenceEncoder(nn.Module):
         max_length: longest text in ids, special tokens counted; longer ones are cut.
         prompt: put before every text (models from elsewhere).
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
+        packed: whether the training forward computes no padding; see `opencse.encoder.packed`.
         own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
         own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
     """
@@ -100,6 +102,7 @@ class SentenceEncoder(nn.Module):
         self.normalize = normalize
         self.prompt = prompt
         self.lower_case = lower_case
+        self.packed = False
         self.own_code: tuple[str, ...] = ()
         self.own_dropout: dict[str, float] = {}
 
@@ -215,7 +218,8 @@ class SentenceEncoder(nn.Module):
         sentence, by_layer = None, {}
         if tokens is not None:
             wanted = tuple(layers)
-            states = self._states(tokens, need_all=bool(wanted), disturb=disturb)
+            first_only = self.pooling is Pooling.CLS and not wanted
+            states = self._states(tokens, need_all=bool(wanted), disturb=disturb, packed=self.packed, first=first_only)
             sentence = self.project(self._pool(states, tokens))
             for layer in wanted:
                 by_layer[layer] = self.project(self.pooling([states[layer]], tokens.attention_mask))
@@ -226,9 +230,25 @@ class SentenceEncoder(nn.Module):
         vectors: Tensor = self.dense(self._pool(self._states(tokens), tokens))
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
-    def _states(self, tokens: Tokens, *, need_all: bool = False, disturb: Disturb | None = None) -> Sequence[Tensor]:
+    def _states(
+        self,
+        tokens: Tokens,
+        *,
+        need_all: bool = False,
+        disturb: Disturb | None = None,
+        packed: bool = False,
+        first: bool = False,
+    ) -> Sequence[Tensor]:
+        """Hidden states, of all layers or the last; of ``first`` tokens alone where a ``packed`` forward can."""
         need_all = need_all or len(self.pooling.layers(self.depth)) > 1
         mask = tokens.attention_mask
+        if packed:
+            wanted = range(self.depth + 1) if need_all else [self.depth]
+            seed = int(torch.randint(2**62, (), device=mask.device)) if self.training else None
+            found = pack(self.backbone).states(
+                tokens.input_ids, mask, wanted, first_only=first, seed=seed, disturb=disturb
+            )
+            return [found[layer] for layer in wanted]
         if disturb is None:
             output = self.backbone(input_ids=tokens.input_ids, attention_mask=mask, output_hidden_states=need_all)
         else:
@@ -249,7 +269,7 @@ class SentenceEncoder(nn.Module):
     def _masked_logits(self, masked: MaskedTokens) -> Tensor:
         if self.lm_head is None:
             raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
-        hidden = self._states(masked.tokens)[-1]
+        hidden = self._states(masked.tokens, packed=self.packed)[-1]
         logits: Tensor = self.lm_head(hidden[masked.positions])
         return logits
 

@@ -13,6 +13,7 @@ from torch import nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.packed import pack
 from opencse.encoder.precision import choose_precision
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
@@ -165,7 +166,7 @@ class TrainJob:
             reads_hard=HardNegatives() in objective.reads,
             negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
             precision=precision,
-            attention=str(encoder.backbone.config._attn_implementation),
+            attention="packed" if encoder.packed else str(encoder.backbone.config._attn_implementation),
             device=str(encoder.device),
             parameters=sum(p.numel() for p in encoder.parameters()),
             pooling=str(encoder.pooling),
@@ -264,6 +265,11 @@ def _check_and_complete(
             f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
             f"set it with --set data.max_length={encoder.max_length}"
         )
+    if recipe.training.packed:
+        if encoder.device.type != "cpu":
+            raise UserError("training.packed runs on a CPU alone; set it to false, or --device cpu")
+        pack(encoder.backbone)
+        encoder.packed = True
     own_dropout = recipe.encoder.dropout is None
     objective.check(Context(objective, encoder=encoder, model=model, own_dropout=own_dropout))
     heads = [request for request in objective.reads if isinstance(request, LmHead)]

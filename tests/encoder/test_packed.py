@@ -1,0 +1,172 @@
+"""The packed forward is transformers' own, states and gradients; its masks are those of dropout."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+from torch import Tensor
+
+from helpers import Stopped
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.packed import Masks, pack
+from opencse.errors import InterruptedRunError, UserError
+from opencse.recipes.recipe import recipe_names
+from opencse.runs.job import TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+
+SHAPE: dict[str, Any] = {
+    "vocab_size": 60,
+    "hidden_size": 32,
+    "num_hidden_layers": 3,
+    "num_attention_heads": 4,
+    "intermediate_size": 48,
+    "max_position_embeddings": 40,
+}
+
+
+def backbone(family: str, dropout: float = 0.1) -> Any:
+    import transformers
+
+    torch.manual_seed(3)
+    config = getattr(transformers, f"{family}Config")(
+        **SHAPE, hidden_dropout_prob=dropout, attention_probs_dropout_prob=dropout, pad_token_id=1
+    )
+    made = getattr(transformers, f"{family}Model")(config, add_pooling_layer=False)
+    with torch.no_grad():
+        for weights in made.parameters():
+            weights.add_(0.2 * torch.randn_like(weights))
+    return made
+
+
+def batch() -> tuple[Tensor, Tensor]:
+    """Seven texts of different lengths, padded with 1."""
+    lengths = [9, 4, 12, 1, 7, 12, 3]
+    mask = (torch.arange(12) < torch.tensor(lengths)[:, None]).long()
+    ids = torch.randint(5, 60, mask.shape, generator=torch.Generator().manual_seed(1))
+    return torch.where(mask == 1, ids, 1), mask
+
+
+FAMILIES = ("Bert", "Roberta", "XLMRoberta", "MPNet")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_states_and_gradients_are_transformers_own(family: str) -> None:
+    model, (ids, mask) = backbone(family).double().eval(), batch()
+    there = mask.bool()
+    plain = model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
+    ours = pack(model).states(ids, mask, range(4))
+    for layer in range(4):
+        torch.testing.assert_close(ours[layer][there], plain[layer][there], rtol=0, atol=1e-10)
+        assert not ours[layer][~there].any()
+    weights = torch.randn(7, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    torch.autograd.backward((plain[3][:, 0] * weights).sum())
+    expected = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    assert len(expected) > 30
+    for first in (False, True):
+        model.zero_grad()
+        ours = pack(model).states(ids, mask, [3], first_only=first)
+        torch.autograd.backward((ours[3][:, 0] * weights).sum())
+        for name, p in model.named_parameters():
+            if name in expected:
+                torch.testing.assert_close(p.grad, expected[name], rtol=0, atol=1e-9)
+
+
+def test_input_embeddings_can_be_changed() -> None:
+    model, (ids, mask) = backbone("Bert").eval(), batch()
+    words = model.get_input_embeddings()(ids) * 1.5
+    plain = model(inputs_embeds=words, attention_mask=mask).last_hidden_state
+    ours = pack(model).states(ids, mask, [3], disturb=lambda e: e * 1.5)[3]
+    torch.testing.assert_close(ours[mask.bool()], plain[mask.bool()], rtol=0, atol=1e-5)
+
+
+def test_bf16_is_near() -> None:
+    model, (ids, mask) = backbone("Bert").eval(), batch()
+    plain = model(input_ids=ids, attention_mask=mask).last_hidden_state[:, 0]
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = pack(model).states(ids, mask, [3], first_only=True)[3][:, 0]
+    assert ours.dtype == torch.bfloat16
+    assert torch.nn.functional.cosine_similarity(ours.float(), plain).min() > 0.999
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_masks_are_those_of_dropout(dtype: torch.dtype) -> None:
+    like = torch.zeros(1, dtype=dtype)
+    drawn = Masks(5)
+    first, second = drawn((300, 401), 0.1, like), drawn((300, 401), 0.1, like)
+    assert first.dtype == dtype
+    assert set(first.flatten().tolist()) == {0.0, 1.0}
+    sd = np.sqrt(0.09 / first.numel())
+    for mask in (first, second):
+        assert abs(float(mask.float().mean()) - 0.9) < 5 * sd
+    together = float((first * second).float().mean())
+    assert abs(together - 0.81) < 6 * sd, "independent of each other"
+    assert torch.equal(Masks(5)((300, 401), 0.1, like), first)
+    assert not torch.equal(Masks(6)((300, 401), 0.1, like), first)
+
+
+def test_dropout_keeps_the_mean() -> None:
+    """Averaged over many masks, a layer's output before its norm is that without dropout, up to the softmax's bend."""
+    model, (ids, mask) = backbone("Bert", 0.1), batch()
+    packed = pack(model)
+    exact = packed.states(ids, mask, [0])[0]
+    drawn = torch.stack([packed.states(ids, mask, [0], seed=seed)[0] for seed in range(800)])
+    error = (drawn.mean(dim=0) - exact).abs().max()
+    assert error < 6 * drawn.std(dim=0).max() / 800**0.5
+    assert drawn.std(dim=0).max() > 0.1
+
+
+def test_other_backbones_are_refused() -> None:
+    import transformers
+
+    shape = {key: value for key, value in SHAPE.items() if key != "intermediate_size"}
+    other = transformers.ElectraModel(transformers.ElectraConfig(**shape))
+    with pytest.raises(UserError, match=r"training\.packed: a electra model is not of BERT's shape"):
+        pack(other)
+    changed = backbone("Bert")
+    changed.encoder.layer[1].attention.self.query = torch.nn.Sequential()
+    with pytest.raises(UserError, match="not plain linear maps"):
+        pack(changed)
+
+
+def job(model: Path, recipe: str = "simcse", *settings: str) -> TrainJob:
+    short = ("training.max_steps=12", "training.batch_size=8", "training.checkpoint_every=4", "training.packed=true")
+    return TrainJob(Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*short, *settings), dev=None)
+
+
+def test_a_packed_run_is_resumed_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
+    job(tiny_folder).run(tmp_path / "whole")
+    with pytest.raises(InterruptedRunError):
+        job(tiny_folder).run(tmp_path / "broken", progress=Stopped(6))
+    job(tiny_folder).run(tmp_path / "broken", resume=True)
+    whole, broken = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "broken"))
+    assert all(torch.equal(whole[name], broken[name]) for name in whole)
+
+
+def test_without_dropout_a_packed_run_is_the_plain_one(tiny_folder: Path, tmp_path: Path) -> None:
+    same = ("encoder.dropout=0", "training.precision=float32", "training.learning_rate=1e-4")
+    job(tiny_folder, "simcse", *same).run(tmp_path / "packed")
+    job(tiny_folder, "simcse", *same, "training.packed=false").run(tmp_path / "plain")
+    packed, plain = (load_file(tmp_path / name / "model.safetensors") for name in ("packed", "plain"))
+    start = SentenceEncoder.load(tiny_folder).backbone.state_dict()
+    for name in plain:
+        moved = (plain[name] - start[name]).abs().mean() if name in start else torch.ones(())
+        assert (packed[name] - plain[name]).abs().mean() <= 0.02 * moved + 1e-7, name
+
+
+SENTENCES = [name for name in recipe_names() if name not in ("simcse-supervised", "adapt", "opencse-mini", "pretrain")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", SENTENCES)
+def test_every_recipe_trains_packed(recipe: str, tiny_folder: Path, tmp_path: Path) -> None:
+    layers = ('objective.negatives=[{kind="in_batch"},{kind="layers",layers=[-2]}]',) if recipe == "sscl-bert" else ()
+    result = job(tiny_folder, recipe, "training.max_steps=3", *layers).run(tmp_path / "run")
+    assert result.kept == "last"
+    assert result.plan is not None
+    assert result.plan.attention == "packed"
