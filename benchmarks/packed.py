@@ -2,9 +2,9 @@
 
 Run it by python benchmarks/packed.py --model FOLDER.
 
-The steps of each are made in turn on the same texts (pairs of a sentence with itself, batch 64, at most 32 ids), so that
-other work on the machine slows all of them. Printed are sentences a second (medians), and the median of the ratios of
-steps made one after another, with the middle half of them.
+The steps of each are made in turn on the same texts (pairs of a sentence with itself, batch 64, at most 32 ids), so
+that other work on the machine slows all of them. Printed are sentences a second (medians), and the median of the
+ratios of steps made one after another, with the middle half of them.
 """
 
 from __future__ import annotations
