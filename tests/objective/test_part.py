@@ -210,7 +210,7 @@ def test_a_part_may_copy_the_masked_lm_head_at_the_start(
 
 
 def test_every_part_is_called(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """View, the positive's sides, negatives and terms alike, each once, in this order."""
+    """View, the positive's sides, negatives with theirs, and terms, each once, in this order."""
     calls: list[tuple[str, str]] = []
 
     def begin(self: Part, encoder: object, *, batch_size: int, seed: int) -> None:
@@ -235,7 +235,9 @@ def test_every_part_is_called(tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
     objective.after_backward(encoder, [inputs], [reps])
     found = objective.diagnose(reps)
     names = ["Dropout", "Views", "InBatch", "Hard", "MaskedLM"]
-    assert calls == [(hook, name) for hook in ("begin 5 3", "after", "diagnose") for name in names]
+    told = ["Dropout", "Views", "Views", "Hard", "MaskedLM"]  # the in-batch negatives tell their own sides
+    expected = [(hook, name) for hook in ("begin 5 3", "after") for name in told]
+    assert calls == [*expected, *(("diagnose", name) for name in names)]
     assert list(found) == names
 
 
