@@ -246,8 +246,8 @@ def test_what_is_wrong_with_a_kind_is_told_with_its_place(parts: Path) -> None:
     wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"terms": [{"kind": "mln"}]}, "mine: terms.0.kind: no part 'mln' among the terms (did you mean 'mlm'?)"),
         ({"view": {"kind": "parts_of_mine:Zero"}}, "mine: view.kind: parts_of_mine:Zero is none of the views"),
-        ({"terms": [{"kind": "parts_of_mine:NoPart"}]}, "mine: terms.0.kind: parts_of_mine:NoPart is none of the terms"),
-        ({"terms": [{"kind": "parts_of_mine:number"}]}, "mine: terms.0.kind: parts_of_mine:number is none of the terms"),
+        ({"terms": [{"kind": "parts_of_mine:NoPart"}]}, "terms.0.kind: parts_of_mine:NoPart is none of the terms"),
+        ({"terms": [{"kind": "parts_of_mine:number"}]}, "terms.0.kind: parts_of_mine:number is none of the terms"),
         ({"terms": [{"kind": "parts_of_mine:None"}]}, "the module parts_of_mine has no 'None'"),
         ({"terms": [{"kind": "parts_of_mine:Nameless"}]}, "has no Settings with a kind of its own"),
         ({"terms": [{"kind": "broken_parts:Part"}]}, "'broken_parts' cannot be imported (No module named 'nowhere"),
