@@ -125,12 +125,12 @@ def main() -> None:
             f"{name:22} {BATCH / statistics.median(taken):7.1f} sentences/s   {middle:.2f}x ({low:.2f} to {high:.2f})"
         )
     environment = Environment.here("cpu").model_dump()
-    capabilities = sorted(name for name, there in torch.cpu.get_capabilities().items() if there is True)
-    print(*(f"{key} {value}" for key, value in environment.items()), *capabilities, sep=", ")
+    units = [name for name in ("avx2", "avx512_f", "avx512_bf16", "amx_bf16") if torch.cpu.get_capabilities().get(name)]
+    told = [f"{key} {value}" for key, value in environment.items()]
+    print(*told, *units, time.strftime("%Y-%m-%d"), sep=", ")
     if asked.json:
-        asked.json.write_text(
-            json.dumps({"asked": {k: str(v) for k, v in vars(asked).items()}, "found": found}, indent=1)
-        )
+        how_asked = {key: str(value) for key, value in vars(asked).items()}
+        asked.json.write_text(json.dumps({"asked": how_asked, "found": found}, indent=1))
 
 
 if __name__ == "__main__":
