@@ -6,13 +6,19 @@ import os
 import re
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any, TypeVar
 
 import torch
 
 from opencse.errors import InterruptedRunError
-from opencse.evaluation import TASKS
+from opencse.evaluation import TASKS, EvaluationRecord
+from opencse.evaluation.embedding import EmbeddingModel, Encode
+from opencse.evaluation.suite import Suite, TaskData
 from opencse.text import sample
+
+R = TypeVar("R", bound=EvaluationRecord)
 
 
 class Heard:
@@ -57,6 +63,21 @@ class Broken(Heard):
     def advance(self, done: int, note: str = "") -> None:
         if done == self.step:
             raise self.error
+
+
+def record_of(
+    suite: Callable[..., Suite[Any, Any, R]],
+    encode: Encode,
+    data: TaskData[Any],
+    *,
+    model: str = "m",
+    pooling: str | None = None,
+    device: str | None = None,
+    progress: Callable[[str], None] | None = None,
+    **settings: Any,
+) -> R:
+    """The record of a plain function of texts on a suite's data."""
+    return suite(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
 
 
 def filled(path: Path) -> list[str]:

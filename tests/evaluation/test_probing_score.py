@@ -3,9 +3,9 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import product
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from rich.console import Console
 from torch import nn
 
+from helpers import record_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, Mode
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress, distinct, embed
+from opencse.evaluation.embedding import distinct, embed
 from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_probing
 from opencse.evaluation.probing.result import ProbingResult, probing_table
 from opencse.evaluation.probing.score import Probing
@@ -29,18 +30,8 @@ WORDS = ["sing", "sang", "sung", "a", "the", "so", "it", "in", "old", "new", "ca
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 
 
-def evaluate_probing(
-    encode: Encode,
-    data: ProbingData,
-    *,
-    model: str = "m",
-    pooling: str | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> ProbingResult:
-    """The record of a plain function of texts."""
-    return Probing(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+evaluate_probing = partial(record_of, Probing)
+"""The record of a plain function of texts."""
 
 
 def bag_of_words(texts: Sequence[str]) -> NDArray[np.float32]:

@@ -1,8 +1,8 @@
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from rich.console import Console
 from scipy.stats import pearsonr, spearmanr
 
+from helpers import record_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.regressor import fit
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.regression.data import PUBLISHED, RegressorData, load_sts_regressor
 from opencse.evaluation.regression.result import RegressorResult, regressor_table
@@ -23,18 +23,8 @@ from opencse.evaluation.regression.score import Regression
 WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
 
 
-def evaluate_sts_regressor(
-    encode: Encode,
-    data: RegressorData,
-    *,
-    model: str = "m",
-    pooling: str | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> RegressorResult:
-    """The record of a plain function of texts."""
-    return Regression(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+evaluate_sts_regressor = partial(record_of, Regression)
+"""The record of a plain function of texts."""
 
 
 def counts(texts: Sequence[str]) -> NDArray[np.float32]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,26 +14,15 @@ from numpy.typing import NDArray
 from rich.console import Console
 from rich.table import Table
 
+from helpers import record_of
 from opencse.errors import UserError
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress
 from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.result import RetrievalResult, retrieval_table
 from opencse.evaluation.retrieval.score import Retrieval
 
-
-def evaluate_retrieval(
-    encode: Encode,
-    data: RetrievalData,
-    *,
-    model: str = "m",
-    pooling: str | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> RetrievalResult:
-    """The record of a plain function of texts."""
-    return Retrieval(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+evaluate_retrieval = partial(record_of, Retrieval)
+"""The record of a plain function of texts."""
 
 
 MEASURES = ("ndcg_at_10", "mrr_at_10", "map_at_10", "recall_at_1", "recall_at_10", "recall_at_100")

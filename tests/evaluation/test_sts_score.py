@@ -1,32 +1,21 @@
 import hashlib
 import warnings
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from scipy.stats import pearsonr, spearmanr
 
+from helpers import record_of
 from opencse.errors import UserError
-from opencse.evaluation import TASKS, ScoredPairs, Sts, StsData, StsResult, load_sts, read_scored_pairs
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress
+from opencse.evaluation import TASKS, ScoredPairs, Sts, load_sts, read_scored_pairs
 from scores import spearman_of
 
-
-def evaluate_sts(
-    encode: Encode,
-    data: StsData,
-    *,
-    model: str = "m",
-    pooling: str | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> StsResult:
-    """The record of a plain function of texts."""
-    return Sts(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+evaluate_sts = partial(record_of, Sts)
+"""The record of a plain function of texts."""
 
 
 WORDS = ("a", "man", "woman", "dog", "plays", "runs", "eats", "the", "guitar", "in", "park", "red", "ball")

@@ -2,8 +2,8 @@ import hashlib
 import io
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -14,30 +14,19 @@ from sklearn.linear_model import LogisticRegression  # type: ignore[import-untyp
 from sklearn.metrics import f1_score  # type: ignore[import-untyped]
 from sklearn.model_selection import StratifiedKFold  # type: ignore[import-untyped]
 
+from helpers import record_of
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.classifiers.cross_validation import kfold, nested, split
 from opencse.evaluation.classifiers.settings import L2, MODES, Mode
 from opencse.evaluation.classifiers.trained import Classifiers
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress
 from opencse.evaluation.transfer import score as transfer
 from opencse.evaluation.transfer.data import TRANSFER_TASKS, TransferData, load_transfer
 from opencse.evaluation.transfer.result import TransferResult, transfer_table
 from opencse.evaluation.transfer.score import Transfer, f1
 
-
-def evaluate_transfer(
-    encode: Encode,
-    data: TransferData,
-    *,
-    model: str = "m",
-    pooling: str | None = None,
-    device: str | None = None,
-    progress: Progress | None = None,
-    **settings: Any,
-) -> TransferResult:
-    """The record of a plain function of texts."""
-    return Transfer(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+evaluate_transfer = partial(record_of, Transfer)
+"""The record of a plain function of texts."""
 
 
 pytestmark = pytest.mark.slow
