@@ -49,7 +49,6 @@ from opencse.selection.probes import Probes
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
-from opencse.training.trainer import Trainer
 
 DOCUMENTS = 1_500  # of SciFact: all that are relevant, and others
 READ = 96  # ids of a text that are read in this study
@@ -310,18 +309,7 @@ def run(
     prepared = job.prepare(Silent())  # holds out the very rows that the criteria ask about
     start = {key: value.detach().clone() for key, value in prepared.encoder.state_dict().items()}
     work.mkdir(parents=True, exist_ok=True)
-    trainer = Trainer(
-        encoder=prepared.encoder,
-        objective=prepared.objective,
-        inputs=prepared.inputs,
-        batches=prepared.batches,
-        steps=prepared.plan.steps,
-        settings=prepared.plan.recipe.training,
-        precision=prepared.plan.precision,
-        dev=None,
-        folder=work,
-        progress=Silent(),
-    )
+    trainer = prepared.trainer(work, Silent(), dev=None, start=None)
     begun = time.perf_counter()
     trainer.run(resume=False)
     seconds = time.perf_counter() - begun

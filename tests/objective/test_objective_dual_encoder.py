@@ -165,18 +165,7 @@ def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer
     job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=None)
     prepared = job.prepare(Silent())
     folder.mkdir(parents=True, exist_ok=True)
-    return Trainer(
-        encoder=prepared.encoder,
-        objective=prepared.objective,
-        inputs=prepared.inputs,
-        batches=prepared.batches,
-        steps=prepared.plan.steps,
-        settings=prepared.plan.recipe.training,
-        precision=prepared.plan.precision,
-        dev=None,
-        folder=folder,
-        progress=Stopped(stop),
-    )
+    return prepared.trainer(folder, Stopped(stop), dev=None, start=None)
 
 
 def second_of(trainer: Trainer) -> SentenceEncoder:

@@ -33,18 +33,7 @@ def trainer(folder: Path, model: Path, *settings: str) -> Trainer:
     job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None)
     prepared = job.prepare(Silent())
     folder.mkdir(parents=True, exist_ok=True)
-    return Trainer(
-        encoder=prepared.encoder,
-        objective=prepared.objective,
-        inputs=prepared.inputs,
-        batches=prepared.batches,
-        steps=prepared.plan.steps,
-        settings=prepared.plan.recipe.training,
-        precision=prepared.plan.precision,
-        dev=None,
-        folder=folder,
-        progress=Silent(),
-    )
+    return prepared.trainer(folder, Silent(), dev=None, start=None)
 
 
 def keeping(layers: int | None) -> tuple[str, ...]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Literal, overload
+from typing import Literal, TypedDict, Unpack, overload
 
 from opencse.evaluation import EvaluationRecord, Sts, StsResult
 from opencse.evaluation.models import open_model
@@ -19,22 +19,27 @@ from opencse.evaluation.transforms import TARGET, Kind, evaluate_sts_on_target, 
 from opencse.progress import Counted, Progress, Silent, Stages
 
 
+class Asked(TypedDict, total=False):
+    """What `evaluate` can be asked for besides; see there."""
+
+    pooling: str | None
+    layer: int | None
+    tasks: Sequence[str] | None
+    fast: bool
+    logistic: bool
+    transform: Kind | None
+    fit: str | Path
+    device: str | None
+    trust_remote_code: bool
+    progress: Progress | None
+
+
 @overload
 def evaluate(
     model: object,
     data: str | Path,
     suite: Literal["sts"] = "sts",
-    *,
-    pooling: str | None = None,
-    layer: int | None = None,
-    tasks: Sequence[str] | None = None,
-    fast: bool = False,
-    logistic: bool = False,
-    transform: Kind | None = None,
-    fit: str | Path = TARGET,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    **how: Unpack[Asked],
 ) -> StsResult: ...
 
 
@@ -43,17 +48,7 @@ def evaluate(
     model: object,
     data: str | Path,
     suite: Literal["sts-regressor"],
-    *,
-    pooling: str | None = None,
-    layer: int | None = None,
-    tasks: Sequence[str] | None = None,
-    fast: bool = False,
-    logistic: bool = False,
-    transform: Kind | None = None,
-    fit: str | Path = TARGET,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    **how: Unpack[Asked],
 ) -> RegressorResult: ...
 
 
@@ -62,17 +57,7 @@ def evaluate(
     model: object,
     data: str | Path,
     suite: Literal["transfer"],
-    *,
-    pooling: str | None = None,
-    layer: int | None = None,
-    tasks: Sequence[str] | None = None,
-    fast: bool = False,
-    logistic: bool = False,
-    transform: Kind | None = None,
-    fit: str | Path = TARGET,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    **how: Unpack[Asked],
 ) -> TransferResult: ...
 
 
@@ -81,17 +66,7 @@ def evaluate(
     model: object,
     data: str | Path,
     suite: Literal["probing"],
-    *,
-    pooling: str | None = None,
-    layer: int | None = None,
-    tasks: Sequence[str] | None = None,
-    fast: bool = False,
-    logistic: bool = False,
-    transform: Kind | None = None,
-    fit: str | Path = TARGET,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    **how: Unpack[Asked],
 ) -> ProbingResult: ...
 
 
@@ -100,17 +75,7 @@ def evaluate(
     model: object,
     data: str | Path,
     suite: Literal["retrieval"],
-    *,
-    pooling: str | None = None,
-    layer: int | None = None,
-    tasks: Sequence[str] | None = None,
-    fast: bool = False,
-    logistic: bool = False,
-    transform: Kind | None = None,
-    fit: str | Path = TARGET,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    **how: Unpack[Asked],
 ) -> RetrievalResult: ...
 
 
@@ -119,17 +84,7 @@ def evaluate(
     model: object,
     data: str | Path,
     suite: str,
-    *,
-    pooling: str | None = None,
-    layer: int | None = None,
-    tasks: Sequence[str] | None = None,
-    fast: bool = False,
-    logistic: bool = False,
-    transform: Kind | None = None,
-    fit: str | Path = TARGET,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    **how: Unpack[Asked],
 ) -> EvaluationRecord: ...
 
 

@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from opencse.objective.objective import Objective
 from opencse.objective.part import Context
+from opencse.objective.vectors.request import Request
 from opencse.objective.vectors.sentences import HardNegatives
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.base import ChangesTokens, DerivesPositives
@@ -37,6 +38,7 @@ class InputBuilder:
         self.view = objective.view
         self.seed = seed
         self.reads = objective.reads
+        self.prepared = [request for request in self.reads if type(request).prepare is not Request.prepare]
         self.places = objective.view.examples(corpus, np.random.default_rng([seed, Stream.EXAMPLES]))
         if left_out is not None:
             if len(left_out) != len(corpus):
@@ -81,13 +83,13 @@ class InputBuilder:
             request: request.prepare(
                 views, self.tokenizer, np.random.default_rng([self.seed, Stream.MASK, step, *request.stream])
             )
-            for request in self.reads
+            for request in self.prepared
         }
         return StepInputs(
             tokens,
             len(examples),
             torch.from_numpy(np.ascontiguousarray(keys)),
-            {request: one for request, one in made.items() if one is not None},
+            made,
             anchor_length=max(len(ids) for ids in rows[: len(examples)]),
             noise_seed=int(np.random.default_rng([self.seed, Stream.NOISE, step]).integers(2**63)),
         )

@@ -31,6 +31,7 @@ from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
 from opencse.runs.start import Start, build_encoder, settle
 from opencse.selection.chosen import AUTO, DevChoice, load_selector
+from opencse.selection.score import DevScore, Selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
@@ -49,6 +50,22 @@ class Prepared:
     objective: Objective
     inputs: InputBuilder
     batches: Batches
+
+    def trainer(self, folder: Path, progress: Progress, *, dev: Selector | None, start: DevScore | None) -> Trainer:
+        """What makes the steps; see `Trainer`."""
+        return Trainer(
+            encoder=self.encoder,
+            objective=self.objective,
+            inputs=self.inputs,
+            batches=self.batches,
+            steps=self.plan.steps,
+            settings=self.plan.recipe.training,
+            precision=self.plan.precision,
+            dev=dev,
+            folder=folder,
+            progress=progress,
+            start=start,
+        )
 
 
 @dataclass(frozen=True)
@@ -221,19 +238,8 @@ class TrainJob:
         if before is not None:
             tell.say(f"this run had finished before: {before.verdict}")
             return TrainResult(folder.path, before.kept, before.verdict, before.scores, plan)
-        trainer = Trainer(
-            encoder=prepared.encoder,
-            objective=prepared.objective,
-            inputs=prepared.inputs,
-            batches=prepared.batches,
-            steps=plan.steps,
-            settings=plan.recipe.training,
-            precision=plan.precision,
-            dev=plan.dev,
-            folder=folder.path,
-            progress=tell,
-            start=start_score(plan, record, folder, tell),
-        )
+        start = start_score(plan, record, folder, tell)
+        trainer = prepared.trainer(folder.path, tell, dev=plan.dev, start=start)
         started = time.perf_counter()
         history = trainer.run(resume=resume)
         record.seconds = round(time.perf_counter() - started, 1)

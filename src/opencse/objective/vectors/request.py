@@ -84,7 +84,7 @@ class Request(ABC, Generic[T]):
         """
 
     def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Any:  # noqa: ANN401
-        """Something to be made of the step's texts beforehand, on the CPU; None by default.
+        """Something to be made of the step's texts beforehand, on the CPU; only asked of requests that define it.
 
         Args:
             tokens: the rows of the views.
