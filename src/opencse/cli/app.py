@@ -25,6 +25,7 @@ COMMANDS = {
     "similarity": "Cosine similarity of one text to others.",
     "calibrate": "Find out what a cosine of a model means on your text.",
     "nearest": "Show the sentences nearest to a query by one or more encoders.",
+    "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
     "whiten": "Whiten an encoder with a linear map fitted on a text.",
     "recipes": "List the recipes, and what they are made of.",
     "demo": "The main job on the built-in sample, offline.",
