@@ -118,7 +118,7 @@ def _indexes(
     folders: Sequence[str | Path], encoders: Mapping[str, SentenceEncoder], scratch: Path, tell: Progress
 ) -> dict[str, Index]:
     """The index of each model; a model without one gets the first one's texts, where they are few."""
-    of = {fingerprint(encoder): name for name, encoder in reversed(encoders.items())} if folders else {}
+    of = {fingerprint(encoder): name for name, encoder in reversed(list(encoders.items()))} if folders else {}
     found: dict[str, Index] = {}
     for folder in folders:
         index = Index.open(folder)

@@ -73,10 +73,8 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
             model = service.model(asked.model)
             dimension = model.encoder.dimension
             if asked.dimensions is not None and asked.dimensions > dimension:
-                raise ApiError(
-                    400, f"dimensions: {model.name} has {dimension}, not {str(asked.dimensions)[:20]}",
-                    param="dimensions",
-                )  # fmt: skip
+                message = f"dimensions: {model.name} has {dimension}, not {str(asked.dimensions)[:20]}"
+                raise ApiError(400, message, param="dimensions")
             given = await tokens(model, asked.input, asked)
             vectors = await model.vectors(given)
             if asked.dimensions is not None:
