@@ -29,6 +29,7 @@ __all__ = [
     "nearest",
     "pretrain",
     "reproduce",
+    "serve",
     "show_recipe",
     "similarity",
     "static",
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from opencse.api.looking import analyze, check
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
+    from opencse.api.serving import serve
     from opencse.api.studies import compare, reproduce
     from opencse.api.training import adapt, pretrain, train
     from opencse.api.vectors import calibrate, encode, nearest, similarity
@@ -67,6 +69,7 @@ _HOMES = {
         "list_recipes",
         "show_recipe",
     ),
+    "opencse.api.serving": ("serve",),
     "opencse.api.studies": (
         "compare",
         "reproduce",

@@ -29,6 +29,7 @@ PURPOSES = {
         "encode": "Turn texts into vectors, in a file.",
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
         "similarity": "Cosine similarity of one text to others.",
+        "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "whiten": "Whiten an encoder with a linear map fitted on a text.",
     },
     "Make a new encoder": {
