@@ -24,6 +24,7 @@ COMMANDS = {
     "encode": "Turn texts into vectors, in a file.",
     "similarity": "Cosine similarity of one text to others.",
     "calibrate": "Find out what a cosine of a model means on your text.",
+    "index": "Keep a text's vectors in an index, and search it.",
     "nearest": "Show the sentences nearest to a query by one or more encoders.",
     "whiten": "Whiten an encoder with a linear map fitted on a text.",
     "recipes": "List the recipes, and what they are made of.",
