@@ -48,6 +48,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from opencse.api.demo import demo
+    from opencse.api.diagnosis import doctor
     from opencse.api.evaluation import evaluate
     from opencse.api.index import (
         add_to_index,
@@ -60,7 +61,7 @@ if TYPE_CHECKING:
         index_pairs,
         query_index,
     )
-    from opencse.api.looking import analyze, check, doctor
+    from opencse.api.looking import analyze, check
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
     from opencse.api.studies import compare, reproduce
@@ -72,6 +73,7 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "opencse.api.demo": ("demo",),
+    "opencse.api.diagnosis": ("doctor",),
     "opencse.api.evaluation": ("evaluate",),
     "opencse.api.index": (
         "add_to_index",
@@ -87,7 +89,6 @@ _HOMES = {
     "opencse.api.looking": (
         "analyze",
         "check",
-        "doctor",
     ),
     "opencse.api.making": (
         "static",

@@ -89,7 +89,8 @@ def hybrid(state: State, texts: Sequence[str], queries: Unit, k: int, where: Whe
     """
     depth = max(DEPTH, 4 * k)
     places, _ = state.nearest(queries, depth, where)
-    mask = None if where is None else np.isin(state.places, state.among(where))
+    among = None if where is None else state.among(where)
+    mask = None if among is None else np.isin(state.places, among)
     lists = []
     for text, near in zip(texts, places.tolist(), strict=True):
         fused: dict[int, float] = {}
