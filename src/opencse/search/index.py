@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -18,12 +17,15 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
 from opencse.progress import Counted, Progress, Silent
+from opencse.search import querying
 from opencse.search.building import How, add, build
 from opencse.search.engines import Engine, write_engine
-from opencse.search.exact import Places, Scores, Unit, nearest_units
+from opencse.search.exact import Unit
 from opencse.search.filters import Where, sql_of
 from opencse.search.pairs import Duplicates, Pair, duplicate_rows, nearest_pairs
+from opencse.search.querying import State, hit_of, sql_names
 from opencse.search.reading import FileRows, GivenRows, RowSource
+from opencse.search.result import Hit, IndexInfo
 from opencse.search.rows import RowLike
 from opencse.search.store import (
     NAMES,
@@ -35,74 +37,11 @@ from opencse.search.store import (
     locked,
     refused,
     remove_others,
-    sql_columns,
 )
 
 _COMPACT = 4
 """One dead place in so many makes the vector file be written anew."""
 _TRIES = 5
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A row that was found.
-
-    Attributes:
-        id: of the row, or of the document that the text is a passage of.
-        score: cosine to the query; of a hybrid search the sum of reciprocal ranks.
-        text: the row's; of a document the best passage.
-        metadata: by column; None where a row has no value.
-    """
-
-    id: str
-    score: float
-    text: str
-    metadata: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class IndexInfo:
-    """What an index is.
-
-    Attributes:
-        folder: where it is.
-        kind: flat, hnsw or ivfpq.
-        rows: texts in it; of documents their passages.
-        documents: different ids.
-        dimension: of a vector.
-        model: what the encoder was called when the index was built.
-        fingerprint: of that encoder; only an encoder with the same one may query.
-        pooling: what replaced the model's own, or None.
-        columns: metadata, by name the kind of its values: number, text or mixed.
-        max_length: ids of the longest passage; None: texts are not cut.
-        overlap: ids that two passages of a document may share.
-        version: counts the changes.
-        megabytes: of the vectors.
-    """
-
-    folder: str
-    kind: str
-    rows: int
-    documents: int
-    dimension: int
-    model: str
-    fingerprint: str
-    pooling: str | None
-    columns: Mapping[str, str]
-    max_length: int | None
-    overlap: int
-    version: int
-    megabytes: float
-
-
-@dataclass(frozen=True)
-class _State:
-    """The index at one moment."""
-
-    facts: Facts
-    vectors: Unit
-    alive: Places | None
-    engine: Engine | None
 
 
 class Index:
@@ -116,7 +55,7 @@ class Index:
         self.folder = folder
         self._store = Store.open(folder)
         self._encoder = encoder
-        self._seen: _State | None = None
+        self._seen: State | None = None
         self._stamp = 0
 
     @classmethod
@@ -131,7 +70,7 @@ class Index:
             UserError: if there is no index, it is damaged, or it was built with another model.
         """
         index = cls(Path(folder), encoder)
-        with index._moment() as state:
+        with index.moment() as state:
             if encoder is not None:
                 _require_same(index.folder, state.facts, encoder)
         return index
@@ -239,9 +178,13 @@ class Index:
         """
         if k < 1:
             raise UserError(f"k is the number of rows to find, at least 1, not {k}")
+        if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
+            raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         vectors = self.encode_queries(queries)
-        with self._moment() as state:
-            return self._dense(state, vectors, k, threshold, where)
+        with self.moment() as state:
+            if hybrid:
+                return querying.hybrid(state, list(queries), vectors, k, where)
+            return querying.dense(state, vectors, k, threshold, where)
 
     def encode_queries(self, queries: Sequence[str] | NDArray[np.floating]) -> Unit:
         """(n, d) L2-normalised vectors of queries.
@@ -290,14 +233,14 @@ class Index:
         Raises:
             UserError: for an id that is not there.
         """
-        with self._moment() as state:
+        with self.moment() as state:
             if ids is None:
                 return np.array(state.vectors if state.alive is None else state.vectors[state.alive])
             return np.array(state.vectors[[row[0] for row in self._named(ids, state.facts)]])
 
     def vectors_of_hits(self, hits: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, d) vectors of rows by id and text, which tell a passage from the others of its document."""
-        with self._moment() as state:
+        with self.moment() as state:
             ids = list(dict.fromkeys(name for name, _ in hits))
             places = {(name, text): place for place, name, _, text, _ in self._named(ids, state.facts)}
             return np.array(state.vectors[[places[hit] for hit in hits]])
@@ -312,7 +255,7 @@ class Index:
         Raises:
             UserError: for ``most`` below 1.
         """
-        with self._moment() as state:
+        with self.moment() as state:
             rows = self._store.select("1", [], state.facts)
             groups = None
             if state.facts.passages:
@@ -335,7 +278,7 @@ class Index:
         Raises:
             UserError: for a threshold that is no cosine above 0.
         """
-        with self._moment() as state:
+        with self.moment() as state:
             rows = self._store.select("1", [], state.facts)
             vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
         texts = [row[3] for row in rows]
@@ -356,9 +299,9 @@ class Index:
         """
         if offset < 0 or (limit is not None and limit < 0):
             raise UserError(f"offset and limit are at least 0, not {offset} and {limit}")
-        with self._moment() as state:
+        with self.moment() as state:
             found = self._store.select("1", [-1 if limit is None else limit, offset], state.facts, "LIMIT ? OFFSET ?")
-            return [_hit(row, 1.0, state.facts) for row in found]
+            return [hit_of(row, 1.0, state.facts) for row in found]
 
     def add(
         self,
@@ -412,7 +355,7 @@ class Index:
                     raise UserError(f"{self.folder}: no row has the id {missing[0][:80]!r}; nothing was deleted")
                 done = _remove_ids(writer, wanted)
             else:
-                done = writer.remove(*sql_of(where or {}, _sql_names(writer.facts)))
+                done = writer.remove(*sql_of(where or {}, sql_names(writer.facts)))
             self._finish(writer, progress or Silent())
             return done
 
@@ -431,7 +374,7 @@ class Index:
                 yield writer
 
     @contextmanager
-    def _moment(self) -> Iterator[_State]:
+    def moment(self) -> Iterator[State]:
         """The index as it is now; another process may have changed it or put a new one in its place."""
         for _ in range(_TRIES):
             self._follow()
@@ -456,49 +399,13 @@ class Index:
                     self._store, self._seen = Store(self.folder, name), None
                 self._stamp = stamp
 
-    def _state(self, facts: Facts) -> _State:
+    def _state(self, facts: Facts) -> State:
         seen = self._seen
         if seen is None or seen.facts != facts:
             engine = None if facts.engine is None else Engine.read(self.folder / facts.engine, facts.slots)
-            seen = _State(facts, self._store.vectors(facts), self._store.alive(facts), engine)
+            seen = State(self._store, facts, self._store.vectors(facts), self._store.alive(facts), engine)
             self._seen = seen
         return seen
-
-    def _dense(
-        self,
-        state: _State,
-        queries: Unit,
-        k: int,
-        threshold: float | None,
-        where: Where | None,
-        *,
-        exact: bool = False,
-    ) -> list[list[Hit]]:
-        among = state.alive
-        if where is not None:
-            among = self._store.places(*sql_of(where, _sql_names(state.facts)))
-        most = k
-        while True:
-            if state.engine is None or where is not None or exact:
-                places, scores = nearest_units(queries, state.vectors, most, among)
-            else:
-                places, scores = state.engine.search(queries, state.vectors, most, among)
-            found = self._hits(state.facts, places, scores, k, threshold)
-            if not state.facts.passages or places.shape[1] < most or all(len(hits) == k for hits in found):
-                return found
-            most *= 4
-
-    def _hits(self, facts: Facts, places: Places, scores: Scores, k: int, threshold: float | None) -> list[list[Hit]]:
-        rows = self._store.at(np.unique(places[places >= 0]), facts)
-        lists = []
-        for near, values in zip(places.tolist(), scores.tolist(), strict=True):
-            best: dict[str, Hit] = {}
-            for place, score in zip(near, values, strict=True):
-                if place >= 0 and len(best) < k and (threshold is None or score >= threshold):
-                    hit = _hit(rows[place], score, facts)
-                    best.setdefault(hit.id, hit)
-            lists.append(list(best.values()))
-        return lists
 
     def _named(self, ids: Sequence[str], facts: Facts) -> list[Stored]:
         found: dict[str, list[Stored]] = {}
@@ -529,12 +436,3 @@ def _require_same(folder: Path, facts: Facts, encoder: SentenceEncoder) -> None:
             f"{folder}: was built with {facts.model or 'another model'} (fingerprint {facts.fingerprint}), and this "
             f"encoder is another ({own}); query it with that model, or build an index with this one"
         )
-
-
-def _sql_names(facts: Facts) -> dict[str, str]:
-    return {"id": "id", **sql_columns(facts.columns)}
-
-
-def _hit(row: Stored, score: float, facts: Facts) -> Hit:
-    _, name, _, text, values = row
-    return Hit(name, score, text, dict(zip(facts.columns, values, strict=True)))

@@ -15,7 +15,8 @@ from opencse.errors import UserError, reason
 from opencse.io import writing
 from opencse.progress import Progress
 from opencse.search.exact import Unit
-from opencse.search.index import Hit, Index
+from opencse.search.index import Index
+from opencse.search.result import Hit
 from opencse.settings import Settings
 
 _WINDOW = 1_024

@@ -176,4 +176,4 @@ def _products(vectors: Unit, pairs: NDArray[np.int64]) -> Scores:
 
 
 def _slack(vectors: Unit) -> float:
-    return (vectors.shape[1] + 2) * 2.0**-24
+    return float((vectors.shape[1] + 2) * 2.0**-24)

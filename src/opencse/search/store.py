@@ -108,6 +108,9 @@ class Store:
     def snapshot(self) -> Iterator[Facts]:
         """Within the block all reads are of one moment, whatever another process writes meanwhile."""
         with self._guard, damaged(self.folder):
+            if self._db.in_transaction:  # within another block: of the same moment
+                yield read_facts(self._db)
+                return
             self._db.execute("BEGIN")
             try:
                 yield read_facts(self._db)
