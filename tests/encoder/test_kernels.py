@@ -1,4 +1,4 @@
-"""Inference by packed weights gives transformers' vectors, whatever computes it, and sees every change of the weights."""
+"""Inference by packed weights gives transformers' vectors by every kernel, and sees each change of the weights."""
 
 from __future__ import annotations
 
@@ -12,12 +12,13 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from helpers import filled
 from opencse.encoder import encoder as encoder_module
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.kernels import Kernel, float32_kernel
 from opencse.text import sample
 
-TEXTS = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:40] + ["a", ""]
+TEXTS = [*filled(sample.TRAIN)[:40], "a", ""]
 
 
 def plain(encoder: SentenceEncoder, texts: list[str]) -> NDArray[np.float32]:

@@ -29,7 +29,7 @@ _ROWS = 1_024
 def float32_kernel() -> Kernel:
     """What computes float32 products fastest on this processor; a function of its maker alone, so no run differs."""
     x86 = platform.machine().lower() in ("x86_64", "amd64")
-    if not (x86 and torch._C._has_mkldnn and torch._C._has_mkl):
+    if not (x86 and torch._C._has_mkldnn and torch._C.has_mkl):
         return "mkl"
     return "mkl" if _maker() == "GenuineIntel" else "onednn"
 
