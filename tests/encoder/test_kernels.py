@@ -52,19 +52,19 @@ def test_bf16_is_near(tiny_folder: Path) -> None:
 
 def _in_place(encoder: SentenceEncoder) -> None:
     with torch.no_grad():
-        _matrix(encoder).add_(0.1)
+        _matrix(encoder).mul_(1.5)
 
 
 def _past_the_count(encoder: SentenceEncoder) -> None:
-    _matrix(encoder).data.add_(0.1)
+    _matrix(encoder).data.mul_(1.5)
 
 
 def _another_tensor(encoder: SentenceEncoder) -> None:
-    _matrix(encoder).data = _matrix(encoder).data + 0.1
+    _matrix(encoder).data = _matrix(encoder).data * 1.5
 
 
 def _loaded(encoder: SentenceEncoder) -> None:
-    encoder.load_state_dict({name: t + 0.1 for name, t in encoder.state_dict().items()})
+    encoder.load_state_dict({name: t * 1.1 for name, t in encoder.state_dict().items()})
 
 
 def _trained(encoder: SentenceEncoder) -> None:
@@ -77,9 +77,7 @@ def _trained(encoder: SentenceEncoder) -> None:
 
 
 def _matrix(encoder: SentenceEncoder) -> torch.nn.Parameter:
-    weight = encoder.backbone.encoder.layer[1].attention.self.key.weight
-    assert isinstance(weight, torch.nn.Parameter)
-    return weight
+    return encoder.backbone.get_parameter("encoder.layer.1.attention.self.value.weight")
 
 
 @pytest.mark.parametrize("kernel", ["mkl", "onednn"])
