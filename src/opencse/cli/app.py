@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from opencse.errors import require_known
+from opencse.errors import UserError, require_known
+from opencse.processes import started
 
 COMMANDS = {
     "check": "Look at a text before training on it, with advice.",
@@ -32,6 +33,8 @@ COMMANDS = {
 }
 """What ``--help`` says of each; all of them could be loaded for it, and that would take a while."""
 
+_IN_SEVERAL = {"train", "pretrain", "adapt"}
+
 
 class Commands(TyperGroup):
     """The commands by name, each made when it is asked for."""
@@ -47,6 +50,10 @@ class Commands(TyperGroup):
             UserError: if there is none.
         """
         require_known(cmd_name, list(COMMANDS), "command")
+        if cmd_name not in _IN_SEVERAL and started().several:
+            raise UserError(
+                f"opencse {cmd_name} runs in one process; in several, {', '.join(sorted(_IN_SEVERAL))} alone do"
+            )
         command = getattr(importlib.import_module(f"opencse.cli.{cmd_name}"), cmd_name)
         if not isinstance(command, typer.Typer):
             alone = typer.Typer(add_completion=False, context_settings=_SETTINGS)
