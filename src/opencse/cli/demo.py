@@ -15,14 +15,16 @@ def demo(
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 42,
 ) -> None:
     """The main job on the built-in sample, offline: train, evaluate before and after, search, write a report."""
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     from rich.console import Console
 
     import opencse
     from opencse.api.demo import EXAMPLES, HELD_OUT
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
-    made = opencse.demo(out, seed=seed, progress=Terminal())
+    made = opencse.demo(out, seed=seed, progress=progress)
     console = Console(highlight=False)
     console.print(f"{'':<16}graded pairs   queries found")
     for name, scores in made.scores.items():

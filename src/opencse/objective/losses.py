@@ -31,6 +31,29 @@ class Columns:
     duplicates: Tensor | None = None
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        return self.logits.shape[0], self.logits.shape[1]
+
+    def dense(self) -> Columns:
+        """These."""
+        return self
+
+    def rows(self, rows: slice) -> Columns:
+        """Those of some anchors."""
+        n = len(self.logits)
+
+        def some(of: Tensor) -> Tensor:
+            return of[rows] if of.ndim == 2 and len(of) == n else of
+
+        return Columns(
+            self.logits[rows],
+            some(self.log_weight) if isinstance(self.log_weight, Tensor) else self.log_weight,
+            None if self.excluded is None else some(self.excluded),
+            None if self.duplicates is None else some(self.duplicates),
+        )
+
+    @property
     def left_out(self) -> Tensor:
         """(N, K) bool, True where a column does not count: excluded, or a duplicate."""
         out = torch.zeros_like(self.logits, dtype=torch.bool)
