@@ -43,9 +43,7 @@ def gang(count: int, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "names"), [(2, NAMES), (4, SOME)], ids=["2", "4"])
-def test_gradients_are_those_of_one_process(
-    count: int, names: list[str], tiny_folder: Path, tmp_path: Path
-) -> None:
+def test_gradients_are_those_of_one_process(count: int, names: list[str], tiny_folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "gaps.json"
     gang(count, str(tiny_folder), str(tmp_path), str(out), *names)
     gaps: dict[str, list[float]] = json.loads(out.read_text())
