@@ -23,6 +23,9 @@ class TrainingSettings(Settings):
         batch_size: examples in a batch (N).
         accumulate: batches whose gradients are averaged into one step. Each is contrasted for itself: this saves memory
             beside a larger ``batch_size``, but adds no negatives.
+        chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient as without, of
+            a batch as large as you like in the memory of one chunk, for about a third more time. ``auto`` takes as many
+            as fit into half of the memory that is free. Dropout masks are others than without. See docs/scale.md.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
         learning_rate: peak of AdamW's rate.
@@ -51,6 +54,7 @@ class TrainingSettings(Settings):
     minutes: float | None = Field(default=None, gt=0, le=10_000_000)
     batch_size: int = Field(default=64, ge=2, le=1_048_576)
     accumulate: int = Field(default=1, ge=1, le=1_048_576)
+    chunk: Annotated[int, Field(gt=0, le=1_048_576)] | Literal["auto"] | None = None
     batch_tokens: int | None = Field(default=None, gt=0, le=10**9)
     learning_rate: float = Field(default=3e-5, gt=0, le=1_000)
     schedule: Literal["linear", "constant"] = "linear"
