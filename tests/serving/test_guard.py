@@ -29,7 +29,7 @@ async def test_a_key_is_asked_for(serve: Serve) -> None:
         for header in ("Bearer right", "bearer other"):
             assert (await client.get("/v1/models", headers={"Authorization": header})).status_code == 200
         for header in ("right", "Bearer wrong", "Bearer ", "Basic right", "Bearer righ", "Bearer right2", "Bearer é"):
-            answer = await client.get("/v1/models", headers={"Authorization": header.encode("latin-1")})
+            answer = await client.get("/v1/models", headers={b"Authorization": header.encode("latin-1")})
             assert answer.status_code == 401
 
 

@@ -127,6 +127,17 @@ class ServedIndex:
         """What it is."""
         return await self._asking.call(self._index.info)
 
+    async def examples(self, count: int) -> list[str]:
+        """Some of its texts, from all over it, to begin with."""
+
+        def read() -> list[str]:
+            rows = self._index.info().rows
+            starts = [rows * i // count for i in range(count)] if rows >= count else range(rows)
+            found = [hit.text for start in starts for hit in self._index.rows(start, 1)]
+            return [text for text in dict.fromkeys(found) if len(text) <= _TOLD]
+
+        return await self._asking.call(read)
+
     async def search(
         self,
         model: ServedModel,

@@ -80,7 +80,9 @@ class Service:
     async def told(self) -> dict[str, Any]:
         """What the page says of it."""
         indexes = {name: await index.info() for name, index in self.indexes.items()}
+        first = next(iter(self.indexes.values()), None)
         return {
+            "examples": [] if first is None else await first.examples(3),
             "models": [
                 {
                     "id": one.name,
