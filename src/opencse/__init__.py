@@ -24,6 +24,7 @@ __all__ = [
     "doctor",
     "encode",
     "evaluate",
+    "export_onnx",
     "list_presets",
     "list_recipes",
     "nearest",
@@ -39,6 +40,7 @@ __all__ = [
 if TYPE_CHECKING:
     from opencse.api.demo import demo
     from opencse.api.evaluation import evaluate
+    from opencse.api.exporting import export_onnx
     from opencse.api.looking import analyze, check, doctor
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "opencse.api.demo": ("demo",),
     "opencse.api.evaluation": ("evaluate",),
+    "opencse.api.exporting": ("export_onnx",),
     "opencse.api.looking": (
         "analyze",
         "check",

@@ -26,6 +26,7 @@ COMMANDS = {
     "calibrate": "Find out what a cosine of a model means on your text.",
     "nearest": "Show the sentences nearest to a query by one or more encoders.",
     "whiten": "Whiten an encoder with a linear map fitted on a text.",
+    "export": "Write an encoder as ONNX, or as a table of word vectors.",
     "recipes": "List the recipes, and what they are made of.",
     "demo": "The main job on the built-in sample, offline.",
     "doctor": "Tell versions, hardware and choices, for a bug report.",
