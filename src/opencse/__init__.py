@@ -39,9 +39,10 @@ __all__ = [
 
 if TYPE_CHECKING:
     from opencse.api.demo import demo
+    from opencse.api.diagnosis import doctor
     from opencse.api.evaluation import evaluate
     from opencse.api.exporting import export_onnx
-    from opencse.api.looking import analyze, check, doctor
+    from opencse.api.looking import analyze, check
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
     from opencse.api.studies import compare, reproduce
@@ -52,12 +53,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "opencse.api.demo": ("demo",),
+    "opencse.api.diagnosis": ("doctor",),
     "opencse.api.evaluation": ("evaluate",),
     "opencse.api.exporting": ("export_onnx",),
     "opencse.api.looking": (
         "analyze",
         "check",
-        "doctor",
     ),
     "opencse.api.making": (
         "static",
