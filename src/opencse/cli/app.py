@@ -32,6 +32,7 @@ PURPOSES = {
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
         "similarity": "Cosine similarity of one text to others.",
         "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
+        "export": "Write an encoder as ONNX, or as a table of word vectors.",
         "whiten": "Whiten an encoder with a linear map fitted on a text.",
     },
     "Make a new encoder": {
