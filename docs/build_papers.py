@@ -7,6 +7,7 @@ into docs/results/papers.json first, from which alone the page is made.
 from __future__ import annotations
 
 import json
+import re
 import sys
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,11 +16,13 @@ from pathlib import Path
 
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.lines import lines
-from opencse.analysis.significance import PairedSeeds, after_holm, brief, paired_seeds, summary
+from opencse.analysis.significance import PairedSeeds, after_holm, brief, paired_bootstrap, paired_seeds, summary
 from opencse.evaluation import spearman
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import write_json, write_text
 from opencse.studies.record import StudyRecord
+from opencse.studies.running import read_arrays
+from opencse.studies.study import folder_name
 
 RESULTS = Path(__file__).with_name("results")
 PAGE, SCORES, FIGURES = RESULTS / "papers.md", RESULTS / "papers.json", RESULTS / "figures"
@@ -262,8 +265,8 @@ gets; the uncut model is far better.
 Every number of ours is **Spearman x 100 on STS-B's 1,500 development pairs**, of the last step's encoder. SimCSE,
 ESimCSE and SimCSE++ print their ablations on the same pairs, where they also chose the best checkpoint; here no
 checkpoint is chosen, but rate and steps were, with `simcse` at seed 7 on these pairs ({chosen}). The other systems
-have SimCSE's settings, as in their papers, and the recipes' own everywhere else. SSCL and the thesis print averages over the
-seven STS tasks; theirs stand beside our dev scores.
+have SimCSE's settings, as in their papers, and the recipes' own everywhere else. SSCL and the thesis print
+averages over the seven STS tasks; theirs stand beside our dev scores.
 
     head -16000 DATA/wiki/wiki100k.txt > wiki16k.txt
     opencse compare wiki16k.txt --study benchmarks/studies/papers.toml --starts MINILM --data DATA --out OUT
@@ -285,13 +288,34 @@ def gather(out: Path) -> dict[str, object]:
         if run.recipe is not None and run.seed is not None:
             scores.setdefault(run.recipe, {})[run.seed] = round(run.results[METRIC], 4)
     environment = start.environment.model_dump(mode="json")
+    folders = {(run.recipe, run.seed): path for run in runs for path in [_folder(out, run)]}
+    compared = {(name, BASE) for name in SYSTEMS} | {(name, table.base) for table in TABLES for _, name in table.rows}
+    over_pairs: dict[str, dict[int, list[float]]] = {}
+    for recipe, base in sorted(compared):
+        for seed in scores.get(recipe, {}).keys() & scores.get(base, {}).keys() if recipe != base else ():
+            interval = _over_pairs(folders[recipe, seed], folders[base, seed])
+            if interval is not None:
+                over_pairs.setdefault(f"{recipe} beside {base}", {})[seed] = [round(end, 2) for end in interval]
     return {
         "metric": METRIC,
         "start": round(start.results[METRIC], 4),
         "scores": {name: dict(sorted(own.items())) for name, own in sorted(scores.items())},
+        "over_pairs": {name: dict(sorted(own.items())) for name, own in over_pairs.items()},
         "environment": {key: environment[key] for key in ("python", "torch", "transformers") if environment.get(key)},
         "date": f"{max(run.created for run in runs):%Y-%m-%d}",
     }
+
+
+def _folder(out: Path, run: StudyRecord) -> Path:
+    return out / "runs" / folder_name(run.start) / folder_name(str(run.recipe)) / str(run.seed)
+
+
+def _over_pairs(ours: Path, theirs: Path) -> tuple[float, float] | None:
+    """95% interval of one model's score minus another's over other sentence pairs; None where no pairs were kept."""
+    a, b = read_arrays(ours, "dev"), read_arrays(theirs, "dev")
+    if not a or not b:
+        return None
+    return paired_bootstrap(a["stsb.gold"], a["stsb.cosine"], b["stsb.cosine"]).interval
 
 
 def published(recipe: str, metric: str) -> float | None:
@@ -319,6 +343,16 @@ class Found:
         if recipe not in self.scores or base not in self.scores:
             return None
         return paired_seeds(self.scores[recipe], self.scores[base])
+
+    def over_pairs(self, recipe: str, base: str) -> str:
+        """At how many seeds the model is beyond the base's for other pairs too: ``2 above of 3``, ``none of 1``."""
+        kept: Mapping[str, Mapping[str, Sequence[float]]] = self.kept.get("over_pairs", {})  # type: ignore[assignment]
+        intervals = list(kept.get(f"{recipe} beside {base}", {}).values())
+        above, below = sum(low > 0 for low, _ in intervals), sum(high < 0 for _, high in intervals)
+        if not intervals:
+            return ""
+        words = [f"{count} {word}" for count, word in ((above, "above"), (below, "below")) if count]
+        return f"{' and '.join(words) or 'none'} of {len(intervals)}"
 
     def mean(self, recipe: str) -> str:
         """Mean, and standard deviation where there are several seeds."""
@@ -394,8 +428,8 @@ def _overview(tables: Sequence[Table], found: Found, verdicts: Mapping[str, str]
         best = max(known, key=lambda row: _above(found, row[1], table.base))[0]
         printed = [(value, label) for label, recipe in known if (value := table.of_paper(recipe)) is not None]
         theirs = max(printed)[1] if len(printed) > 1 else "no numbers"
-        said = verdicts.get(table.key, "").split(". ")[0].strip("*").rstrip(".")
-        rows.append([table.title, theirs, best, order, f"{len(known)} of {len(table.rows)}", said])
+        said = re.search(r"\*\*(.+?)\.?\*\*", verdicts.get(table.key, ""))
+        rows.append([table.title, theirs, best, order, f"{len(known)} of {len(table.rows)}", said[1] if said else ""])
     return _markdown(["table", "best, published", "best, here", "order agrees (Spearman)", "rows run", "verdict"], rows)
 
 
@@ -407,7 +441,7 @@ def _systems(found: Found) -> str:
     start = after_holm(
         {name: paired_seeds(found.scores[name], dict.fromkeys(found.scores[name], found.start)) for name in names}
     )
-    rows = [["the start", "", f"{found.start:.2f}", "", "", "", ""]]
+    rows = [["the start", "", f"{found.start:.2f}", "", "", "", "", ""]]
     for name in names:
         gain, here = SYSTEMS[name], adjusted.get(name)
         holds = "" if here is None or gain is None else _holds(here)
@@ -418,14 +452,26 @@ def _systems(found: Found) -> str:
                 found.mean(name),
                 brief(start[name]),
                 "" if here is None else brief(here),
+                found.over_pairs(name, BASE),
                 "" if gain is None else f"{gain:+.2f}",
                 holds,
             ]
         )
-    head = ["recipe", "seeds", "STS-B dev", "beside the start", "beside simcse", "published gain", "holds here"]
+    head = [
+        "recipe",
+        "seeds",
+        "STS-B dev",
+        "beside the start",
+        "beside simcse",
+        "over other pairs",
+        "published gain",
+        "holds here",
+    ]
     note = (
         "Mean ± standard deviation over seeds; differences are paired by seed, with half their 95% interval, p after "
-        "Holm over the column. Published gains are each paper's over the SimCSE it compares with, on BERT-base."
+        'Holm over the column. "Over other pairs": at how many seeds the model is above or below SimCSE beyond what '
+        "other sentence pairs would bring (paired bootstrap, 95%). Published gains are each paper's over the SimCSE it "
+        "compares with, on BERT-base."
     )
     return f"{_markdown(head, rows)}\n\n{note}"
 
@@ -451,11 +497,20 @@ def _rows(table: Table, found: Found) -> str:
                 "" if theirs is None else f"{theirs:.2f}",
                 found.mean(recipe),
                 "" if recipe == table.base or seeds is None else f"{seeds.difference:+.2f}",
+                found.over_pairs(recipe, table.base),
                 str(len(found.scores[recipe])),
             ]
         )
     metric = "STS-B dev" if table.metric == METRIC else "STS average"
-    head = ["setting", "recipe", f"published ({metric})", "here", f"beside {table.base}, same seeds", "seeds"]
+    head = [
+        "setting",
+        "recipe",
+        f"published ({metric})",
+        "here",
+        f"beside {table.base}, same seeds",
+        "over other pairs",
+        "seeds",
+    ]
     return _markdown(head, rows)
 
 
