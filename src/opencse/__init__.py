@@ -24,6 +24,7 @@ __all__ = [
     "doctor",
     "encode",
     "evaluate",
+    "evaluate_all",
     "list_presets",
     "list_recipes",
     "nearest",
@@ -38,7 +39,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from opencse.api.demo import demo
-    from opencse.api.evaluation import evaluate
+    from opencse.api.evaluation import evaluate, evaluate_all
     from opencse.api.looking import analyze, check, doctor
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
@@ -50,7 +51,10 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "opencse.api.demo": ("demo",),
-    "opencse.api.evaluation": ("evaluate",),
+    "opencse.api.evaluation": (
+        "evaluate",
+        "evaluate_all",
+    ),
     "opencse.api.looking": (
         "analyze",
         "check",
