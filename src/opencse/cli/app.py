@@ -28,8 +28,11 @@ PURPOSES = {
     },
     "Use": {
         "encode": "Turn texts into vectors, in a file.",
+        "index": "Keep a text's vectors in a folder: search, filter, pairs, duplicates.",
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
         "similarity": "Cosine similarity of one text to others.",
+        "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
+        "export": "Write an encoder as ONNX, or as a table of word vectors.",
         "whiten": "Whiten an encoder with a linear map fitted on a text.",
     },
     "Make a new encoder": {

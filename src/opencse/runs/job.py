@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Literal, cast
 
 import torch
 from torch import nn
@@ -15,7 +15,7 @@ from opencse.encoder.devices import default_device, usable
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.packed import pack
+from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.precision import choose_precision
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
@@ -150,6 +150,7 @@ class TrainJob:
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         objective = Objective.from_settings(recipe.objective).to(encoder.device)
         _check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
+        attention = _pack(encoder, recipe.training.packed)
         with world.first_alone():
             corpus = tokenise(
                 self.text,
@@ -192,7 +193,7 @@ class TrainJob:
             reads_hard=HardNegatives() in objective.reads,
             negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
             precision=precision,
-            attention="packed" if encoder.packed else str(encoder.backbone.config._attn_implementation),
+            attention=attention,
             device=str(encoder.device),
             parameters=sum(p.numel() for p in encoder.parameters()),
             pooling=str(encoder.pooling),
@@ -328,11 +329,6 @@ def _check_and_complete(
             f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
             f"set it with --set data.max_length={encoder.max_length}"
         )
-    if recipe.training.packed:
-        if encoder.device.type != "cpu":
-            raise UserError("training.packed runs on a CPU alone; set it to false, or --device cpu")
-        pack(encoder.backbone)
-        encoder.packed = True
     own_dropout = recipe.encoder.dropout is None
     objective.check(Context(objective, encoder=encoder, model=model, own_dropout=own_dropout))
     heads = [request for request in objective.reads if isinstance(request, LmHead)]
@@ -341,6 +337,21 @@ def _check_and_complete(
         tied = all(head.tied for head in heads)
         head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
         encoder.lm_head = head.to(encoder.device)
+
+
+def _pack(encoder: SentenceEncoder, asked: bool | Literal["auto"]) -> str:
+    """Lets the encoder compute no padding where that is asked for or possible; what it does, and why."""
+    plain = str(encoder.backbone.config._attn_implementation)
+    if asked is False:
+        return f"{plain} (padded: asked for)"
+    why = unpackable(encoder.backbone) if encoder.device.type == "cpu" else f"on {encoder.device.type}"
+    if asked == "auto" and why is not None:
+        return f"{plain} (padded: {why})"
+    if encoder.device.type != "cpu":
+        raise UserError("training.packed runs on a CPU alone; set it to auto, or --device cpu")
+    pack(encoder.backbone)
+    encoder.packed = True
+    return "packed, no padding"
 
 
 def _begin(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int) -> None:

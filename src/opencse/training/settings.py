@@ -36,8 +36,8 @@ class TrainingSettings(Settings):
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
         worst_case: a second pass of each step at adversarial weights (SAM, AWP), and maybe inputs; its gradient counts.
-        packed: compute no padding, for backbones of BERT's shape on a CPU: the same losses and gradients up to
-            rounding, other dropout masks, and faster; see `opencse.encoder.packed`.
+        packed: compute no padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
+            `opencse.encoder.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
         precision: ``auto`` takes bf16 autocast where the processor computes in it, float32 elsewhere.
         average_with_start: at every evaluation, averages of the weights with the start's are evaluated too, and the
             best of all is what counts; each number is the share w of the trained weights, (1 - w) start + w trained. It
@@ -63,7 +63,7 @@ class TrainingSettings(Settings):
     weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
     max_grad_norm: float = Field(default=1.0, gt=0)
     worst_case: WorstCaseSettings | None = None
-    packed: bool = False
+    packed: Literal["auto"] | bool = "auto"
     precision: Literal["auto", "float32", "bf16"] = "auto"
     average_with_start: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     evaluate_every: int = Field(default=125, gt=0)
