@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load_file
 
+from helpers import write_tiny_bert
 from opencse.errors import UserError
 from opencse.objective.vectors.chunks import Chunks
 from opencse.processes import Processes
@@ -52,9 +53,10 @@ def gang(count: int, *arguments: str) -> None:
 
 
 @pytest.mark.parametrize(("count", "names"), [(2, NAMES), (4, SOME)], ids=["2", "4"])
-def test_gradients_are_those_of_one_process(count: int, names: list[str], tiny_folder: Path, tmp_path: Path) -> None:
+def test_gradients_are_those_of_one_process(count: int, names: list[str], tmp_path: Path) -> None:
+    model = write_tiny_bert(tmp_path / "tiny", sd=0.1)  # vectors of different texts differ
     out = tmp_path / "gaps.json"
-    gang(count, str(tiny_folder), str(tmp_path), str(out), *names)
+    gang(count, str(model), str(tmp_path), str(out), *names)
     gaps: dict[str, list[float]] = json.loads(out.read_text())
     assert set(gaps) == set(names)
     assert {name: g for name, g in gaps.items() if not (g[0] < 1e-10 and g[1] < 1e-10)} == {}
