@@ -56,7 +56,7 @@ function invite(examples) {
     make(
       "div",
       { className: "state" },
-      make("p", {}, "Type a sentence; what means the same comes up as you type. Or start from one of the texts:"),
+      make("p", {}, "Texts of the same meaning come up as you type. Or start from one of these:"),
       make("ul", { className: "examples" }, ...examples.map(button)),
     ),
   );
@@ -133,8 +133,7 @@ function row(hit, alone, share) {
     "li",
     {},
     make("div", { className: "score" }, hit.score.toFixed(3), make("div", { className: "track", "aria-hidden": "true" }, bar)),
-    make("div", { className: "text", dir: "auto" }, hit.text),
-    about.length === 0 ? null : make("div", { className: "about" }, ...about),
+    make("div", {}, make("div", { className: "text", dir: "auto" }, hit.text), about.length === 0 ? null : make("div", { className: "about" }, ...about)),
   );
   item.dataset.id = hit.id;
   item.addEventListener("mouseenter", () => pair(hit.id, true));
