@@ -115,20 +115,22 @@ function show(lists, hybrid) {
   const ids = lists.map((hits) => new Set(hits.map((hit) => hit.id)));
   models.forEach((model, i) => found.set(model.id, ids[i]));
   const best = Math.max(...lists.flat().map((hit) => hit.score), 1e-9);
+  const alone = (hit) => ids.filter((some) => some.has(hit.id)).length === 1;
+  const rare = lists.flat().filter(alone).length * 2 < lists.flat().length; // the fewer of the two kinds are marked
+  const mark = (hit) => (!side ? "" : rare && alone(hit) ? "only here" : !rare && !alone(hit) ? "in both" : "");
   const columns = lists.map((hits, i) => {
-    const alone = (hit) => side && !ids.some((others, j) => j !== i && others.has(hit.id));
-    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, alone(hit), hybrid ? hit.score / best : hit.score)));
+    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, mark(hit), hybrid ? hit.score / best : hit.score)));
     return make("div", { className: "column" }, side ? make("h2", {}, models[i].id) : null, list);
   });
   at("results").replaceChildren(...columns);
 }
 
-function row(hit, alone, share) {
+function row(hit, mark, share) {
   const bar = make("i");
   bar.style.width = `${Math.round(100 * Math.max(0, Math.min(1, share)))}%`;
   const facts = Object.entries(hit.metadata).filter(([, value]) => value !== null);
   const about = facts.map(([name, value]) => make("span", {}, `${name}: ${value}`));
-  if (alone) about.unshift(make("span", { className: "alone" }, "only here"));
+  if (mark !== "") about.unshift(make("span", { className: "mark" }, mark));
   const item = make(
     "li",
     {},
