@@ -10,24 +10,34 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = [
+    "Index",
     "InterruptedRunError",
     "SentenceEncoder",
     "UserError",
     "__version__",
     "adapt",
+    "add_to_index",
     "analyze",
+    "build_index",
     "calibrate",
     "check",
     "compare",
+    "delete_from_index",
     "demo",
     "diff_recipes",
     "doctor",
     "encode",
     "evaluate",
+    "export_index",
+    "index_duplicates",
+    "index_info",
+    "index_negatives",
+    "index_pairs",
     "list_presets",
     "list_recipes",
     "nearest",
     "pretrain",
+    "query_index",
     "reproduce",
     "serve",
     "show_recipe",
@@ -39,8 +49,20 @@ __all__ = [
 
 if TYPE_CHECKING:
     from opencse.api.demo import demo
+    from opencse.api.diagnosis import doctor
     from opencse.api.evaluation import evaluate
-    from opencse.api.looking import analyze, check, doctor
+    from opencse.api.index import (
+        add_to_index,
+        build_index,
+        delete_from_index,
+        export_index,
+        index_duplicates,
+        index_info,
+        index_negatives,
+        index_pairs,
+        query_index,
+    )
+    from opencse.api.looking import analyze, check
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
     from opencse.api.serving import serve
@@ -49,14 +71,26 @@ if TYPE_CHECKING:
     from opencse.api.vectors import calibrate, encode, nearest, similarity
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.errors import InterruptedRunError, UserError
+    from opencse.search.index import Index
 
 _HOMES = {
     "opencse.api.demo": ("demo",),
+    "opencse.api.diagnosis": ("doctor",),
     "opencse.api.evaluation": ("evaluate",),
+    "opencse.api.index": (
+        "add_to_index",
+        "build_index",
+        "delete_from_index",
+        "export_index",
+        "index_duplicates",
+        "index_info",
+        "index_negatives",
+        "index_pairs",
+        "query_index",
+    ),
     "opencse.api.looking": (
         "analyze",
         "check",
-        "doctor",
     ),
     "opencse.api.making": (
         "static",
@@ -89,6 +123,7 @@ _HOMES = {
         "InterruptedRunError",
         "UserError",
     ),
+    "opencse.search.index": ("Index",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -15,7 +15,7 @@ import typer
 import opencse
 from opencse.cli.app import COMMANDS
 
-FUNCTIONS = [name for name in COMMANDS if name != "recipes"]
+FUNCTIONS = [name for name in COMMANDS if name not in ("index", "recipes")]  # these have commands of their own
 ELSEWHERE = {  # an option of a command -> the argument that it becomes
     "set_": "settings",
     "query": "queries",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 
 from opencse.errors import UserError, require_known
@@ -13,6 +14,7 @@ Where = Mapping[str, object]
 
 All must hold. A number is compared with numbers alone and a text with texts alone; an empty value only equals None.
 """
+_TYPED = re.compile(r"(?P<name>[^=<>!]+)(?P<operator>!=|<=|>=|=|<|>)(?P<value>.*)", re.DOTALL)
 _OPERATORS = ("=", "!=", "<", "<=", ">", ">=")
 
 
@@ -71,3 +73,54 @@ def _one(column: str, operator: str, wanted: object, name: str) -> tuple[str, li
         return f"{column} IS NOT ?", [value]
     kinds = "'text'" if isinstance(value, str) else "'integer', 'real'"
     return f"(typeof({column}) IN ({kinds}) AND {column} {operator} ?)", [value]
+
+
+def parse_where(conditions: Sequence[str], columns: Mapping[str, str]) -> Where:
+    """Conditions as they are typed: ``year>=2020``, ``lang=en``, ``lang=en,de``, ``lang!=en``.
+
+    What follows the operator is a number where the column holds numbers; ``[...]`` is read as a JSON list, for texts
+    with a comma. An empty value is none.
+
+    Args:
+        conditions: all must hold; several may be of one column.
+        columns: the kind of value of each: number, text or mixed.
+
+    Raises:
+        UserError: for what is no condition, or a column that is not there.
+    """
+    found: dict[str, dict[str, object]] = {}
+    for condition in conditions:
+        match = _TYPED.fullmatch(condition.strip())
+        if match is None:
+            raise UserError(f"--where {condition!r}: a condition is COLUMN=VALUE, or with != < <= > >=")
+        name, operator, value = match["name"].strip(), match["operator"], match["value"].strip()
+        require_known(name, ["id", *columns], "column")
+        of_column = found.setdefault(name, {})
+        if operator in of_column:
+            raise UserError(f"--where {condition!r}: {operator} is given twice for {name!r}; list values with commas")
+        of_column[operator] = _typed(value, columns.get(name, "text"), operator, condition)
+    return found
+
+
+def _typed(text: str, kind: str, operator: str, condition: str) -> object:
+    if text.startswith("["):
+        try:
+            return list(json.loads(text))
+        except (ValueError, TypeError):
+            raise UserError(f"--where {condition!r}: what begins with [ is a JSON list; this is none") from None
+    values = (
+        [_value(part.strip(), kind) for part in text.split(",")] if operator in ("=", "!=") else [_value(text, kind)]
+    )
+    return values[0] if len(values) == 1 else values
+
+
+def _value(text: str, kind: str) -> Value:
+    if not text:
+        return None
+    if kind != "text":
+        for number in (int, float):
+            try:
+                return number(text)
+            except ValueError:
+                pass
+    return text

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,92 +12,36 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.encoder import WINDOW, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
-from opencse.progress import Progress, Silent
-from opencse.search.exact import Places, Scores, Unit, nearest_units
+from opencse.progress import Counted, Progress, Silent
+from opencse.search import querying
+from opencse.search.building import How, add, build
+from opencse.search.engines import Engine, write_engine
+from opencse.search.exact import Unit
 from opencse.search.filters import Where, sql_of
-from opencse.search.rows import Row, RowLike, checked_rows
+from opencse.search.pairs import Duplicates, Pair, duplicate_rows, nearest_pairs
+from opencse.search.querying import State, hit_of, sql_names
+from opencse.search.reading import FileRows, GivenRows, RowSource
+from opencse.search.result import Hit, IndexInfo
+from opencse.search.rows import RowLike
 from opencse.search.store import (
+    NAMES,
     Facts,
     Store,
     Stored,
     Writer,
-    create,
     current,
     locked,
-    new_name,
-    point_to,
     refused,
     remove_others,
-    sql_columns,
 )
 
 _COMPACT = 4
 """One dead place in so many makes the vector file be written anew."""
-
-
-@dataclass(frozen=True)
-class Hit:
-    """A row that was found.
-
-    Attributes:
-        id: of the row, or of the document that the text is a passage of.
-        score: cosine to the query; of a hybrid search the sum of reciprocal ranks.
-        text: the row's; of a document the best passage.
-        metadata: by column; None where a row has no value.
-    """
-
-    id: str
-    score: float
-    text: str
-    metadata: Mapping[str, object] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class IndexInfo:
-    """What an index is.
-
-    Attributes:
-        folder: where it is.
-        kind: flat, hnsw or ivfpq.
-        rows: texts in it; of documents their passages.
-        documents: different ids.
-        dimension: of a vector.
-        model: what the encoder was called when the index was built.
-        fingerprint: of that encoder; only an encoder with the same one may query.
-        pooling: what replaced the model's own, or None.
-        columns: metadata, by name the kind of its values: number, text or mixed.
-        max_length: ids of the longest passage; None: texts are not cut.
-        overlap: ids that two passages of a document may share.
-        version: counts the changes.
-        megabytes: of the vectors.
-    """
-
-    folder: str
-    kind: str
-    rows: int
-    documents: int
-    dimension: int
-    model: str
-    fingerprint: str
-    pooling: str | None
-    columns: Mapping[str, str]
-    max_length: int | None
-    overlap: int
-    version: int
-    megabytes: float
-
-
-@dataclass(frozen=True)
-class _State:
-    """The index at one moment."""
-
-    facts: Facts
-    vectors: Unit
-    alive: Places | None
+_TRIES = 5
 
 
 class Index:
@@ -111,7 +55,8 @@ class Index:
         self.folder = folder
         self._store = Store.open(folder)
         self._encoder = encoder
-        self._seen: _State | None = None
+        self._seen: State | None = None
+        self._stamp = 0
 
     @classmethod
     def open(cls, folder: str | Path, *, encoder: SentenceEncoder | None = None) -> Self:
@@ -125,31 +70,32 @@ class Index:
             UserError: if there is no index, it is damaged, or it was built with another model.
         """
         index = cls(Path(folder), encoder)
-        with index._store.snapshot() as facts:
-            index._state(facts)
-        if encoder is not None:
-            _require_same(index.folder, facts, encoder)
+        with index.moment() as state:
+            if encoder is not None:
+                _require_same(index.folder, state.facts, encoder)
         return index
 
     @classmethod
     def build(
         cls,
         folder: str | Path,
-        rows: Iterable[RowLike],
+        rows: Iterable[RowLike] | RowSource,
         encoder: SentenceEncoder,
         *,
+        how: How | None = None,
         model: str = "",
         pooling: str | None = None,
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> Self:
-        """A new index of some rows.
+        """A new index of some rows; broken off, the same call goes on where it was.
 
         Args:
             folder: made if it is not there; what it held stays until the new index is whole.
-            rows: texts, `Row`s, or mappings with ``text``, maybe ``id``, and columns of metadata.
+            rows: texts, `Row`s, mappings with ``text``, maybe ``id``, and columns of metadata; or a `RowSource`.
             encoder: encodes them, and later the queries.
-            model: what the encoder is loaded by; None: an index that is only queried by a loaded encoder.
+            how: the kind of index, and how long texts are cut; by default flat, and at the model's length.
+            model: what the encoder is loaded by; empty: the index is only queried with a loaded encoder.
             pooling: what replaced the model's own when it was loaded.
             overwrite: replace an index that is there.
             progress: hears of it.
@@ -158,25 +104,16 @@ class Index:
             UserError: for rows that cannot be kept, or a folder that holds an index or cannot be written.
         """
         path = Path(folder)
-        with refused(path):
-            path.mkdir(parents=True, exist_ok=True)
-        with locked(path):
-            if (path / "index.json").exists() and not overwrite:
-                raise UserError(f"{path}: holds an index; add to it (opencse index add), or give --overwrite")
-            facts = Facts(
-                model=model,
-                fingerprint=fingerprint(encoder),
-                pooling=pooling,
-                dimension=encoder.dimension,
-                vectors=new_name("vectors-", ".f32"),
-            )
-            with refused(path):
-                name = create(path, facts)
-                with Writer(path, name) as writer:
-                    _append(writer, encoder, rows, progress or Silent())
-                    writer.commit()
-                point_to(path, name)
-                remove_others(path, [name, facts.vectors])
+        build(
+            path,
+            _source(rows),
+            encoder,
+            how or How(),
+            model=model,
+            pooling=pooling,
+            overwrite=overwrite,
+            progress=progress or Silent(),
+        )
         return cls.open(path, encoder=encoder)
 
     def __enter__(self) -> Self:
@@ -190,6 +127,12 @@ class Index:
     def __len__(self) -> int:
         with self._store.snapshot() as facts:
             return facts.rows
+
+    @property
+    def source(self) -> str | None:
+        """Fingerprint of the text it was built from; None once it was changed."""
+        with self.moment() as state:
+            return state.facts.source
 
     def close(self) -> None:
         """Lets go of the files."""
@@ -241,9 +184,13 @@ class Index:
         """
         if k < 1:
             raise UserError(f"k is the number of rows to find, at least 1, not {k}")
+        if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
+            raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         vectors = self.encode_queries(queries)
-        with self._moment() as state:
-            return self._dense(state, vectors, k, threshold, where)
+        with self.moment() as state:
+            if hybrid:
+                return querying.hybrid(state, list(queries), vectors, k, where)
+            return querying.dense(state, vectors, k, threshold, where)
 
     def encode_queries(self, queries: Sequence[str] | NDArray[np.floating]) -> Unit:
         """(n, d) L2-normalised vectors of queries.
@@ -292,10 +239,62 @@ class Index:
         Raises:
             UserError: for an id that is not there.
         """
-        with self._moment() as state:
+        with self.moment() as state:
             if ids is None:
                 return np.array(state.vectors if state.alive is None else state.vectors[state.alive])
             return np.array(state.vectors[[row[0] for row in self._named(ids, state.facts)]])
+
+    def vectors_of_hits(self, hits: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n, d) vectors of rows by id and text, which tell a passage from the others of its document."""
+        with self.moment() as state:
+            ids = list(dict.fromkeys(name for name, _ in hits))
+            places = {(name, text): place for place, name, _, text, _ in self._named(ids, state.facts)}
+            return np.array(state.vectors[[places[hit] for hit in hits]])
+
+    def pairs(self, most: int = 100, *, progress: Progress | None = None) -> list[Pair]:
+        """The most similar pairs of rows, exact; two passages of one document are no pair.
+
+        Args:
+            most: how many.
+            progress: hears of it.
+
+        Raises:
+            UserError: for ``most`` below 1.
+        """
+        with self.moment() as state:
+            rows = self._store.select("1", [], state.facts)
+            groups = None
+            if state.facts.passages:
+                number: dict[str, int] = {}
+                groups = np.array([number.setdefault(row[1], len(number)) for row in rows], dtype=np.int64)
+            vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
+        found, scores = nearest_pairs(vectors, most, groups=groups, progress=_counted(progress, "comparing"))
+        return [
+            Pair(score, rows[a][1], rows[b][1], rows[a][3], rows[b][3])
+            for (a, b), score in zip(found.tolist(), scores.tolist(), strict=True)
+        ]
+
+    def duplicates(self, threshold: float | None = None, *, progress: Progress | None = None) -> list[Duplicates]:
+        """Groups of rows whose texts are equal but for case and white space, or as similar as a threshold says.
+
+        Args:
+            threshold: least cosine; None: equal texts alone.
+            progress: hears of it.
+
+        Raises:
+            UserError: for a threshold that is no cosine above 0.
+        """
+        with self.moment() as state:
+            rows = self._store.select("1", [], state.facts)
+            vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
+        texts = [row[3] for row in rows]
+        found = duplicate_rows(vectors, texts, threshold, progress=_counted(progress, "comparing"))
+        groups = []
+        for places, cosine in found:
+            ids = tuple(dict.fromkeys(rows[place][1] for place in places))
+            if len(ids) > 1:  # else they are passages of one document
+                groups.append(Duplicates(ids, tuple(rows[place][3] for place in places), cosine))
+        return groups
 
     def rows(self, offset: int = 0, limit: int | None = None) -> list[Hit]:
         """Living rows in the order they were added, each with score 1.
@@ -306,13 +305,13 @@ class Index:
         """
         if offset < 0 or (limit is not None and limit < 0):
             raise UserError(f"offset and limit are at least 0, not {offset} and {limit}")
-        with self._moment() as state:
+        with self.moment() as state:
             found = self._store.select("1", [-1 if limit is None else limit, offset], state.facts, "LIMIT ? OFFSET ?")
-            return [_hit(row, 1.0, state.facts) for row in found]
+            return [hit_of(row, 1.0, state.facts) for row in found]
 
     def add(
         self,
-        rows: Iterable[RowLike],
+        rows: Iterable[RowLike] | RowSource,
         *,
         replace: bool = False,
         encoder: SentenceEncoder | None = None,
@@ -332,24 +331,27 @@ class Index:
         with self._writing() as writer:
             if encoder is not None:
                 _require_same(self.folder, writer.facts, encoder)
-            before = writer.facts.slots
-            _append(writer, encoder or self.encoder, rows, progress or Silent(), replace=replace)
-            self._finish(writer)
-            return writer.facts.slots - before
+            tell = progress or Silent()
+            done = add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=tell)
+            self._finish(writer, tell)
+            return done
 
-    def delete(self, ids: Sequence[str] | None = None, *, where: Where | None = None) -> int:
+    def delete(
+        self, ids: Sequence[str] | None = None, *, where: Where | None = None, progress: Progress | None = None
+    ) -> int:
         """Deletes the rows with some ids, or those that meet conditions; all or, on a kill, none. How many.
 
         Args:
             ids: of rows or documents.
             where: conditions on metadata; see `search`.
+            progress: hears of it.
 
         Raises:
             UserError: for an id that is not there, neither ids nor conditions, or another writer.
         """
         if isinstance(ids, str):
             raise UserError("ids: give a list of ids")
-        if (ids is None) == (where is None):
+        if (ids is None) == (not where):
             raise UserError("delete: give ids or conditions (where), one of them")
         with self._writing() as writer:
             if ids is not None:
@@ -359,13 +361,15 @@ class Index:
                     raise UserError(f"{self.folder}: no row has the id {missing[0][:80]!r}; nothing was deleted")
                 done = _remove_ids(writer, wanted)
             else:
-                done = writer.remove(*sql_of(where or {}, _sql_names(writer.facts)))
-            self._finish(writer)
+                done = writer.remove(*sql_of(where or {}, sql_names(writer.facts)))
+            self._finish(writer, progress or Silent())
             return done
 
-    def _finish(self, writer: Writer) -> None:
+    def _finish(self, writer: Writer, progress: Progress) -> None:
+        writer.change(source=None)
         if writer.facts.slots > _COMPACT * max(1, writer.facts.rows) // (_COMPACT - 1):
             writer.compact()
+        write_engine(writer, progress)
         writer.commit()
 
     @contextmanager
@@ -377,46 +381,40 @@ class Index:
                 yield writer
 
     @contextmanager
-    def _moment(self) -> Iterator[_State]:
-        with self._store.snapshot() as facts:
-            yield self._state(facts)
+    def moment(self) -> Iterator[State]:
+        """The index as it is now; another process may have changed it or put a new one in its place."""
+        for _ in range(_TRIES):
+            self._follow()
+            with self._store.snapshot() as facts:
+                try:
+                    state = self._state(facts)
+                except FileNotFoundError as error:  # written anew since; or it is not there at all
+                    missing = error.filename
+                    continue
+                yield state
+                return
+        raise UserError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
 
-    def _state(self, facts: Facts) -> _State:
+    def _follow(self) -> None:
+        """Opens the index that has taken this one's place, if one has."""
+        with suppress(OSError):
+            stamp = (self.folder / NAMES).stat().st_mtime_ns
+            if stamp != self._stamp:
+                name = current(self.folder)
+                if name != self._store.name:
+                    self._store.close()
+                    self._store, self._seen = Store(self.folder, name), None
+                self._stamp = stamp
+
+    def _state(self, facts: Facts) -> State:
         seen = self._seen
         if seen is None or seen.facts != facts:
-            seen = _State(facts, self._store.vectors(facts), self._store.alive(facts))
+            engine = None if facts.engine is None else Engine.read(self.folder / facts.engine, facts.slots)
+            seen = State(self._store, facts, self._store.vectors(facts), self._store.alive(facts), engine)
             self._seen = seen
         return seen
 
-    def _dense(
-        self, state: _State, queries: Unit, k: int, threshold: float | None, where: Where | None
-    ) -> list[list[Hit]]:
-        among = state.alive
-        if where is not None:
-            among = self._store.places(*sql_of(where, _sql_names(state.facts)))
-        most = k
-        while True:
-            places, scores = nearest_units(queries, state.vectors, most, among)
-            found = self._hits(state.facts, places, scores, k, threshold)
-            if not state.facts.passages or places.shape[1] < most or all(len(hits) == k for hits in found):
-                return found
-            most *= 4
-
-    def _hits(self, facts: Facts, places: Places, scores: Scores, k: int, threshold: float | None) -> list[list[Hit]]:
-        rows = self._store.at(np.unique(places), facts)
-        lists = []
-        for near, values in zip(places.tolist(), scores.tolist(), strict=True):
-            best: dict[str, Hit] = {}
-            for place, score in zip(near, values, strict=True):
-                if len(best) < k and (threshold is None or score >= threshold):
-                    hit = _hit(rows[place], score, facts)
-                    best.setdefault(hit.id, hit)
-            lists.append(list(best.values()))
-        return lists
-
     def _named(self, ids: Sequence[str], facts: Facts) -> list[Stored]:
-        import json
-
         found: dict[str, list[Stored]] = {}
         for row in self._store.select("id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))], facts):
             found.setdefault(row[1], []).append(row)
@@ -426,49 +424,15 @@ class Index:
         return [row for name in ids for row in found[name]]
 
 
-def _append(
-    writer: Writer, encoder: SentenceEncoder, rows: Iterable[RowLike], progress: Progress, *, replace: bool = False
-) -> None:
-    given = list(checked_rows(rows))
-    progress.start("encoding", len(given))
-    try:
-        for start in range(0, len(given), WINDOW):
-            window = _with_ids(given[start : start + WINDOW], writer.facts.next_id)
-            if replace:
-                _remove_ids(writer, [row.id for row in window if row.id is not None])
-            vectors = encoder.encode(
-                [row.text for row in window],
-                normalize_embeddings=True,
-                progress=lambda done, _, before=start: progress.advance(before + done),  # type: ignore[misc]
-            )
-            _require_finite(window, vectors)
-            writer.append([(row, 0) for row in window], vectors)
-    finally:
-        progress.finish()
+def _counted(progress: Progress | None, what: str) -> Counted | None:
+    return None if progress is None else Counted(progress, what)
 
 
-def _with_ids(rows: Sequence[Row], next_id: int) -> list[Row]:
-    named = []
-    for row in rows:
-        if row.id is None:
-            row = Row(row.text, str(next_id), row.metadata)
-        if row.id is not None and row.id.isdecimal() and len(row.id) < 19:
-            next_id = max(next_id, int(row.id) + 1)
-        named.append(row)
-    return named
-
-
-def _require_finite(rows: Sequence[Row], vectors: NDArray[np.float32]) -> None:
-    wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-    if len(wrong):
-        raise UserError(
-            f"the vector of {rows[int(wrong[0])].text[:40]!r} holds NaN or infinity; the model's weights are damaged"
-        )
+def _source(rows: Iterable[RowLike] | RowSource) -> RowSource:
+    return rows if isinstance(rows, GivenRows | FileRows) else GivenRows(rows)
 
 
 def _remove_ids(writer: Writer, ids: Sequence[str]) -> int:
-    import json
-
     return writer.remove("id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
 
 
@@ -479,12 +443,3 @@ def _require_same(folder: Path, facts: Facts, encoder: SentenceEncoder) -> None:
             f"{folder}: was built with {facts.model or 'another model'} (fingerprint {facts.fingerprint}), and this "
             f"encoder is another ({own}); query it with that model, or build an index with this one"
         )
-
-
-def _sql_names(facts: Facts) -> dict[str, str]:
-    return {"id": "id", **sql_columns(facts.columns)}
-
-
-def _hit(row: Stored, score: float, facts: Facts) -> Hit:
-    _, name, _, text, values = row
-    return Hit(name, score, text, dict(zip(facts.columns, values, strict=True)))

@@ -53,8 +53,13 @@ def checked(row: Row, where: str) -> Row:
     """
     text = _text(row.text, where, "the text")
     name = None if row.id is None else _text(str(row.id), where, "the id")
-    return Row(text, name, {_text(key, where, "a column"): plain(value, where, key) for key, value in
-                            row.metadata.items()})  # fmt: skip
+    kept: dict[str, object] = {}
+    for key, value in row.metadata.items():
+        column = _text(key, where, "the name of a column")
+        if column in ("id", "text"):
+            raise UserError(f"{where}: {column!r} is the row's own and no metadata; name the column otherwise")
+        kept[column] = plain(value, where, column)
+    return Row(text, name, kept)
 
 
 def plain(value: object, where: str, column: str) -> Value:

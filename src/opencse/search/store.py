@@ -108,6 +108,9 @@ class Store:
     def snapshot(self) -> Iterator[Facts]:
         """Within the block all reads are of one moment, whatever another process writes meanwhile."""
         with self._guard, damaged(self.folder):
+            if self._db.in_transaction:  # within another block: of the same moment
+                yield read_facts(self._db)
+                return
             self._db.execute("BEGIN")
             try:
                 yield read_facts(self._db)
@@ -160,7 +163,9 @@ class Writer:
     def __init__(self, folder: Path, rows: str) -> None:
         self.folder = folder
         self._db = connect(folder / rows, write=True)
-        self.facts = read_facts(self._db)
+        with damaged(folder):
+            self.facts = read_facts(self._db)
+        self._before = self.facts
         self._vectors: Any = None
         self._stale: set[str] = set()
 
@@ -174,6 +179,16 @@ class Writer:
         if self._db.in_transaction:
             self._db.execute("ROLLBACK")
         self._db.close()
+
+    @property
+    def compacted(self) -> bool:
+        """Whether the vector file is another one than it was."""
+        return self.facts.vectors != self._before.vectors
+
+    def flush(self) -> None:
+        """Lets what was appended be read from the file."""
+        if self._vectors is not None:
+            self._vectors.flush()
 
     def change(self, **facts: Any) -> None:  # noqa: ANN401 - the fields of Facts
         """Other facts, from the next `commit` on."""
@@ -228,6 +243,7 @@ class Writer:
         """Writes the vector file without its dead places."""
         found = self._db.execute("SELECT place FROM rows ORDER BY place")
         places = np.fromiter((place for (place,) in found), dtype=np.int64)
+        self.flush()
         old = mapped(self.folder, self.facts)
         self._drop(self.facts.vectors)
         self.change(vectors=new_name("vectors-", ".f32"), slots=0)

@@ -37,7 +37,7 @@ function noIndex(model) {
     { className: "state" },
     make("h2", {}, "No index is served yet"),
     make("p", {}, "Build one from a file of texts, a line each, and start the server with it:"),
-    make("pre", { tabIndex: 0 }, `opencse index build texts.txt --model ${model} --out my-index\nopencse serve ${model} --index my-index`),
+    make("pre", { tabIndex: 0 }, `opencse index build my-index ${model} texts.txt\nopencse serve ${model} --index my-index`),
     make("p", { className: "muted" }, "Similarity works without one."),
   );
 }
@@ -65,7 +65,8 @@ function invite(examples) {
 function asked() {
   const k = at("k").value === "" ? 10 : at("k").valueAsNumber;
   const body = { query: at("query").value.trim(), k: Math.max(1, Math.min(100, Math.round(k) || 10)), hybrid: at("hybrid").checked };
-  if (at("threshold").value !== "") body.threshold = at("threshold").valueAsNumber;
+  at("threshold").disabled = body.hybrid; // ranks are no scores
+  if (!body.hybrid && at("threshold").value !== "") body.threshold = at("threshold").valueAsNumber;
   const column = at("column").value;
   if (column !== "" && at("value").value !== "") {
     const value = at("value").value.trim();
@@ -112,10 +113,10 @@ async function search(examples) {
 
 function show(lists, hybrid) {
   const side = models.length > 1;
-  const ids = lists.map((hits) => new Set(hits.map((hit) => hit.id)));
-  models.forEach((model, i) => found.set(model.id, ids[i]));
+  models.forEach((model, i) => found.set(model.id, new Set(lists[i].map((hit) => hit.id))));
+  const texts = lists.map((hits) => new Set(hits.map((hit) => hit.text)));
   const best = Math.max(...lists.flat().map((hit) => hit.score), 1e-9);
-  const alone = (hit) => ids.filter((some) => some.has(hit.id)).length === 1;
+  const alone = (hit) => texts.filter((some) => some.has(hit.text)).length === 1;
   const rare = lists.flat().filter(alone).length * 2 < lists.flat().length; // the fewer of the two kinds are marked
   const mark = (hit) => (!side ? "" : rare && alone(hit) ? "only here" : !rare && !alone(hit) ? "in both" : "");
   const columns = lists.map((hits, i) => {
@@ -137,13 +138,13 @@ function row(hit, mark, share) {
     make("div", { className: "score" }, hit.score.toFixed(3), make("div", { className: "track", "aria-hidden": "true" }, bar)),
     make("div", {}, make("div", { className: "text", dir: "auto" }, hit.text), about.length === 0 ? null : make("div", { className: "about" }, ...about)),
   );
-  item.dataset.id = hit.id;
-  item.addEventListener("mouseenter", () => pair(hit.id, true));
-  item.addEventListener("mouseleave", () => pair(hit.id, false));
+  item.dataset.text = hit.text;
+  item.addEventListener("mouseenter", () => pair(hit.text, true));
+  item.addEventListener("mouseleave", () => pair(hit.text, false));
   return item;
 }
 
-function pair(id, on) {
+function pair(text, on) {
   if (models.length < 2) return;
-  for (const item of at("results").querySelectorAll("li")) item.classList.toggle("twin", on && item.dataset.id === id);
+  for (const item of at("results").querySelectorAll("li")) item.classList.toggle("twin", on && item.dataset.text === text);
 }
