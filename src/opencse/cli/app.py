@@ -30,6 +30,7 @@ PURPOSES = {
         "encode": "Turn texts into vectors, in a file.",
         "index": "Keep a text's vectors in a folder: search, filter, pairs, duplicates.",
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
+        "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "similarity": "Cosine similarity of one text to others.",
         "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "export": "Write an encoder as ONNX, or as a table of word vectors.",
