@@ -15,7 +15,7 @@ import typer
 import opencse
 from opencse.cli.app import COMMANDS
 
-GROUPS = {"recipes", "export"}  # commands of commands
+GROUPS = {"recipes", "export", "index"}  # commands of commands
 FUNCTIONS = [name for name in COMMANDS if name not in GROUPS]
 ELSEWHERE = {  # an option of a command -> the argument that it becomes
     "set_": "settings",
