@@ -61,12 +61,14 @@ def compare(
 
     A study file keeps all of it in one place: opencse compare study.toml.
     """
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import shlex
     import sys
 
     import opencse
     from opencse.cli.console import echo, show
-    from opencse.progress import Terminal
     from opencse.studies.study_file import read_study, study_of
     from opencse.studies.tables import comparison_table
 
@@ -118,7 +120,7 @@ def compare(
         device=asked.device,
         trust_remote_code=asked.trust_remote_code,
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        progress=Terminal(),
+        progress=progress,
     )
     show(comparison_table(comparison))
     echo(str(Path(asked.out) / "comparison.md"))
