@@ -46,7 +46,7 @@ class _Linear(torch.autograd.Function):
         return made
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
+    @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # noqa: ANN401
         x, w = ctx.saved_tensors
         gradient = gradient.contiguous()
