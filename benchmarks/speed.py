@@ -159,7 +159,13 @@ def static(text: str, *, turns: int, count: int, clock: Clock = time.perf_counte
     from sentence_transformers.models import StaticEmbedding
     from tokenizers import Tokenizer
 
-    texts = lines(text)[:count]
+    texts = lines(text)
+
+    def part(turn: int) -> list[str]:
+        """Texts that no turn before had (as long as there are any): words are looked up that were seen before."""
+        start = turn * count % max(1, len(texts) - count)
+        return texts[start : start + count]
+
     ours = SentenceEncoder.load(device="cpu")
     words = ours.backbone.get_input_embeddings().weight.detach().numpy()
     rust = ours.tokenizer.hf.backend_tokenizer.to_str()
@@ -168,12 +174,13 @@ def static(text: str, *, turns: int, count: int, clock: Clock = time.perf_counte
     )
     model = StaticModel(vectors=np.array(words), tokenizer=Tokenizer.from_str(rust), normalize=False)
     rows = []
-    for name, call in (("model2vec", model.encode), ("StaticEmbedding", theirs.encode)):
+    for peer, (name, call) in enumerate((("model2vec", model.encode), ("StaticEmbedding", theirs.encode))):
+        first = peer * (turns + 2)
         rows += timed(
             f"encode, opencse-mini beside {name}",
-            {"ours": lambda _: ours.encode(texts)},
-            lambda _, call=call: call(texts),
-            size=len(texts),
+            {"ours": lambda turn, first=first: ours.encode(part(first + turn))},
+            lambda turn, call=call, first=first: call(part(first + turn)),
+            size=min(count, len(texts)),
             unit="sentences/s",
             turns=turns,
             clock=clock,

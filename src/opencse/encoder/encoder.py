@@ -24,6 +24,7 @@ from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.vectors import unit_rows
+from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
@@ -238,12 +239,15 @@ class SentenceEncoder(nn.Module):
             bf16: compute the backbone in bf16.
         """
         fast = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled() and not self.training
-        if fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None:
-            states = self._inferred(tokens, bf16=bf16)
+        fast = fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None
+        if fast and self.pooling is Pooling.MEAN and WordMeans.fits(self.backbone):
+            pooled = self.kernels.word_means(self.backbone)(tokens)
+        elif fast:
+            pooled = self._pool(self._inferred(tokens, bf16=bf16), tokens)
         else:
             with torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext():
-                states = self._states(tokens)
-        vectors: Tensor = self.dense(self._pool(states, tokens))
+                pooled = self._pool(self._states(tokens), tokens)
+        vectors: Tensor = self.dense(pooled)
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
     def _inferred(self, tokens: Tokens, *, bf16: bool) -> Sequence[Tensor]:

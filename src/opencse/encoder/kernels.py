@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -20,6 +20,12 @@ from torch.nn import functional
 
 from opencse.encoder.linear import onednn_has_bf16
 from opencse.encoder.packed import Block, Maps
+from opencse.encoder.word_means import WordMeans
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+T = TypeVar("T")
 
 Kernel = Literal["torch", "onednn"]
 _ROWS = 1_024
@@ -87,7 +93,7 @@ class Plain:
 
 
 class Kernels:
-    """The maps of a backbone's layers for inference, made when first asked for, and anew once the weights changed.
+    """The maps of a backbone's layers for inference (or its `WordMeans`), made anew once the weights changed.
 
     They are copies (but for float32 by torch's own call, where only query, key and value are joined), so a change of
     the weights has to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out
@@ -97,7 +103,7 @@ class Kernels:
 
     def __init__(self) -> None:
         self._stamp: tuple[object, ...] = ()
-        self._made: dict[tuple[Kernel, torch.dtype, bool], list[Maps]] = {}
+        self._made: dict[tuple[object, ...], Any] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Kernels:
         return Kernels()
@@ -107,19 +113,28 @@ class Kernels:
 
     def maps(self, blocks: Sequence[Block], kernel: Kernel, dtype: torch.dtype, *, first_only: bool) -> list[Maps]:
         """Of each layer, the last one's apart for the first token if ``first_only``."""
-        stamp = _stamp_of(blocks)
-        if stamp != self._stamp:
-            self._stamp, self._made = stamp, {}
-        key = (kernel, dtype, first_only)
-        if key not in self._made:
-            last = len(blocks) - 1
-            made = [_prepared(block, kernel, dtype, apart=first_only and i == last) for i, block in enumerate(blocks)]
-            self._made = {key: made}  # one at a time: they are as large as the weights
-        return self._made[key]
+        last = len(blocks) - 1
+
+        def make() -> list[Maps]:
+            return [_prepared(block, kernel, dtype, apart=first_only and i == last) for i, block in enumerate(blocks)]
+
+        read = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
+        return self._kept((kernel, dtype, first_only), read, make)
+
+    def word_means(self, backbone: PreTrainedModel) -> WordMeans:
+        """The tables of a backbone that is embeddings alone."""
+        return self._kept(("word means",), WordMeans.reads(backbone), lambda: WordMeans.of(backbone))
+
+    def _kept(self, key: tuple[object, ...], read: Sequence[Tensor], make: Callable[[], T]) -> T:
+        """What was made of the tensors ``read``, if they are as they were; one thing at a time, for it is large."""
+        stamp = _stamp_of(read)
+        if stamp != self._stamp or key not in self._made:
+            self._stamp, self._made = stamp, {key: make()}
+        made: T = self._made[key]
+        return made
 
 
-def _stamp_of(blocks: Sequence[Block]) -> tuple[object, ...]:
-    tensors = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
+def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
     if not tensors:
         return ()
     marks = torch.stack([t.detach().view(-1)[t.numel() // 2] for t in tensors]).tolist()
