@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 DEMO_OUT ?= demo-out
 SPREAD := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo quick record test test-portable lint types check clean
+.PHONY: help demo docs quick record test test-portable lint types check clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -48,7 +48,14 @@ lint: $(VENV)/.installed-dev  ## ruff, and who may import whom
 types: $(VENV)/.installed-dev  ## mypy --strict
 	$(BIN)/mypy
 
+docs: $(VENV)/.installed-docs  ## the documentation site, in site/; warnings are errors
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+$(VENV)/.installed-docs: $(VENV)/.installed
+	@$(PIP) -e '.[docs]'
+	@touch $@
+
 check: lint types test  ## everything CI runs
 
 clean:  ## remove what the other targets made
-	rm -rf $(VENV) $(DEMO_OUT) .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(DEMO_OUT) site .mypy_cache .ruff_cache .pytest_cache

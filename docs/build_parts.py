@@ -56,7 +56,9 @@ def described(kind: str, part: type[Part]) -> str:
     """A part's docstring and its settings."""
     text = re.sub(r"``(.+?)``", r"`\1`", inspect.cleandoc(part.__doc__ or ""))
     text = re.sub(r"(?m)^(.*)::$", r"\1:", text)
-    rows = [f"| `{name}` | {_type(field)} | {_default(field)} |" for name, field in part.Settings.model_fields.items()]
+    rows = [
+        f"| `{name}` | {values_of(field)} | {default_of(field)} |" for name, field in part.Settings.model_fields.items()
+    ]
     rows = [row for row in rows if not row.startswith("| `kind` |")]
     table = ["", "| setting | values | default |", "| --- | --- | --- |", *rows] if rows else []
     return "\n".join([f"### {kind}", "", text, *table])
@@ -77,9 +79,10 @@ def _plain(value: Any) -> Any:  # noqa: ANN401 - a JSON tree
     return [_plain(inside) for inside in value] if isinstance(value, list) else value
 
 
-def _type(field: FieldInfo) -> str:
+def values_of(field: FieldInfo) -> str:
+    """What a setting may be: its type and bounds."""
     annotation = inspect.formatannotation(field.annotation)
-    annotation = re.sub(r"typing\.|opencse\.settings\.|<class '|'>", "", annotation)
+    annotation = re.sub(r"typing\.|opencse(?:\.\w+)+\.|<class '|'>", "", annotation)
     if "PartSettings" in annotation:
         annotation = "sides"
     bounds = [str(one) for one in field.metadata if type(one).__name__ in ("Gt", "Ge", "Lt", "Le")]
@@ -88,7 +91,8 @@ def _type(field: FieldInfo) -> str:
     return ", ".join([annotation.replace("|", "or"), *shown])
 
 
-def _default(field: FieldInfo) -> str:
+def default_of(field: FieldInfo) -> str:
+    """The default of a setting, as code; empty if it must be given."""
     default = field.get_default(call_default_factory=True)
     if default is PydanticUndefined:
         return ""

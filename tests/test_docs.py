@@ -28,7 +28,10 @@ from opencse.text import sample
 pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).parents[1]
-READ = ["README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+READ = [
+    "README.md",
+    *sorted(str(path.relative_to(ROOT)) for place in ("", "guides/") for path in (ROOT / "docs").glob(f"{place}*.md")),
+]
 MEASURED = sorted(f"docs/results/{path.name}" for path in (ROOT / "docs" / "results").glob("*.md"))
 TEXTS = {name: (ROOT / name).read_text(encoding="utf-8") for name in [*READ, *MEASURED]}
 
@@ -38,7 +41,7 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "--tokens 5000000": "--tokens 20000",
     "static corpus.txt --out": "static corpus.txt --dimension 64 --out",
 }
-ENCODERS = {"docs/evaluation.md": ["my-encoder"]}
+ENCODERS = {"docs/evaluation.md": ["my-encoder"], "docs/export.md": ["my-encoder"]}
 """Models that a document takes for granted."""
 
 

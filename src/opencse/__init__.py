@@ -10,26 +10,38 @@ from typing import TYPE_CHECKING
 
 __version__ = "0.1.0"
 __all__ = [
+    "Index",
     "InterruptedRunError",
     "SentenceEncoder",
     "UserError",
     "__version__",
     "adapt",
+    "add_to_index",
     "analyze",
+    "build_index",
     "calibrate",
     "check",
     "compare",
+    "delete_from_index",
     "demo",
     "diff_recipes",
     "doctor",
     "encode",
     "evaluate",
     "evaluate_all",
+    "export_index",
+    "export_onnx",
+    "index_duplicates",
+    "index_info",
+    "index_negatives",
+    "index_pairs",
     "list_presets",
     "list_recipes",
     "nearest",
     "pretrain",
+    "query_index",
     "reproduce",
+    "serve",
     "show_recipe",
     "similarity",
     "static",
@@ -39,26 +51,53 @@ __all__ = [
 
 if TYPE_CHECKING:
     from opencse.api.demo import demo
+    from opencse.api.diagnosis import doctor
     from opencse.api.evaluation import evaluate, evaluate_all
-    from opencse.api.looking import analyze, check, doctor
+    from opencse.api.exporting import export_onnx
+    from opencse.api.index import (
+        add_to_index,
+        build_index,
+        delete_from_index,
+        export_index,
+        index_duplicates,
+        index_info,
+        index_negatives,
+        index_pairs,
+        query_index,
+    )
+    from opencse.api.looking import analyze, check
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
+    from opencse.api.serving import serve
     from opencse.api.studies import compare, reproduce
     from opencse.api.training import adapt, pretrain, train
     from opencse.api.vectors import calibrate, encode, nearest, similarity
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.errors import InterruptedRunError, UserError
+    from opencse.search.index import Index
 
 _HOMES = {
     "opencse.api.demo": ("demo",),
+    "opencse.api.diagnosis": ("doctor",),
     "opencse.api.evaluation": (
         "evaluate",
         "evaluate_all",
     ),
+    "opencse.api.index": (
+        "add_to_index",
+        "build_index",
+        "delete_from_index",
+        "export_index",
+        "index_duplicates",
+        "index_info",
+        "index_negatives",
+        "index_pairs",
+        "query_index",
+    ),
+    "opencse.api.exporting": ("export_onnx",),
     "opencse.api.looking": (
         "analyze",
         "check",
-        "doctor",
     ),
     "opencse.api.making": (
         "static",
@@ -70,6 +109,7 @@ _HOMES = {
         "list_recipes",
         "show_recipe",
     ),
+    "opencse.api.serving": ("serve",),
     "opencse.api.studies": (
         "compare",
         "reproduce",
@@ -90,6 +130,7 @@ _HOMES = {
         "InterruptedRunError",
         "UserError",
     ),
+    "opencse.search.index": ("Index",),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -160,6 +160,20 @@ def test_doctor_tells_versions(opencse: Run) -> None:
     assert code == 0, err
     assert "torch" in stdout
     assert "opencse-mini" in stdout
+    assert stdout.rstrip().endswith("no trouble found")
+
+
+def test_alone_it_shows_what_people_come_for(opencse: Run) -> None:
+    code, stdout, err = opencse()
+    assert (code, err) == (0, "")
+    for command in ("adapt", "evaluate", "nearest", "demo", "--help"):
+        assert f"opencse {command}" in stdout
+
+
+def test_python_dash_m_is_the_command() -> None:
+    ran = subprocess.run([sys.executable, "-m", "opencse", "trian"], capture_output=True, text=True, check=False)
+    assert ran.returncode == 2
+    assert "did you mean 'train'?" in ran.stderr
 
 
 class TestBadInput:

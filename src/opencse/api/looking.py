@@ -1,23 +1,17 @@
-"""Looking before and after: `check` a text, `analyze` models, and `doctor` for the machine."""
+"""Looking before and after: `check` a text, and `analyze` models."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from opencse import __version__
 from opencse.analysis.inspection import Findings, Material, inspect
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.api.models import Model, open_encoder
-from opencse.encoder.devices import default_device
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
-from opencse.encoder.precision import choose_precision
-from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
 from opencse.evaluation.suites import suite_folder
@@ -27,7 +21,6 @@ from opencse.runs.folder import NUMBERS, REPORT, make
 from opencse.runs.report import open_subjects
 from opencse.text import sample
 from opencse.text.check import CorpusCheck, check_corpus
-from opencse.text.corpus import describe_cache
 from opencse.text.given import Text, open_texts, texts_of
 
 
@@ -126,61 +119,3 @@ def _require_own(folder: Path) -> None:
     page, numbers = folder / REPORT, folder / NUMBERS
     if (page.exists() or numbers.exists()) and "subjects" not in read_config(numbers):
         raise UserError(f"{page}: is there and is no analysis, so it is not written over; choose another --out")
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Versions, hardware and choices, and how the built-in encoder does here.
-
-    Attributes:
-        environment: versions and machine.
-        threads: of torch.
-        precision: what training computes in here by itself, with the reason.
-        cache: where tokenised texts are kept.
-        load_seconds: to load the built-in encoder.
-        texts_per_second: short texts that it encodes, in float32.
-        dimension: of its vectors.
-    """
-
-    environment: Environment
-    threads: int
-    precision: str
-    cache: str
-    load_seconds: float
-    texts_per_second: float
-    dimension: int
-
-    def lines(self) -> list[str]:
-        """What to paste into a bug report."""
-        return [
-            f"opencse        {__version__}",
-            *(f"{key:<14} {value}" for key, value in self.environment.model_dump().items()),
-            f"threads        {self.threads}",
-            f"training in    {self.precision}",
-            f"token cache    {self.cache}",
-            f"opencse-mini   loads in {self.load_seconds:.2f} s, encodes {self.texts_per_second:,.0f} short texts/s in "
-            f"float32, {self.dimension} dimensions",
-        ]
-
-
-def doctor() -> Diagnosis:
-    """Tells versions, hardware and choices, and tries the built-in encoder."""
-    import torch
-
-    device = default_device()
-    precision = choose_precision("auto", device)
-    started = time.perf_counter()
-    encoder = SentenceEncoder.load()
-    loaded = time.perf_counter() - started
-    texts = ["A quick check of the built-in encoder."] * 2_000
-    started = time.perf_counter()
-    vectors = encoder.encode(texts)
-    return Diagnosis(
-        environment=Environment.here(str(device)),
-        threads=torch.get_num_threads(),
-        precision=f"{precision.name} ({precision.reason})",
-        cache=describe_cache(),
-        load_seconds=loaded,
-        texts_per_second=len(texts) / (time.perf_counter() - started),
-        dimension=vectors.shape[1],
-    )

@@ -9,28 +9,57 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from opencse.errors import require_known
+from opencse.errors import UserError, require_known
+from opencse.processes import started
 
-COMMANDS = {
-    "check": "Look at a text before training on it, with advice.",
-    "train": "Train a sentence encoder from text; no labels needed.",
-    "adapt": "Adapt an encoder to your documents; no labels needed.",
-    "pretrain": "Pretrain a small BERT on raw text, or adapt one to your domain.",
-    "static": "Make a sentence encoder by counting words, in minutes.",
-    "evaluate": "Score encoders: STS, transfer, probing, retrieval.",
-    "analyze": "See inside one model, or several side by side, on a page.",
-    "compare": "Compare recipes over seeds and starts, with significance.",
-    "reproduce": "Run a paper's row, and print the published scores beside those got.",
-    "encode": "Turn texts into vectors, in a file.",
-    "similarity": "Cosine similarity of one text to others.",
-    "calibrate": "Find out what a cosine of a model means on your text.",
-    "nearest": "Show the sentences nearest to a query by one or more encoders.",
-    "whiten": "Whiten an encoder with a linear map fitted on a text.",
-    "recipes": "List the recipes, and what they are made of.",
-    "demo": "The main job on the built-in sample, offline.",
-    "doctor": "Tell versions, hardware and choices, for a bug report.",
+PURPOSES = {
+    "Train": {
+        "adapt": "Adapt an encoder to your documents; no labels needed.",
+        "train": "Train a sentence encoder from text by a recipe; no labels needed.",
+        "check": "Look at a text before training on it, with advice.",
+        "recipes": "List the recipes, and what they are made of.",
+    },
+    "Evaluate": {
+        "evaluate": "Score encoders: STS, transfer, probing, retrieval.",
+        "analyze": "See inside one model, or several side by side, on a page.",
+        "compare": "Compare recipes over seeds and starts, with significance.",
+        "reproduce": "Run a paper's row: published scores beside yours.",
+        "calibrate": "Find out what a cosine of a model means on your text.",
+    },
+    "Use": {
+        "encode": "Turn texts into vectors, in a file.",
+        "index": "Keep a text's vectors in a folder: search, filter, pairs, duplicates.",
+        "nearest": "Show the sentences nearest to a query by one or more encoders.",
+        "similarity": "Cosine similarity of one text to others.",
+        "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
+        "export": "Write an encoder as ONNX, or as a table of word vectors.",
+        "whiten": "Whiten an encoder with a linear map fitted on a text.",
+    },
+    "Make a new encoder": {
+        "static": "Make a sentence encoder by counting words, in minutes.",
+        "pretrain": "Pretrain a small BERT on raw text, or adapt one to your domain.",
+    },
+    "Help": {
+        "demo": "Train, evaluate and search on the built-in sample, offline.",
+        "doctor": "Find common troubles; versions and hardware for a bug report.",
+    },
 }
-"""What ``--help`` says of each; all of them could be loaded for it, and that would take a while."""
+"""What ``--help`` says of each command, by purpose; all of them could be loaded for it, and that would take a while."""
+
+COMMANDS = {name: told for commands in PURPOSES.values() for name, told in commands.items()}
+
+WELCOME = """\
+OpenCSE makes sentence-embedding models from raw text.
+
+  Adapt a model to your text    opencse adapt docs.jsonl --model MODEL --out my-model
+  Score it on your queries      opencse evaluate MODEL my-model --suite retrieval --data FOLDER
+  Search with it                opencse nearest my-model --corpus docs.txt --query "a question"
+
+See it work first (offline, about a minute):  opencse demo
+All commands:  opencse --help      Of one:  opencse adapt --help
+"""
+
+_IN_SEVERAL = {"train", "pretrain", "adapt"}
 
 
 class Commands(TyperGroup):
@@ -47,6 +76,10 @@ class Commands(TyperGroup):
             UserError: if there is none.
         """
         require_known(cmd_name, list(COMMANDS), "command")
+        if cmd_name not in _IN_SEVERAL and started().several:
+            raise UserError(
+                f"opencse {cmd_name} runs in one process; in several, {', '.join(sorted(_IN_SEVERAL))} alone do"
+            )
         command = getattr(importlib.import_module(f"opencse.cli.{cmd_name}"), cmd_name)
         if not isinstance(command, typer.Typer):
             alone = typer.Typer(add_completion=False, context_settings=_SETTINGS)
@@ -56,15 +89,15 @@ class Commands(TyperGroup):
 
     def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ANN401 - a private class of typer's
         """Lists them for ``--help``."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        for purpose, commands in PURPOSES.items():
+            with formatter.section(purpose):
+                formatter.write_dl(list(commands.items()), col_max=12)
 
 
 _SETTINGS = {"help_option_names": ["-h", "--help"]}
 app = typer.Typer(
     cls=Commands,
     name="opencse",
-    no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain: rich's own would take as long as all the rest
     context_settings=_SETTINGS,
@@ -72,12 +105,15 @@ app = typer.Typer(
 
 
 @app.callback(invoke_without_command=True)
-def version(
-    show: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
+def start(
+    context: typer.Context,
+    version: bool = typer.Option(False, "--version", help="Print the version and exit.", is_eager=True),
 ) -> None:
     """Raw text in, an evaluated sentence-embedding model out."""
-    if show:
+    if version:
         from opencse import __version__
 
         typer.echo(__version__)
         raise typer.Exit
+    if context.invoked_subcommand is None:
+        typer.echo(WELCOME, nl=False)

@@ -44,6 +44,9 @@ def compare(
     set_: own.Set = None,
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap samples of the sentence pairs; 0: none.")] = 1_000,
     workers: own.Workers = 1,
+    precision: Annotated[
+        str, typer.Option(help="Arithmetic of evaluation: float32, or bf16 where the processor has it.")
+    ] = "float32",
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
@@ -88,6 +91,7 @@ def compare(
         "set_": set_,
         "resamples": resamples,
         "workers": workers,
+        "precision": precision,
         "device": device,
         "trust_remote_code": trust_remote_code,
     }
@@ -112,6 +116,7 @@ def compare(
         settings=asked.settings,
         resamples=asked.resamples,
         workers=asked.workers,
+        precision=asked.precision,
         device=asked.device,
         trust_remote_code=asked.trust_remote_code,
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),

@@ -45,7 +45,7 @@ def evaluate(
         typer.Option(help="Folder that holds the suite's folder (sts/, transfer/, ...), that folder itself, or 'hub'."),
     ],
     suite: Annotated[
-        str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor; several with commas.")
+        str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor, dev; several with commas.")
     ] = "sts",
     pooling: own.Pooling = None,
     layers: Annotated[

@@ -54,17 +54,14 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
         return
     recipe = opencse.show_recipe(name).recipe
     table = Table(title=f"Presets of {recipe.name}", title_justify="left", show_lines=True)
-    table.add_column("preset", no_wrap=True)
-    for column in ("sort", "changes", "published", "note"):
+    for column in ("preset", "sort and changes", "published"):
         table.add_column(column, overflow="fold")
     for key, preset in found.items():
         sort = recipe.sort_of(key)
         row = [
             key,
-            sort if preset.model is None else f"{sort}\n{preset.model}",
-            "\n".join(preset_changes(preset)),
-            ", ".join(scores(preset)),
-            preset.note,
+            "\n".join([f"{sort}: {preset.model}" if preset.model else sort, *preset_changes(preset)]),
+            "\n".join(filter(None, (", ".join(scores(preset)), preset.note))),
         ]
         table.add_row(*map(Text, row))
     show(table, _console())

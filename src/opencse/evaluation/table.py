@@ -37,7 +37,7 @@ def table_of(
     for header in left:
         table.add_column(Text(header), overflow="fold")
     for header in right:
-        table.add_column(Text(header), justify="right")
+        table.add_column(Text(header), justify="right", no_wrap=True)
     before = None
     for row in rows:
         if grouped and before not in (None, row[0]):

@@ -119,7 +119,5 @@ def info_nce(positive: Tensor, negatives: Sequence[Columns], *, label_smoothing:
 
 
 def masked_lm(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy over masked positions (SimCSE, Table D.2): (M, vocabulary), (M,) -> scalar; 0 if M is 0."""
-    if len(labels) == 0:
-        return at_least_float32(logits).sum()
-    return functional.cross_entropy(at_least_float32(logits), labels)
+    """Cross-entropy at each masked position: (M, vocabulary), (M,) -> (M,), in float32 at least; M may be 0."""
+    return functional.cross_entropy(at_least_float32(logits), labels, reduction="none")

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from opencse.encoder.encoder import Disturb, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import Pairs, Scoring
 from opencse.objective.contrast import TILE_BYTES, Contrast, contrast
@@ -22,7 +22,10 @@ from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
 from opencse.objective.sides.views import Views
 from opencse.objective.terms.base import Term
-from opencse.objective.vectors.request import Request, random_state, restore
+from opencse.objective.vectors.chunks import RowDisturb
+from opencse.objective.vectors.disturbance import RowNoise, Watch, frozen
+from opencse.objective.vectors.generator import random_state, restore
+from opencse.objective.vectors.request import Request
 from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.objective.views.base import ChangesInputs, ClimbsInputs, ClimbsOutputs, DerivesPositives, View
 from opencse.streams import seed_of
@@ -189,7 +192,7 @@ class Objective(nn.Module):
             part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if again else seed)
 
     def represent(
-        self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: Disturb | None = None
+        self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: RowDisturb | None = None
     ) -> Representations:
         """The vectors that this objective reads of ``inputs``.
 
@@ -199,14 +202,17 @@ class Objective(nn.Module):
         Args:
             encoder: what is trained.
             inputs: the step's texts.
-            disturb: changes all rows' input embeddings, before the view changes the positives'.
+            disturb: changes the input embeddings of some rows, whose first one it is told, before the view changes the
+                positives'.
         """
         view, n = self.view, inputs.examples
         if isinstance(view, ClimbsInputs):
-            gradient = self._gradient_of_inputs(encoder, inputs, disturb)[n : 2 * n]
-            disturb = _then_positives(disturb, n, lambda words: view.climb_inputs(words, gradient))
+            watch = self._gradient_of_inputs(encoder, inputs, disturb)
+            disturb = _then_positives(
+                disturb, n, lambda words, start: view.climb_inputs(words, watch.of(n + start, len(words)))
+            )
         if isinstance(view, ChangesInputs):
-            disturb = _then_positives(disturb, n, lambda words: view.disturb(words, inputs.noise("view")))
+            disturb = _then_positives(disturb, n, RowNoise(inputs.noise("view"), view.disturb))
         reps = self._represent(encoder, inputs, disturb)
         if isinstance(view, ClimbsOutputs):
             positive = reps.positive.detach().requires_grad_()
@@ -216,7 +222,7 @@ class Objective(nn.Module):
             reps = replace(reps, positive=view.climb_outputs(reps.positive, gradient))
         return reps
 
-    def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Representations:
+    def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: RowDisturb | None) -> Representations:
         return represent(
             encoder,
             inputs,
@@ -227,20 +233,14 @@ class Objective(nn.Module):
             disturb=disturb,
         )
 
-    def _gradient_of_inputs(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Tensor:
+    def _gradient_of_inputs(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: RowDisturb | None) -> Watch:
         """The contrastive loss's gradient with respect to the input embeddings; no generator is moved."""
-        seen: list[Tensor] = []
-
-        def watch(words: Tensor) -> Tensor:
-            seen.append((words if disturb is None else disturb(words)).detach().requires_grad_())
-            return seen[0]
-
+        watch = Watch(disturb, leaf=True)
         before = random_state(inputs.keys.device)
-        with torch.enable_grad():
-            loss = self._contrast(self._represent(encoder, inputs, watch)).loss
-            (gradient,) = torch.autograd.grad(loss, seen[0])
+        with torch.enable_grad(), frozen(encoder, self):
+            torch.autograd.backward(self._contrast(self._represent(encoder, inputs, watch)).loss)
         restore(before, inputs.keys.device)
-        return gradient
+        return watch
 
     def forward(self, reps: Representations) -> Outcome:
         """Losses (already weighted) and the report of one step.
@@ -303,11 +303,14 @@ def _name(role: str, parts: Sequence[Part]) -> None:
         part.name = f"{role}.{part.kind}" + (f"#{seen[part.kind]}" if seen[part.kind] > 1 else "")
 
 
-def _then_positives(disturb: Disturb | None, n: int, change: Disturb) -> Disturb:
-    """``disturb`` on all rows, then ``change`` on those of the N positives."""
+def _then_positives(disturb: RowDisturb | None, n: int, change: RowDisturb) -> RowDisturb:
+    """``disturb`` on all rows, then ``change`` on those of the N positives, of which it is told the first."""
 
-    def both(words: Tensor) -> Tensor:
-        words = words if disturb is None else disturb(words)
-        return torch.cat([words[:n], change(words[n : 2 * n]), words[2 * n :]])
+    def both(words: Tensor, start: int) -> Tensor:
+        words = words if disturb is None else disturb(words, start)
+        a, b = max(n - start, 0), min(2 * n - start, len(words))
+        if a >= b:
+            return words
+        return torch.cat([words[:a], change(words[a:b], start + a - n), words[b:]])
 
     return both

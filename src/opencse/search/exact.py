@@ -1,4 +1,4 @@
-"""Exact search by blocked matrix product: no index, no recall question."""
+"""Exact search by blocked products: no recall question, and equal scores stand in corpus order."""
 
 from __future__ import annotations
 
@@ -7,7 +7,15 @@ from numpy.typing import NDArray
 
 from opencse.encoder.vectors import unit_rows
 
+Places = NDArray[np.int64]
+Scores = NDArray[np.float64]
+Unit = NDArray[np.float32]
+
 _BLOCK = 65_536
+_QUERIES = 64
+_PAIRS = 4_096
+SPARE = 16
+"""Candidates beyond k that are scored again."""
 
 
 def top_k(
@@ -36,3 +44,77 @@ def top_k(
         order = np.argsort(-best, axis=1, kind="stable")[:, :k]
         best, places = np.take_along_axis(best, order, axis=1), np.take_along_axis(places, order, axis=1)
     return places, best
+
+
+def nearest_units(queries: Unit, vectors: Unit, k: int, places: Places | None = None) -> tuple[Places, Scores]:
+    r"""The k rows of highest inner product with each query, of L2-normalised rows; exact.
+
+    Candidates are found in float32 and scored again in float64, pair by pair, so that neither blocks nor the
+    processor move the order. As :math:`|\mathrm{fl}(q \cdot v) - q \cdot v| \le d\,2^{-24}` for unit vectors, a row
+    that is no candidate can be told to be none of the k; where it cannot (many equal texts), more are taken.
+
+    Args:
+        queries: (n, d) L2-normalised.
+        vectors: (m, d) L2-normalised; may be memory-mapped.
+        k: how many.
+        places: (p,) ascending rows of ``vectors`` to search among; None: all.
+
+    Returns:
+        (n, min(k, p)) rows of ``vectors``, the nearest first and equal ones in their order, and their products.
+    """
+    there = len(vectors) if places is None else len(places)
+    kept = min(k, there)
+    found = np.empty((len(queries), kept), dtype=np.int64)
+    scores = np.empty((len(queries), kept))
+    if not kept:
+        return found, scores
+    slack = (vectors.shape[1] + 2) * 2.0**-24
+    for start in range(0, len(queries), _QUERIES):
+        pending = np.arange(start, min(start + _QUERIES, len(queries)))
+        most = kept + SPARE
+        while len(pending):
+            most = min(most, there)
+            candidates, rough = _candidates(queries[pending], vectors, most, places)
+            exact = inner_products(queries[pending], vectors, candidates)
+            order = np.lexsort((candidates, -exact))[:, :kept]
+            found[pending] = np.take_along_axis(candidates, order, axis=1)
+            scores[pending] = np.take_along_axis(exact, order, axis=1)
+            if most == there:
+                break
+            pending = pending[scores[pending, kept - 1] <= rough.min(axis=1) + slack]
+            most *= 4
+    return found, scores
+
+
+def inner_products(queries: Unit, vectors: Unit, found: Places) -> Scores:
+    """(n, c) products in float64 of each query with its rows ``found``, each pair by itself."""
+    rows, places = np.repeat(np.arange(len(queries)), found.shape[1]), found.ravel()
+    parts = [np.empty(0)]
+    for start in range(0, len(places), _PAIRS):
+        block = slice(start, start + _PAIRS)
+        one, two = queries[rows[block]].astype(np.float64), vectors[places[block]].astype(np.float64)
+        parts.append((one * two).sum(axis=1))
+    return np.concatenate(parts).reshape(found.shape)
+
+
+def _candidates(queries: Unit, vectors: Unit, most: int, places: Places | None) -> tuple[Places, Unit]:
+    """The ``most`` best rows of each query in float32, unordered, and their scores."""
+    there = len(vectors) if places is None else len(places)
+    best = np.empty((len(queries), 0), dtype=np.float32)
+    found = np.empty((len(queries), 0), dtype=np.int64)
+    for start in range(0, there, _BLOCK):
+        end = min(start + _BLOCK, there)
+        block = vectors[start:end] if places is None else vectors[places[start:end]]
+        rows = np.arange(start, end) if places is None else places[start:end]
+        scores = queries @ block.T
+        if scores.shape[1] > most:
+            chosen = np.argpartition(scores, -most, axis=1)[:, -most:]
+            scores = np.take_along_axis(scores, chosen, axis=1)
+            here = rows[chosen]
+        else:
+            here = np.broadcast_to(rows, scores.shape)
+        best, found = np.concatenate([best, scores], axis=1), np.concatenate([found, here], axis=1)
+        if best.shape[1] > most:
+            chosen = np.argpartition(best, -most, axis=1)[:, -most:]
+            best, found = np.take_along_axis(best, chosen, axis=1), np.take_along_axis(found, chosen, axis=1)
+    return found, best

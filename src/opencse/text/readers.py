@@ -89,7 +89,7 @@ class Source:
     @property
     def unit(self) -> str:
         """What `Record.number` counts: lines, or rows."""
-        return "line" if self.is_file and self._suffix != ".parquet" else "row"
+        return "line" if self.is_file and self.suffix != ".parquet" else "row"
 
     @cached_property
     def _spooled(self) -> Spooled | None:
@@ -104,7 +104,8 @@ class Source:
         return require_file(Path(self.location)) if self._spooled is None else self._spooled.path
 
     @property
-    def _suffix(self) -> str:
+    def suffix(self) -> str:
+        """What tells the format of a file, such as ``.csv``."""
         return suffix_of(Path(self.location) if self._spooled is None else self._spooled.path)
 
     def fingerprint(self) -> str:
@@ -117,7 +118,7 @@ class Source:
         how: list[object] = [self.columns, sorted(self.skip_lines)]
         if self.is_file:
             path = self._path
-            how.append(self._suffix)
+            how.append(self.suffix)
             try:
                 with path.open("rb") as stream:
                     while block := stream.read(1 << 20):
@@ -125,7 +126,7 @@ class Source:
             except OSError as error:
                 raise UserError(f"{self.name}: cannot be read ({reason(error)})") from None
         else:
-            for record in self._records():
+            for record in self._records(self.columns):
                 digest.update(repr(record.values).encode())
         digest.update(json.dumps(how).encode())
         return digest.hexdigest()
@@ -151,7 +152,7 @@ class Source:
         """
         where, unit = self.name if is_pipe(self.location) else self.location, self.unit
         empty = True
-        for record in self._records():
+        for record in self._records(self.columns):
             if record.number not in self.skip_lines:
                 yield record, _checked(record, where, unit)
                 empty = False
@@ -161,17 +162,28 @@ class Source:
                 "give at least one sentence"
             )
 
-    def _records(self) -> Iterator[Record]:
+    def records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
+        """The rows as they stand, values unchecked, in any number of columns; those of ``skip_lines`` left out.
+
+        Args:
+            columns: by name or position, in place of the source's own; None: the default ones.
+
+        Raises:
+            UserError: naming the file, the line and the mend.
+        """
+        return (record for record in self._records(columns) if record.number not in self.skip_lines)
+
+    def _records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
         if not self.is_file:
-            return read_data_set(self.location, self.split, self.columns)
+            return read_data_set(self.location, self.split, columns)
         path = self._path
-        reader = READERS.get(self._suffix)
+        reader = READERS.get(self.suffix)
         if reader is None:
             raise UserError(
-                f"{path}: unknown kind of file {self._suffix!r}; known: {', '.join(FORMATS)}, "
+                f"{path}: unknown kind of file {self.suffix!r}; known: {', '.join(FORMATS)}, "
                 f"text also with {', '.join(COMPRESSED)} behind it"
             )
-        return reader(self._spooled or path, self.columns)
+        return reader(self._spooled or path, columns)
 
 
 def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:

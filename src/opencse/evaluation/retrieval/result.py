@@ -78,13 +78,14 @@ def retrieval_table(results: Mapping[str, RetrievalResult]) -> Table:
         results: by label, in the order to show.
     """
     kinds = sorted({f"{result.split}, {result.similarity}" for result in results.values()})
-    rows = []
+    rows: list[list[str]] = []
+    notes: dict[str, None] = {}
     for label, result in results.items():
         for name, score in result.retrieval.items():
-            measures = [cell(value) for value in score.measures().values()]
-            rows.append([label, name, f"{score.queries:,}", f"{score.documents:,}", *measures])
+            rows.append([label, name, *(cell(value) for value in score.measures().values())])
+            notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents"] = None
         if len(result.retrieval) > 1:
-            rows.append([label, "average", ABSENT, ABSENT, cell(result.average), *[ABSENT] * 5])
-    measured = ("Queries", "Documents", "nDCG@10", "MRR@10", "MAP@10", "Recall@1", "Recall@10", "Recall@100")
-    title = f"Retrieval ({'; '.join(kinds)}), x 100"
-    return table_of(title, ["Model", "Data set"], measured, rows, grouped=True)
+            rows.append([label, "average", cell(result.average), *[ABSENT] * 5])
+    measured = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")
+    title = f"Retrieval ({'; '.join(kinds)}), x 100; R is recall"
+    return table_of(title, ["Model", "Data set"], measured, rows, notes, grouped=True)

@@ -120,7 +120,7 @@ class MomentumQueue(NegativeSource):
         average, queue = self._begun()
         average.update(encoder)
         for batch in inputs:
-            vectors = average(batch.anchors)
+            vectors = batch.chunks.each(average, batch.anchors)
             if self.settings.head == "online":
                 vectors = encoder.project(vectors)
             queue.push(vectors, batch.keys[:, 0])

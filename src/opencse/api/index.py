@@ -1,0 +1,354 @@
+"""Search indexes: build one, add, delete, ask, look for pairs and duplicates, mine hard negatives, export."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opencse.api.models import Model, name_of, open_encoder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError, require_known
+from opencse.progress import Progress, Silent
+from opencse.search.building import How
+from opencse.search.engines import KINDS, Kind
+from opencse.search.index import Index
+from opencse.search.negatives import Mined, Mining, mine
+from opencse.search.pairs import Duplicates, Pair
+from opencse.search.reading import FileRows, GivenRows, RowSource
+from opencse.search.recall import Recall, measure_recall
+from opencse.search.result import Hit, IndexInfo
+from opencse.text.given import Text, open_texts
+from opencse.text.readers import Source
+
+if TYPE_CHECKING:
+    from opencse.search.rows import RowLike
+    from opencse.search.stores import Exported
+
+Where = Mapping[str, object]
+
+
+@dataclass(frozen=True)
+class Built:
+    """What was built.
+
+    Attributes:
+        info: the index.
+        recall: of an approximate index, measured against the exact search; None for a flat one.
+    """
+
+    info: IndexInfo
+    recall: Recall | None
+
+
+def build_index(
+    folder: str | Path,
+    model: Model,
+    text: str | Path | Source | Sequence[RowLike],
+    *,
+    columns: Sequence[str] | None = None,
+    ids: str | None = None,
+    metadata: Sequence[str] = (),
+    split: str | None = None,
+    kind: Kind = "flat",
+    cut: bool = True,
+    max_length: int | None = None,
+    overlap: int = 0,
+    overwrite: bool = False,
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Built:
+    """Encodes a text once and keeps it in a folder to be searched.
+
+    Broken off, the same call goes on where it was. What the folder held stays until the new index is whole.
+
+    Args:
+        folder: for the index; made if it is not there.
+        model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
+        text: a file, a Hub data set id, a `Source`, or a list of texts, `Row`s or mappings (``text``, maybe ``id``,
+            and columns of metadata).
+        columns: of a file, the text; several are joined by a space.
+        ids: the column that names each row; without one, rows are counted from 0.
+        metadata: columns to keep, which searches may filter by.
+        split: of a Hub data set.
+        kind: ``flat`` is exact; ``hnsw`` and ``ivfpq`` are faster on many rows, and their recall is measured.
+        cut: cut texts that are longer than the model reads into passages, at the ends of sentences.
+        max_length: ids of the longest passage; by default as many as the model reads.
+        overlap: ids of whole sentences that a passage may share with the one before.
+        overwrite: replace an index that is there.
+        pooling: replaces the model's own.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
+    require_known(kind, KINDS, "kind of index")
+    tell = progress or Silent()
+    rows = _rows(text, columns, ids, metadata, split)
+    encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    with Index.build(
+        folder,
+        rows,
+        encoder,
+        how=How(kind=kind, cut=cut, max_length=max_length, overlap=overlap),
+        model=_lasting_name(model),
+        pooling=pooling,
+        overwrite=overwrite,
+        progress=tell,
+    ) as index:
+        return Built(index.info(), None if kind == "flat" else measure_recall(index))
+
+
+def add_to_index(
+    folder: str | Path,
+    text: str | Path | Source | Sequence[RowLike],
+    *,
+    columns: Sequence[str] | None = None,
+    ids: str | None = None,
+    metadata: Sequence[str] = (),
+    split: str | None = None,
+    replace: bool = False,
+    model: Model | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> int:
+    """Adds rows to an index, all of them or none; how many.
+
+    Args:
+        folder: of the index.
+        text: see `build_index`.
+        columns: see `build_index`.
+        ids: see `build_index`.
+        metadata: see `build_index`.
+        split: see `build_index`.
+        replace: take the place of rows with the same ids.
+        model: where the index's own is by now; it must be the same encoder.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, an id that is there already, or an index that another process is writing.
+    """
+    rows = _rows(text, columns, ids, metadata, split)
+    with _open(folder, model, device, trust_remote_code, progress) as index:
+        return index.add(rows, replace=replace, progress=progress)
+
+
+def delete_from_index(
+    folder: str | Path,
+    ids: Sequence[str] | None = None,
+    *,
+    where: Where | None = None,
+    progress: Progress | None = None,
+) -> int:
+    """Deletes rows of an index, all of them or none; how many.
+
+    Args:
+        folder: of the index.
+        ids: of the rows or documents.
+        where: conditions on metadata in their place; see `query_index`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for an id that is not there, neither ids nor conditions, or an index that another process is writing.
+    """
+    with Index.open(folder) as index:
+        return index.delete(ids, where=where, progress=progress)
+
+
+def query_index(
+    folder: str | Path,
+    queries: Sequence[str],
+    *,
+    k: int = 10,
+    threshold: float | None = None,
+    where: Where | None = None,
+    hybrid: bool = False,
+    model: Model | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> list[list[Hit]]:
+    """The rows of an index nearest to each query.
+
+    Args:
+        folder: of the index.
+        queries: texts.
+        k: rows for each, at most.
+        threshold: least cosine; None: however low.
+        where: conditions on metadata, by column: a value, a list of values, or comparisons such as ``(">=", 2)``. The k
+            are of the rows that meet all of them.
+        hybrid: rank by words (BM25) and by vectors together.
+        model: where the index's own is by now; it must be the same encoder.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, no query, or a model that is not the index's.
+    """
+    if isinstance(queries, str) or not queries:
+        raise UserError("no query; give at least one, in a list")
+    if not all(query.strip() for query in queries):
+        raise UserError("a query is blank; give each a text")
+    with _open(folder, model, device, trust_remote_code, progress) as index:
+        return index.search(queries, k, threshold=threshold, where=where, hybrid=hybrid)
+
+
+def index_info(folder: str | Path) -> IndexInfo:
+    """What an index is: rows, dimension, kind, model, columns.
+
+    Args:
+        folder: of the index.
+
+    Raises:
+        UserError: if there is none, or it is damaged.
+    """
+    with Index.open(folder) as index:
+        return index.info()
+
+
+def index_pairs(folder: str | Path, *, most: int = 100, progress: Progress | None = None) -> list[Pair]:
+    """The most similar pairs of texts in an index, exact.
+
+    Args:
+        folder: of the index.
+        most: how many.
+        progress: hears of it.
+
+    Raises:
+        UserError: for a number below 1, or no such index.
+    """
+    with Index.open(folder) as index:
+        return index.pairs(most, progress=progress)
+
+
+def index_duplicates(
+    folder: str | Path, *, threshold: float | None = None, progress: Progress | None = None
+) -> list[Duplicates]:
+    """The texts of an index that say the same.
+
+    Args:
+        folder: of the index.
+        threshold: cosine from which on two texts do; None: texts equal but for case and white space.
+        progress: hears of it.
+
+    Raises:
+        UserError: for a threshold that is no cosine above 0, or no such index.
+    """
+    with Index.open(folder) as index:
+        return index.duplicates(threshold, progress=progress)
+
+
+def index_negatives(
+    folder: str | Path,
+    pairs: Text,
+    out: str | Path,
+    *,
+    how: Mining | None = None,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    model: Model | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Mined:
+    """Mines hard negatives for pairs from an index, into a file of triples that `train` takes as it is.
+
+    Args:
+        folder: of the index to look in.
+        pairs: queries, each with a text that answers it: a file, a Hub data set id, a `Source` or a list of pairs.
+        out: ``.jsonl`` file to write.
+        how: which texts are taken; see `opencse.search.negatives.Mining`.
+        columns: of a file, the query's and the answer's.
+        split: of a Hub data set.
+        model: where the index's own is by now; it must be the same encoder.
+        device: where to run; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, or where there is no negative for any pair.
+    """
+    path = Path(out)
+    if path.suffix != ".jsonl":
+        raise UserError(f"{out}: triples are written as .jsonl; name the file so")
+    rows = open_texts(pairs, columns=columns, split=split).read().rows
+    with _open(folder, model, device, trust_remote_code, progress) as index:
+        return mine(index, rows, path, how, progress=progress or Silent())
+
+
+def export_index(folder: str | Path, to: str, target: str, *, name: str = "opencse") -> Exported:
+    """Copies an index into another store: ids, texts, metadata and vectors.
+
+    Args:
+        folder: of the index.
+        to: ``qdrant``, ``lancedb`` or ``pgvector``.
+        target: a folder or URL for Qdrant, a folder for LanceDB, a connection string for PostgreSQL.
+        name: of the collection or table; it must not be there yet.
+
+    Raises:
+        UserError: for an unknown store, one whose client is not installed or that cannot be reached, or a name taken.
+    """
+    from opencse.search.stores import export
+
+    with Index.open(folder) as index:
+        return export(index, to, target, name)
+
+
+def _open(
+    folder: str | Path, model: Model | None, device: str | None, trust_remote_code: bool, progress: Progress | None
+) -> Index:
+    """The index, with its encoder as it is asked for."""
+    with Index.open(folder) as index:
+        info = index.info()
+    wanted = info.model if model is None else model
+    if not wanted:
+        raise UserError(f"{folder}: names no model; give the one it was built with (--model)")
+    pooling = None if isinstance(wanted, SentenceEncoder) else info.pooling
+    try:
+        encoder = open_encoder(
+            wanted, progress or Silent(), pooling=pooling, device=device, trust_remote_code=trust_remote_code
+        )
+    except UserError as error:
+        if model is not None:
+            raise
+        raise UserError(f"{error}; where the model of this index is by now, tell with --model") from None
+    return Index.open(folder, encoder=encoder)
+
+
+def _lasting_name(model: Model) -> str:
+    """By what the model can be loaded again, from any working folder; empty for an encoder at hand."""
+    if isinstance(model, SentenceEncoder):
+        return ""
+    name = name_of(model)
+    return str(Path(name).resolve()) if Path(name).is_dir() else name
+
+
+def _rows(
+    text: str | Path | Source | Sequence[RowLike],
+    columns: Sequence[str] | None,
+    ids: str | None,
+    metadata: Sequence[str],
+    split: str | None,
+) -> RowSource:
+    if isinstance(text, str | Path):
+        named = None if columns is None else tuple(columns)
+        return FileRows(Source(str(text), columns=named, split=split or "train"), ids, tuple(metadata))
+    if isinstance(text, Source):
+        if columns is not None or split is not None:
+            raise UserError("columns and split say how a file is read; leave them out with a Source")
+        return FileRows(text, ids, tuple(metadata))
+    if columns is not None or split is not None or ids is not None or metadata:
+        raise UserError("columns, ids, metadata and split are of a file; give rows as mappings instead")
+    rows = GivenRows(text)
+    if not rows.count:
+        raise UserError("text: the list is empty; give at least one text")
+    return rows

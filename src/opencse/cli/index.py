@@ -1,0 +1,344 @@
+"""``opencse index``: build, add, delete, query, info, pairs, duplicates, negatives, export."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from opencse.cli import options as own
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from opencse.search.filters import Where
+
+index = typer.Typer(help="Keep a text's vectors in an index, and search it.", no_args_is_help=True)
+
+Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX")]
+TextColumns = Annotated[
+    str | None,
+    typer.Option(help="Columns that make the text, by name or position; several are joined by a space."),
+]
+Ids = Annotated[str | None, typer.Option("--id", help="Column that names each row; by default rows are counted.")]
+Metadata = Annotated[str | None, typer.Option(help="Columns to keep beside the text, comma-separated.")]
+Conditions = Annotated[
+    list[str] | None,
+    typer.Option("--where", help="COLUMN=VALUE (or a list: en,de), !=, <, <=, >, >=; may be repeated, all must hold."),
+]
+OtherModel = Annotated[
+    str | None, typer.Option("--model", help="Where the index's own model is by now; no other is taken.")
+]
+
+
+@index.command()
+def build(
+    folder: Folder,
+    model: own.Encoder,
+    text: own.Text,
+    columns: TextColumns = None,
+    ids: Ids = None,
+    metadata: Metadata = None,
+    split: own.Split = "train",
+    kind: Annotated[str, typer.Option(help="flat (exact), hnsw or ivfpq (for many rows).")] = "flat",
+    cut: Annotated[bool, typer.Option("--cut/--no-cut", help="Cut texts too long for the model into passages.")] = True,
+    max_length: Annotated[int | None, typer.Option(min=1, help="Ids of the longest passage.")] = None,
+    overlap: Annotated[int, typer.Option(min=0, help="Ids that a passage may share with the one before.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
+    pooling: own.Pooling = None,
+    json_file: own.Json = None,
+    device: own.Device = None,
+    trust_remote_code: own.Trust = False,
+) -> None:
+    """Encode a text once and keep it in INDEX; broken off, the same command goes on."""
+    import opencse
+    from opencse.cli.console import echo
+    from opencse.errors import InterruptedRunError, require_known
+    from opencse.progress import Terminal
+    from opencse.search.engines import KINDS, Kind
+
+    require_known(kind, KINDS, "kind of index")
+    chosen: Kind = kind  # type: ignore[assignment]
+    own.require_writable(json_file)
+    try:
+        made = opencse.build_index(
+            folder,
+            model,
+            text,
+            columns=own.listed(columns),
+            ids=ids,
+            metadata=own.listed(metadata) or (),
+            split=split,
+            kind=chosen,
+            cut=cut,
+            max_length=max_length,
+            overlap=overlap,
+            overwrite=overwrite,
+            pooling=pooling,
+            device=device,
+            trust_remote_code=trust_remote_code,
+            progress=Terminal(),
+        )
+    except KeyboardInterrupt:
+        raise InterruptedRunError("stopped; the same command goes on where it was") from None
+    _write(json_file, {"info": asdict(made.info), "recall": None if made.recall is None else made.recall.at})
+    parts = "" if made.info.rows == made.info.documents else f" in {made.info.rows:,} passages"
+    echo(f"{folder}: {made.info.documents:,} texts{parts}, {made.info.dimension} dimensions, {made.info.kind}")
+    if made.recall is not None:
+        echo(made.recall.line())
+
+
+@index.command()
+def add(
+    folder: Folder,
+    text: own.Text,
+    columns: TextColumns = None,
+    ids: Ids = None,
+    metadata: Metadata = None,
+    split: own.Split = "train",
+    replace: Annotated[bool, typer.Option("--replace", help="Take the place of rows with the same ids.")] = False,
+    model: OtherModel = None,
+    device: own.Device = None,
+    trust_remote_code: own.Trust = False,
+) -> None:
+    """Add a text's rows to INDEX: all of them, or on an error or a kill none."""
+    import opencse
+    from opencse.cli.console import echo
+    from opencse.progress import Terminal
+
+    done = opencse.add_to_index(
+        folder,
+        text,
+        columns=own.listed(columns),
+        ids=ids,
+        metadata=own.listed(metadata) or (),
+        split=split,
+        replace=replace,
+        model=model,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        progress=Terminal(),
+    )
+    echo(f"{folder}: {done:,} texts added")
+
+
+@index.command()
+def delete(
+    folder: Folder,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of rows or documents.", metavar="[ID]...")] = None,
+    where: Conditions = None,
+) -> None:
+    """Delete rows of INDEX by their ids, or those that meet conditions: all of them, or on a kill none."""
+    import opencse
+    from opencse.cli.console import echo
+    from opencse.progress import Terminal
+
+    done = opencse.delete_from_index(folder, ids or None, where=_where(folder, where), progress=Terminal())
+    echo(f"{folder}: {done:,} rows deleted")
+
+
+@index.command()
+def query(
+    folder: Folder,
+    asked: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="[QUERY]...")] = None,
+    queries: Annotated[Path | None, typer.Option(help="File of more queries, one a line.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Rows to find for each query.")] = 10,
+    threshold: Annotated[float | None, typer.Option(help="Least cosine; by default however low.")] = None,
+    where: Conditions = None,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Rank by words (BM25) and vectors together.")] = False,
+    model: OtherModel = None,
+    json_file: own.Json = None,
+    device: own.Device = None,
+    trust_remote_code: own.Trust = False,
+) -> None:
+    """Show the rows of INDEX nearest to each query."""
+    from rich.table import Table
+    from rich.text import Text
+
+    import opencse
+    from opencse.cli.console import show
+    from opencse.errors import UserError
+    from opencse.progress import Terminal
+    from opencse.text.readers import Source
+
+    own.require_writable(json_file)
+    wanted = list(asked or [])
+    if queries is not None:
+        wanted += [row[0] for row in Source(str(queries)).read().rows]
+    if not wanted:
+        raise UserError("no query; give one behind the index, or a file of them with --queries")
+    lists = opencse.query_index(
+        folder,
+        wanted,
+        k=k,
+        threshold=threshold,
+        where=_where(folder, where),
+        hybrid=hybrid,
+        model=model,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        progress=Terminal(),
+    )
+    found = [
+        {"query": one, "hits": [{**asdict(hit), "metadata": dict(hit.metadata)} for hit in hits]}
+        for one, hits in zip(wanted, lists, strict=True)
+    ]
+    _write(json_file, {"queries": found})
+    for one, hits in zip(wanted, lists, strict=True):
+        kept = list(hits[0].metadata) if hits else []
+        table = Table(title=Text(one), title_justify="left")
+        for heading in ("", "score", "id", "text", *kept):
+            table.add_column(Text(heading), overflow="fold")
+        for rank, hit in enumerate(hits, start=1):
+            values = ["" if value is None else str(value) for value in hit.metadata.values()]
+            score = f"{hit.score:.4f}"
+            table.add_row(*(Text(cell) for cell in (f"#{rank}", score, hit.id, hit.text, *values)))
+        show(table)
+
+
+@index.command()
+def info(folder: Folder, json_file: own.Json = None) -> None:
+    """Tell what INDEX is: rows, dimension, kind, model, columns."""
+    import opencse
+    from opencse.cli.console import echo
+
+    own.require_writable(json_file)
+    found = opencse.index_info(folder)
+    _write(json_file, asdict(found))
+    columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in found.columns.items()) or "none"
+    cut = "not cut" if found.max_length is None else f"cut at {found.max_length} ids, overlap {found.overlap}"
+    echo(f"texts      {found.documents:,}, {found.rows:,} rows; {cut}")
+    echo(f"kind       {found.kind}, {found.dimension} dimensions, {found.megabytes:,.1f} MB of vectors")
+    echo(f"model      {found.model or 'given in Python'}, fingerprint {found.fingerprint}")
+    echo(f"metadata   {columns}")
+
+
+@index.command()
+def pairs(
+    folder: Folder,
+    most: Annotated[int, typer.Option("-n", min=1, help="Pairs to show.")] = 20,
+    json_file: own.Json = None,
+) -> None:
+    """Show the most similar pairs of texts in INDEX."""
+    from rich.table import Table
+    from rich.text import Text
+
+    import opencse
+    from opencse.cli.console import show
+    from opencse.progress import Terminal
+
+    own.require_writable(json_file)
+    found = opencse.index_pairs(folder, most=most, progress=Terminal())
+    _write(json_file, {"pairs": [asdict(pair) for pair in found]})
+    table = Table("cosine", "ids", "texts")
+    for pair in found:
+        ids, texts = f"{pair.first}\n{pair.second}", f"{pair.first_text}\n{pair.second_text}"
+        table.add_row(f"{pair.cosine:.4f}", Text(ids), Text(texts), end_section=True)
+    show(table)
+
+
+@index.command()
+def duplicates(
+    folder: Folder,
+    threshold: Annotated[
+        float | None, typer.Option(help="Cosine from which on texts say the same; by default equal texts alone.")
+    ] = None,
+    json_file: own.Json = None,
+) -> None:
+    """Show the texts in INDEX that say the same, a group a block; all but the first of each could be deleted."""
+    import opencse
+    from opencse.cli.console import echo
+    from opencse.progress import Terminal
+
+    own.require_writable(json_file)
+    found = opencse.index_duplicates(folder, threshold=threshold, progress=Terminal())
+    _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in found]})
+    more = sum(len(group.ids) - 1 for group in found)
+    for group in found:
+        echo(f"{len(group.ids)} texts, cosine from {group.cosine:.4f}: {', '.join(group.ids)}")
+        for text in dict.fromkeys(group.texts):
+            echo(f"    {text}")
+    echo(f"{folder}: {len(found):,} groups; {more:,} texts repeat another")
+
+
+@index.command()
+def negatives(
+    folder: Folder,
+    pairs: Annotated[str, typer.Argument(help="Pairs of query and answer: text file or Hub data set id.")],
+    out: Annotated[Path, typer.Option("--out", "-o", help="File of triples to write (.jsonl).")],
+    columns: Annotated[str | None, typer.Option(help="Columns of query and answer, comma-separated.")] = None,
+    split: own.Split = "train",
+    count: Annotated[int, typer.Option(help="Negatives for each pair, a row each.")] = 1,
+    first: Annotated[int, typer.Option(help="First rank that is looked at.")] = 1,
+    last: Annotated[int, typer.Option(help="Last rank that is looked at.")] = 50,
+    ceiling: Annotated[float, typer.Option(help="Part of the answer's cosine that a negative stays below.")] = 0.95,
+    floor: Annotated[float | None, typer.Option(help="Least cosine of a negative to the query.")] = None,
+    same: Annotated[float, typer.Option(help="Cosine to an answer from which on a text says the same.")] = 0.95,
+    pick: Annotated[str, typer.Option(help="hardest, or random of those that may be taken.")] = "hardest",
+    seed: Annotated[int, typer.Option(help="Of the random pick.")] = 42,
+    model: OtherModel = None,
+    json_file: own.Json = None,
+    device: own.Device = None,
+    trust_remote_code: own.Trust = False,
+) -> None:
+    """Mine hard negatives for pairs from INDEX, into a file of triples that `opencse train` takes as it is."""
+    import opencse
+    from opencse.cli.console import echo
+    from opencse.progress import Terminal
+    from opencse.search.negatives import Mining
+    from opencse.settings import validate
+
+    own.require_writable(json_file)
+    settings = {
+        "count": count, "ranks": (first, last), "ceiling": ceiling, "floor": floor, "same": same, "pick": pick,
+        "seed": seed,
+    }  # fmt: skip
+    mined = opencse.index_negatives(
+        folder,
+        pairs,
+        out,
+        how=validate(Mining, settings, "opencse index negatives"),
+        columns=own.listed(columns),
+        split=split,
+        model=model,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        progress=Terminal(),
+    )
+    _write(json_file, asdict(mined))
+    echo(f"{out}: {mined.triples:,} triples of {mined.pairs:,} pairs; {mined.without:,} pairs without a negative")
+    told = ", ".join(f"{why} {times:,}" for why, times in mined.refused.items())
+    echo(f"candidates left out: {told or 'none'}")
+
+
+@index.command()
+def export(
+    folder: Folder,
+    to: Annotated[str, typer.Argument(help="qdrant, lancedb or pgvector.")],
+    target: Annotated[str, typer.Argument(help="Folder or URL (Qdrant), folder (LanceDB), connection string.")],
+    name: Annotated[str, typer.Option(help="Collection or table to make.")] = "opencse",
+) -> None:
+    """Copy INDEX into another store: ids, texts, metadata and vectors."""
+    import opencse
+    from opencse.cli.console import echo
+
+    done = opencse.export_index(folder, to, target, name=name)
+    echo(f"{done.to}: {done.rows:,} rows in {done.name}")
+
+
+def _where(folder: str, conditions: Iterable[str] | None) -> Where | None:
+    if not conditions:
+        return None
+    import opencse
+    from opencse.search.filters import parse_where
+
+    return parse_where(list(conditions), opencse.index_info(folder).columns)
+
+
+def _write(file: Path | None, data: dict[str, object]) -> None:
+    if file is not None:
+        from opencse.records import write_json
+
+        write_json(file, data)

@@ -1,0 +1,74 @@
+"""``opencse serve``."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opencse.cli import options as own
+
+
+class TooLong(StrEnum):
+    """What happens to texts that are longer than the model reads."""
+
+    CUT = "cut"
+    REFUSE = "refuse"
+
+
+def serve(
+    models: Annotated[
+        list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini; two are shown side by side.")
+    ],
+    index: Annotated[
+        list[Path] | None, typer.Option(help="Folder of an index (opencse index build) to search; may be repeated.")
+    ] = None,
+    name: Annotated[
+        list[str] | None, typer.Option(help="What requests call a model, in the models' order; may be repeated.")
+    ] = None,
+    host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000,
+    api_key_file: Annotated[
+        Path | None, typer.Option(help="File of API keys, one a line; or set OPENCSE_API_KEY.")
+    ] = None,
+    allow_host: Annotated[
+        list[str] | None, typer.Option(help="A name requests may be for, behind a proxy; may be repeated.")
+    ] = None,
+    too_long: Annotated[
+        TooLong, typer.Option(help="Texts longer than the model reads, where a request does not say.")
+    ] = TooLong.CUT,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.")] = 4 * 2**20,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.")] = 2_048,
+    max_waiting: Annotated[int, typer.Option(min=1, help="Texts that may wait; requests beyond get 503.")] = 8_192,
+    grace: Annotated[float, typer.Option(min=1, help="Seconds that requests have to end when it stops.")] = 30,
+    pooling: own.Pooling = None,
+    device: own.Device = None,
+    trust_remote_code: own.Trust = False,
+) -> None:
+    """Serve encoders over HTTP: OpenAI-style embeddings, search, and a page to try them on.
+
+    Listens on this machine alone unless told otherwise. Ctrl-C ends it, after the requests that are in work.
+    """
+    import opencse
+    from opencse.progress import Terminal
+
+    opencse.serve(
+        models,
+        index=index,
+        name=name,
+        host=host,
+        port=port,
+        api_key_file=api_key_file,
+        allow_host=allow_host,
+        too_long=too_long.value,
+        max_body=max_body,
+        max_texts=max_texts,
+        max_waiting=max_waiting,
+        grace=grace,
+        pooling=pooling,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        progress=Terminal(),
+    )

@@ -1,0 +1,223 @@
+"""How rows get into an index: encoded in windows, and gone on with after a kill."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError
+from opencse.io import write_text
+from opencse.progress import Progress
+from opencse.search.engines import Kind, require_enough, require_faiss, write_engine
+from opencse.search.passages import Cutter
+from opencse.search.reading import RowSource
+from opencse.search.rows import Row
+from opencse.search.store import (
+    BUILDING,
+    NAMES,
+    Facts,
+    Writer,
+    create,
+    locked,
+    new_name,
+    point_to,
+    refused,
+    remove_others,
+)
+
+WINDOW = 8_192
+"""Rows of text that are encoded, written and made sure of together."""
+
+
+@dataclass(frozen=True)
+class How:
+    """How an index is made.
+
+    Attributes:
+        kind: ``flat``, ``hnsw`` or ``ivfpq``; see `opencse.search.engines`.
+        cut: cut texts that are longer than the model reads into passages.
+        max_length: ids of the longest passage; None: as many as the model reads.
+        overlap: ids of whole sentences that a passage may share with the one before.
+    """
+
+    kind: Kind = "flat"
+    cut: bool = True
+    max_length: int | None = None
+    overlap: int = 0
+
+    def cutter(self, encoder: SentenceEncoder) -> Cutter | None:
+        """What cuts the texts, if anything does."""
+        if not self.cut:
+            if self.max_length is not None or self.overlap:
+                raise UserError("max_length and overlap are of passages; leave them out where texts are not cut")
+            return None
+        return Cutter(encoder, self.max_length or encoder.max_length, self.overlap)
+
+
+def build(
+    folder: Path,
+    source: RowSource,
+    encoder: SentenceEncoder,
+    how: How,
+    *,
+    model: str,
+    pooling: str | None,
+    overwrite: bool,
+    progress: Progress,
+    window: int = WINDOW,
+) -> None:
+    """Makes an index in ``folder``; broken off, the same call goes on after the last whole window."""
+    cutter = how.cutter(encoder)
+    rows = source.count
+    if how.kind != "flat":
+        require_faiss()
+        require_enough(how.kind, rows)
+    text = source.fingerprint()
+    with refused(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder), refused(folder):
+        if (folder / NAMES).exists() and not overwrite:
+            raise UserError(f"{folder}: holds an index; add to it (opencse index add), or give --overwrite")
+        facts = Facts(
+            model=model,
+            fingerprint=fingerprint(encoder),
+            pooling=pooling,
+            dimension=encoder.dimension,
+            kind=how.kind,
+            max_length=None if cutter is None else how.max_length or encoder.max_length,
+            overlap=how.overlap,
+            vectors=new_name("vectors-", ".f32"),
+            source=text,
+            taken=0,
+        )
+        name = _begun(folder, facts, progress) or _begin(folder, facts)
+        with Writer(folder, name) as writer:
+            taken = writer.facts.taken or 0
+            progress.start("encoding", rows, taken)
+            try:
+                for part in _windows(source, taken, window):
+                    append(writer, encoder, cutter, part, progress, done=taken)
+                    taken += len(part)
+                    writer.change(taken=taken)
+                    writer.commit(go_on=True)
+            finally:
+                progress.finish()
+            if taken != rows:
+                raise UserError(f"{source.name}: changed while it was read ({rows:,} rows, then {taken:,})")
+            writer.change(taken=None)
+            write_engine(writer, progress)
+            writer.commit()
+            facts = writer.facts
+        point_to(folder, name)
+        (folder / BUILDING).unlink(missing_ok=True)
+        remove_others(folder, [name, facts.vectors, facts.engine or ""])
+
+
+def add(
+    writer: Writer,
+    source: RowSource,
+    encoder: SentenceEncoder,
+    *,
+    replace: bool,
+    progress: Progress,
+    window: int = WINDOW,
+) -> int:
+    """Puts the rows of ``source`` into the change that ``writer`` makes; how many."""
+    facts = writer.facts
+    cutter = None if facts.max_length is None else Cutter(encoder, facts.max_length, facts.overlap)
+    progress.start("encoding", source.count)
+    done = 0
+    try:
+        for part in _windows(source, 0, window):
+            append(writer, encoder, cutter, part, progress, done=done, replace=replace)
+            done += len(part)
+    finally:
+        progress.finish()
+    return done
+
+
+def append(
+    writer: Writer,
+    encoder: SentenceEncoder,
+    cutter: Cutter | None,
+    rows: Sequence[Row],
+    progress: Progress,
+    *,
+    done: int,
+    replace: bool = False,
+) -> None:
+    """Puts some rows into the change that ``writer`` makes; ``done`` came before."""
+    named = list(_with_ids(rows, writer.facts.next_id))
+    if replace:
+        ids = [row.id for row in named]
+        if len(set(ids)) < len(ids):
+            raise UserError(
+                f"the id {next(name for name in ids if ids.count(name) > 1)!r} is given twice; give it once"
+            )
+        writer.remove("id IN (SELECT value FROM json_each(?))", [json.dumps(ids)])
+    texts = [row.text for row in named]
+    cut = [[text] for text in texts] if cutter is None else cutter.cut(texts)
+    parts = [
+        (Row(text, row.id, row.metadata), part)
+        for row, passages in zip(named, cut, strict=True)
+        for part, text in enumerate(passages)
+    ]
+    share = len(rows) / max(1, len(parts))
+    for start in range(0, len(parts), WINDOW):
+        here = parts[start : start + WINDOW]
+        vectors = encoder.encode(
+            [row.text for row, _ in here],
+            normalize_embeddings=True,
+            progress=lambda made, _, before=start: progress.advance(done + int(share * (before + made))),  # type: ignore[misc]
+        )
+        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
+        if len(wrong):
+            text = here[int(wrong[0])][0].text
+            raise UserError(f"the vector of {text[:40]!r} holds NaN or infinity; the model's weights are damaged")
+        writer.append(here, vectors)
+
+
+def _with_ids(rows: Sequence[Row], next_id: int) -> Iterator[Row]:
+    for row in rows:
+        if row.id is None:
+            row = Row(row.text, str(next_id), row.metadata)
+        if row.id is not None and row.id.isdecimal() and len(row.id) < 19:
+            next_id = max(next_id, int(row.id) + 1)
+        yield row
+
+
+def _windows(source: RowSource, before: int, window: int) -> Iterator[list[Row]]:
+    rows = islice(iter(source), before, None)
+    while part := list(islice(rows, window)):
+        yield part
+
+
+def _begun(folder: Path, facts: Facts, progress: Progress) -> str | None:
+    """The database that an earlier call of the same began; what another call began is removed."""
+    with suppress(OSError, ValueError, KeyError, TypeError, UserError):
+        name = json.loads((folder / BUILDING).read_text(encoding="utf-8"))["rows"]
+        with Writer(folder, str(name)) as writer:
+            there = writer.facts
+        if all(getattr(there, key) == getattr(facts, key) for key in _SAME):
+            done = "all" if there.taken is None else f"{there.taken:,}"
+            progress.say(f"{folder}: going on after {done} rows")
+            return str(name)
+        progress.say(f"{folder}: was begun with another text, model or setting; it begins anew")
+    return None
+
+
+_SAME = ("fingerprint", "dimension", "kind", "max_length", "overlap", "source", "model", "pooling")
+
+
+def _begin(folder: Path, facts: Facts) -> str:
+    name = create(folder, facts)
+    write_text(folder / BUILDING, json.dumps({"rows": name}) + "\n")
+    return name

@@ -1,0 +1,179 @@
+"""The most similar pairs of a corpus, and its duplicates; exact, by blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.progress import Count
+from opencse.search.exact import Places, Scores, Unit, inner_products
+
+_BLOCK = 4_096
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two rows and how similar they are.
+
+    Attributes:
+        cosine: of their vectors.
+        first: id of the row that was added earlier.
+        second: id of the other.
+        first_text: the texts.
+        second_text: see ``first_text``.
+    """
+
+    cosine: float
+    first: str
+    second: str
+    first_text: str
+    second_text: str
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Rows that say the same.
+
+    Attributes:
+        ids: of at least two rows, the one added first before the others; deleting all but it leaves one of each.
+        texts: of these rows.
+        cosine: the least cosine by which one of them is joined to the others; 1 for equal texts.
+    """
+
+    ids: tuple[str, ...]
+    texts: tuple[str, ...]
+    cosine: float
+
+
+def nearest_pairs(
+    vectors: Unit, most: int, *, groups: NDArray[np.int64] | None = None, progress: Count | None = None
+) -> tuple[Places, Scores]:
+    """The ``most`` pairs of rows with the highest inner product, of all n (n - 1) / 2.
+
+    Args:
+        vectors: (n, d) L2-normalised.
+        most: how many, at least 1.
+        groups: (n,) numbers; two rows of one group are no pair.
+        progress: called with (rows done, n).
+
+    Returns:
+        (p, 2) rows, the earlier one first, the best pair first and equal ones in their order; and their products.
+
+    Raises:
+        UserError: for ``most`` below 1.
+    """
+    if most < 1:
+        raise UserError(f"the number of pairs is at least 1, not {most}")
+    slack = _slack(vectors)
+    least = [-np.inf]  # read anew for every block
+    pairs, rough = np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.float32)
+    for found, scores in _blocks(vectors, least, progress):
+        if groups is not None:
+            apart = groups[found[:, 0]] != groups[found[:, 1]]
+            found, scores = found[apart], scores[apart]
+        pairs, rough = np.concatenate([pairs, found]), np.concatenate([rough, scores])
+        if len(rough) > most:
+            # What float32 holds for less than the last one by more than its error is none of the best.
+            least[0] = float(np.partition(rough, -most)[-most]) - 2 * slack
+            kept = rough >= least[0]
+            pairs, rough = pairs[kept], rough[kept]
+    exact = _products(vectors, pairs)
+    order = np.lexsort((pairs[:, 1], pairs[:, 0], -exact))[:most]
+    return pairs[order], exact[order]
+
+
+def duplicate_rows(
+    vectors: Unit, texts: Sequence[str], threshold: float | None, *, progress: Count | None = None
+) -> list[tuple[list[int], float]]:
+    """Groups of rows whose texts are equal but for case and white space, or whose cosine reaches a threshold.
+
+    Rows are of one group where a chain of such pairs joins them.
+
+    Args:
+        vectors: (n, d) L2-normalised.
+        texts: n texts.
+        threshold: least cosine; None: equal texts alone.
+        progress: called with (rows done, of how many).
+
+    Returns:
+        The rows of each group, ascending, groups by their first row; and the least cosine that joined it.
+
+    Raises:
+        UserError: for a threshold that is no cosine above 0.
+    """
+    if threshold is not None and not 0 < threshold <= 1:
+        raise UserError(f"the threshold is a cosine above 0 and at most 1, not {threshold}")
+    groups = _Groups(len(texts))
+    first: dict[str, int] = {}
+    for row, text in enumerate(texts):
+        groups.join(first.setdefault(" ".join(text.casefold().split()), row), row, 1.0)
+    if threshold is not None:
+        chosen = np.fromiter(first.values(), dtype=np.int64)
+        some = np.asarray(vectors[chosen])
+        floor = [threshold - _slack(vectors)]
+        for found, _ in _blocks(some, floor, progress):
+            exact = _products(some, found)
+            for (a, b), cosine in zip(chosen[found].tolist(), exact.tolist(), strict=True):
+                if cosine >= threshold:
+                    groups.join(a, b, cosine)
+    return groups.several()
+
+
+class _Groups:
+    """Rows joined into groups (union-find), with the least cosine that joined each."""
+
+    def __init__(self, rows: int) -> None:
+        self._above = list(range(rows))
+        self._least = [1.0] * rows
+
+    def join(self, a: int, b: int, cosine: float) -> None:
+        a, b = sorted((self._root(a), self._root(b)))
+        if a != b:
+            self._above[b] = a
+            self._least[a] = min(self._least[a], self._least[b], cosine)
+
+    def several(self) -> list[tuple[list[int], float]]:
+        members: dict[int, list[int]] = {}
+        for row in range(len(self._above)):
+            members.setdefault(self._root(row), []).append(row)
+        return [(rows, self._least[root]) for root, rows in members.items() if len(rows) > 1]
+
+    def _root(self, row: int) -> int:
+        while self._above[row] != row:
+            self._above[row] = self._above[self._above[row]]
+            row = self._above[row]
+        return row
+
+
+def _blocks(
+    vectors: Unit, least: Sequence[float], progress: Count | None
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
+    """Pairs (earlier, later row) with a float32 product of at least ``least[0]``, and the products, block by block."""
+    rows = len(vectors)
+    for start in range(0, rows, _BLOCK):
+        one = np.asarray(vectors[start : start + _BLOCK])
+        for other in range(start, rows, _BLOCK):
+            scores = one @ np.asarray(vectors[other : other + _BLOCK]).T
+            near = scores >= least[0]
+            if other == start:
+                near = np.triu(near, 1)
+            a, b = np.nonzero(near)
+            yield np.stack([a + start, b + other], axis=1), scores[a, b]
+        if progress is not None:
+            progress(min(start + _BLOCK, rows), rows)
+
+
+def _products(vectors: Unit, pairs: NDArray[np.int64]) -> Scores:
+    parts = [np.empty(0)]
+    for start in range(0, len(pairs), _BLOCK):
+        here = pairs[start : start + _BLOCK]
+        parts.append(inner_products(np.asarray(vectors[here[:, 0]]), vectors, here[:, 1:])[:, 0])
+    return np.concatenate(parts)
+
+
+def _slack(vectors: Unit) -> float:
+    return float((vectors.shape[1] + 2) * 2.0**-24)

@@ -1,0 +1,195 @@
+"""An index copied into Qdrant, LanceDB or PostgreSQL with pgvector, through their own clients."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError, reason, require_known
+from opencse.search.index import Index
+from opencse.search.result import Hit
+
+_BATCH = 1_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
+_OF_TEXTS = uuid.UUID("b0a3b2a0-5d0e-4b7e-9c53-0f8f8b5f6f11")
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What was copied.
+
+    Attributes:
+        to: qdrant, lancedb or pgvector.
+        target: where.
+        name: of the collection or table.
+        rows: how many.
+    """
+
+    to: str
+    target: str
+    name: str
+    rows: int
+
+
+def export(index: Index, to: str, target: str, name: str) -> Exported:
+    """Copies an index; vectors are L2-normalised, and compared by cosine there too.
+
+    Args:
+        index: the index.
+        to: a key of `STORES`.
+        target: where, as that store's client wants it.
+        name: of the collection or table, which must not be there yet: letters, digits and underscores.
+
+    Raises:
+        UserError: see `opencse.export_index`.
+    """
+    require_known(to, list(STORES), "store")
+    if not _NAME.fullmatch(name):
+        raise UserError(f"{name!r}: a collection or table is named in letters, digits and underscores; choose another")
+    try:
+        rows = STORES[to](index, target, name)
+    except ImportError as error:
+        package = {"qdrant": "qdrant-client", "lancedb": "lancedb", "pgvector": "psycopg[binary] pgvector"}[to]
+        raise UserError(f"{to} needs its client ({reason(error)}); pip install {package}") from None
+    except UserError:
+        raise
+    except Exception as error:  # each client has errors of its own
+        raise UserError(f"{target}: {to} refused ({type(error).__name__}: {reason(error)[:200]})") from None
+    return Exported(to, target, name, rows)
+
+
+def _qdrant(index: Index, target: str, name: str) -> int:
+    from qdrant_client import QdrantClient, models
+
+    remote = target.startswith(("http://", "https://"))
+    client = QdrantClient(url=target) if remote else QdrantClient(path=target)
+    try:
+        if client.collection_exists(name):
+            raise UserError(f"{target}: there is a collection {name!r} already; choose another --name")
+        size = index.info().dimension
+        client.create_collection(name, models.VectorParams(size=size, distance=models.Distance.COSINE))
+        rows = 0
+        for hits, vectors in _batches(index):
+            points = [
+                models.PointStruct(
+                    id=str(uuid.uuid5(_OF_TEXTS, f"{hit.id}\0{rows + number}")),  # its ids are numbers or UUIDs alone
+                    vector=vector,
+                    payload={**hit.metadata, "id": hit.id, "text": hit.text},
+                )
+                for number, (hit, vector) in enumerate(zip(hits, vectors.tolist(), strict=True))
+            ]
+            client.upsert(name, points)
+            rows += len(hits)
+        return rows
+    finally:
+        client.close()
+
+
+def _lancedb(index: Index, target: str, name: str) -> int:
+    import lancedb
+    import pyarrow
+
+    info = index.info()
+    kinds = {"number": pyarrow.float64(), "text": pyarrow.string(), "mixed": pyarrow.string(), "": pyarrow.string()}
+    schema = pyarrow.schema(
+        [
+            ("id", pyarrow.string()),
+            ("text", pyarrow.string()),
+            ("vector", pyarrow.list_(pyarrow.float32(), info.dimension)),
+            *((column, kinds[kind]) for column, kind in info.columns.items()),
+        ]
+    )
+    database = lancedb.connect(target)
+    if name in database.table_names():
+        raise UserError(f"{target}: there is a table {name!r} already; choose another --name")
+    table = database.create_table(name, schema=schema)
+    rows = 0
+    for hits, vectors in _batches(index):
+        table.add(
+            [
+                {"id": hit.id, "text": hit.text, "vector": vector, **_typed(hit, info.columns)}
+                for hit, vector in zip(hits, vectors, strict=True)
+            ]
+        )
+        rows += len(hits)
+    return rows
+
+
+def _pgvector(index: Index, target: str, name: str) -> int:
+    import psycopg
+    from pgvector.psycopg import register_vector
+
+    info = index.info()
+    create, insert = statements(name, info.dimension, dict(info.columns))
+    rows = 0
+    with psycopg.connect(target) as connection:
+        connection.execute("CREATE EXTENSION IF NOT EXISTS vector")
+        register_vector(connection)
+        connection.execute(create)
+        with connection.cursor() as cursor:
+            for hits, vectors in _batches(index):
+                cursor.executemany(insert, values_of(hits, vectors, dict(info.columns)))
+                rows += len(hits)
+    return rows
+
+
+def statements(name: str, dimension: int, columns: dict[str, str]) -> tuple[str, str]:
+    """The statements that make the table, and that add a row to it.
+
+    Args:
+        name: of the table.
+        dimension: of a vector.
+        columns: metadata, by name the kind of value.
+    """
+    kinds = {"number": "double precision"}
+    more = "".join(f", {_quoted(column)} {kinds.get(kind, 'text')}" for column, kind in columns.items())
+    create = (
+        f"CREATE TABLE {_quoted(name)} "
+        f"(place bigserial PRIMARY KEY, id text NOT NULL, text text NOT NULL, "
+        f"embedding vector({dimension}) NOT NULL{more})"
+    )
+    named = "".join(f", {_quoted(column)}" for column in columns)
+    insert = (
+        f"INSERT INTO {_quoted(name)} (id, text, embedding{named}) VALUES ({', '.join(['%s'] * (3 + len(columns)))})"
+    )
+    return create, insert
+
+
+def values_of(hits: list[Hit], vectors: NDArray[np.float32], columns: dict[str, str]) -> list[tuple[Any, ...]]:
+    """What is added to the table for each row, in the order of `statements`."""
+    return [
+        (hit.id, hit.text, vector, *_typed(hit, columns).values()) for hit, vector in zip(hits, vectors, strict=True)
+    ]
+
+
+def _typed(hit: Hit, columns: Any) -> dict[str, Any]:  # noqa: ANN401 - a mapping of names
+    """The metadata of a row in the types that a table's columns have."""
+    typed: dict[str, Any] = {}
+    for column, kind in columns.items():
+        value = hit.metadata[column]
+        typed[column] = (
+            value if value is None or kind == "text" else float(str(value)) if kind == "number" else str(value)
+        )
+    return typed
+
+
+def _batches(index: Index) -> Iterator[tuple[list[Hit], NDArray[np.float32]]]:
+    """Rows and their vectors, all of one moment."""
+    with index.moment() as state:
+        hits = index.rows()
+        places = np.arange(len(state.vectors)) if state.alive is None else state.alive
+        for start in range(0, len(hits), _BATCH):
+            yield hits[start : start + _BATCH], np.asarray(state.vectors[places[start : start + _BATCH]])
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+
+
+STORES: dict[str, Callable[[Index, str, str], int]] = {"qdrant": _qdrant, "lancedb": _lancedb, "pgvector": _pgvector}

@@ -1,0 +1,1 @@
+"""Models over HTTP: OpenAI-style embeddings, search, similarity, and a page."""

@@ -1,0 +1,98 @@
+"""Errors in the shape that OpenAI's clients read."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import Literal
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+from pydantic import ValidationError
+from starlette.exceptions import HTTPException
+
+from opencse.errors import UserError, printable, shortened
+
+Kind = Literal["invalid_request_error", "authentication_error", "server_error", "overloaded_error"]
+_log = logging.getLogger("opencse.serving")
+
+
+class ApiError(Exception):
+    """A request that is not answered, and why.
+
+    Attributes:
+        status: of HTTP.
+        message: one line: what is wrong and how to mend it.
+        kind: OpenAI's ``type``.
+        param: the key of the body that is at fault.
+        code: a word for programs.
+        headers: to send with it.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        kind: Kind = "invalid_request_error",
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.message, self.kind = status, message, kind
+        self.param, self.code, self.headers = param, code, dict(headers or {})
+
+    def response(self) -> JSONResponse:
+        """What is sent."""
+        told = {"message": printable(self.message), "type": self.kind, "param": self.param, "code": self.code}
+        return JSONResponse({"error": told}, self.status, self.headers)
+
+
+def invalid(error: ValidationError) -> ApiError:
+    """The first fault that pydantic found in a body."""
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    place = ".".join(str(part) for part in first["loc"])
+    if first["type"] == "json_invalid":
+        return ApiError(400, f"the body is not JSON ({shortened(first['msg'], 160)})", code="invalid_json")
+    said = first["msg"].removeprefix("Value error, ")
+    if first["type"] == "extra_forbidden":
+        said = "there is no such key"
+    place = shortened(place)
+    message = f"{place}: {said}" if place else f"the body: {said}"
+    return ApiError(400, shortened(message, 300), param=place or None, code="invalid_value")
+
+
+def overloaded(message: str, seconds: int) -> ApiError:
+    """Too much waits already; the client may come back after so many seconds."""
+    return ApiError(
+        503, message, kind="overloaded_error", code="overloaded", headers={"Retry-After": str(max(1, seconds))}
+    )
+
+
+def answer_errors(app: FastAPI) -> None:
+    """Makes every error of ``app`` one of OpenAI's shape."""
+
+    async def api(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, ApiError)
+        return error.response()
+
+    async def http(request: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, HTTPException)
+        said = {
+            404: f"no such address: {shortened(request.url.path)} (see /openapi.json)",
+            405: f"{shortened(request.url.path)} does not take {shortened(request.method)}",
+        }.get(error.status_code, str(error.detail))
+        return ApiError(error.status_code, said, headers=error.headers).response()
+
+    async def user(_: Request, error: Exception) -> JSONResponse:
+        return ApiError(400, str(error)).response()
+
+    async def unforeseen(request: Request, error: Exception) -> JSONResponse:
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+        return ApiError(500, "the server failed; its log says why", kind="server_error").response()
+
+    app.add_exception_handler(ApiError, api)
+    app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(UserError, user)
+    app.add_exception_handler(Exception, unforeseen)

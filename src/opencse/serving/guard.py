@@ -1,0 +1,131 @@
+"""What stands before every request: who may ask, which host is meant, and what every answer says to browsers."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import ipaddress
+import logging
+import time
+from collections.abc import Collection
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from opencse.errors import shortened
+from opencse.serving.errors import ApiError
+from opencse.serving.metrics import Metrics
+
+_OPEN = ("/", "/health", "/openapi.json")
+_PAGE = "/page/"
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+_log = logging.getLogger("opencse.serving")
+
+
+class Keys:
+    """The API keys, compared in a time that tells nothing about them."""
+
+    def __init__(self, keys: Collection[str]) -> None:
+        self._hashes = [hashlib.sha256(key.encode()).digest() for key in keys]
+
+    def __bool__(self) -> bool:
+        return bool(self._hashes)
+
+    def allow(self, authorization: str) -> bool:
+        """Whether the header ``Authorization: Bearer KEY`` holds one of them."""
+        scheme, _, key = authorization.partition(" ")
+        given = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
+        known = [hmac.compare_digest(given, one) for one in self._hashes]  # all of them, whichever fits
+        return scheme.lower() == "bearer" and any(known)
+
+
+class Guard:
+    """Checks host and key, sets the headers of every answer, and counts it.
+
+    Args:
+        app: what answers.
+        keys: API keys; without any, everybody may ask.
+        hosts: names that requests may be for; None: any. A page of another site whose name is made to point here
+            (DNS rebinding) could read a server without key otherwise.
+        metrics: hear of every answer.
+        paths: those that are counted each by itself.
+    """
+
+    def __init__(
+        self, app: ASGIApp, keys: Keys, hosts: Collection[str] | None, metrics: Metrics, paths: Collection[str]
+    ) -> None:
+        self._app, self._keys, self._metrics, self._paths = app, keys, metrics, frozenset(paths)
+        self._hosts = None if hosts is None else {*_LOCAL, *(host.lower() for host in hosts)}
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answers a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started, status = time.perf_counter(), 500
+        path = scope["path"]
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(scope=message)
+                for name, value in HEADERS.items():
+                    headers[name] = value
+                headers.setdefault("Cache-Control", "no-store")
+            await send(message)
+
+        try:
+            self._check(Headers(scope=scope), path)
+            await self._app(scope, receive, sending)
+        except ApiError as error:
+            await error.response()(scope, receive, sending)
+        except ClientDisconnect:
+            status = 499
+        finally:
+            known = path if path in self._paths else _PAGE if path.startswith(_PAGE) else "other"
+            self._metrics.answered(known, status, time.perf_counter() - started)
+
+    def _check(self, headers: Headers, path: str) -> None:
+        if self._hosts is not None and _name(headers.get("host", "")) not in self._hosts:
+            raise ApiError(
+                421,
+                f"this server does not answer for {shortened(headers.get('host', ''))!r}; name the host with "
+                "--allow-host, or ask for an API key with --api-key-file",
+                code="misdirected_request",
+            )
+        if not self._keys or path in _OPEN or path.startswith(_PAGE):
+            return
+        if not self._keys.allow(headers.get("authorization", "")):
+            raise ApiError(
+                401,
+                "this server asks for an API key: send the header Authorization: Bearer KEY",
+                kind="authentication_error",
+                code="invalid_api_key",
+                headers={"WWW-Authenticate": "Bearer"},
+            )
+
+
+def is_local(host: str) -> bool:
+    """Whether only this machine reaches ``host``."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+def _name(host: str) -> str:
+    """The name in a ``Host`` header, without its port; of any loopback address the usual one."""
+    name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
+    return "127.0.0.1" if is_local(name) else name.lower().rstrip(".")

@@ -1,0 +1,152 @@
+"""A model as it is served: texts or token ids in, vectors out, together with others' requests."""
+
+from __future__ import annotations
+
+from asyncio import wrap_future
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.fingerprint import fingerprint
+from opencse.serving.batching import Batcher
+from opencse.serving.errors import ApiError, overloaded
+from opencse.serving.limits import Limits
+from opencse.serving.metrics import Metrics
+from opencse.serving.worker import Worker
+from opencse.text.tokenizer import Ids
+
+T = TypeVar("T")
+_SLICE = 64
+"""Texts that are tokenised at a time, so that a short request need not wait for a long one."""
+
+
+@dataclass(frozen=True)
+class Given:
+    """What a request wants encoded, as token ids.
+
+    Attributes:
+        rows: ids of each text, as `SentenceEncoder.encode` would use them.
+        cut: which texts were longer than the model reads, counted from 0.
+    """
+
+    rows: list[Ids]
+    cut: list[int]
+
+    @property
+    def tokens(self) -> int:
+        """Ids in all, special tokens counted."""
+        return sum(map(len, self.rows))
+
+
+class ServedModel:
+    """One encoder, its tokenizer's thread and its encoding thread.
+
+    Attributes:
+        name: what requests call it.
+        encoder: the model; nobody else may use it meanwhile.
+        fingerprint: of all that makes its vectors.
+    """
+
+    def __init__(self, name: str, encoder: SentenceEncoder, limits: Limits, metrics: Metrics) -> None:
+        self.name = name
+        self.encoder = encoder
+        self.fingerprint = fingerprint(encoder)
+        self._limits = limits
+        self._metrics = metrics
+        self._ids = len(torch.as_tensor(encoder.backbone.get_input_embeddings().weight))
+        self._batcher = Batcher(encoder, metrics.of_model(name))
+        self._tokenizing = Worker("opencse-tokenizer")
+        metrics.waits(name, lambda: self._batcher.waiting)
+
+    async def read(self, inputs: Sequence[str] | Sequence[Sequence[int]], *, cut: bool) -> Given:
+        """The token ids of texts, or the given ones checked.
+
+        Raises:
+            ApiError: if one is too long and is not to be cut, an id is not in the vocabulary, or too much waits.
+        """
+        self._admit()
+        rows: list[Ids] = []
+        long: list[int] = []
+        for start in range(0, len(inputs), _SLICE):
+            part = inputs[start : start + _SLICE]
+            texts = [one for one in part if isinstance(one, str)]
+            if texts:
+                some, over = await self._tokenizing.call(partial(self._tokenized, texts))
+            else:
+                some, over = self._checked(part, start)
+            if over and not cut:
+                raise self._too_long(start + over[0][0], over[0][1])
+            rows += some
+            long += [start + place for place, _ in over]
+        return Given(rows, long)
+
+    async def vectors(self, given: Given) -> Vectors:
+        """(n, dimension) float32, as `SentenceEncoder.encode` makes them.
+
+        Raises:
+            ApiError: if too much waits.
+        """
+        self._admit()
+        return await wrap_future(self._batcher.submit(given.rows))
+
+    async def tokenizing(self, function: Callable[[], T]) -> T:
+        """What ``function`` returns; it may use the tokenizer, which one thread alone may do at a time."""
+        return await self._tokenizing.call(function)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its threads run."""
+        return self._batcher.alive and self._tokenizing.alive
+
+    def close(self) -> None:
+        """Answers what waits, and ends the threads."""
+        self._tokenizing.close()
+        self._batcher.close()
+
+    def _admit(self) -> None:
+        waiting = self._batcher.waiting
+        if waiting >= self._limits.waiting_texts:
+            seconds = min(60, round(self._batcher.seconds_left))
+            raise overloaded(f"{waiting:,} texts wait for {self.name} already; try again in a while", seconds)
+
+    def _tokenized(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
+        """Ids of each text, and (place, length) of those that were cut."""
+        encoder = self.encoder
+        rows = encoder.tokenize(texts)
+        full = [i for i, row in enumerate(rows) if len(row) >= encoder.max_length]
+        whole = encoder.tokenizer.encode([encoder.prompt + texts[i] for i in full], None)
+        return rows, [(i, len(row)) for i, row in zip(full, whole, strict=True) if len(row) > len(rows[i])]
+
+    def _checked(self, given: Sequence[object], start: int) -> tuple[list[Ids], list[tuple[int, int]]]:
+        rows: list[Ids] = []
+        over: list[tuple[int, int]] = []
+        for place, ids in enumerate(given):
+            assert isinstance(ids, list)
+            wrong = next((number for number in ids if not 0 <= number < self._ids), None)
+            if wrong is not None:
+                raise ApiError(
+                    400,
+                    f"input {start + place} holds token id {str(wrong)[:30]}, and {self.name} has ids 0 to "
+                    f"{self._ids - 1:,}; make ids with this model's own tokenizer, or send the text (LangChain: "
+                    "check_embedding_ctx_length=False)",
+                    param="input",
+                    code="invalid_token_id",
+                )
+            if len(ids) > self.encoder.max_length:
+                over.append((place, len(ids)))
+            rows.append(np.asarray(ids[: self.encoder.max_length], dtype=np.int32))
+        return rows, over
+
+    def _too_long(self, place: int, length: int) -> ApiError:
+        return ApiError(
+            400,
+            f"input {place} has {length:,} tokens, and {self.name} reads at most {self.encoder.max_length:,}; shorten "
+            'it, or give "truncate": true to have it cut',
+            param="input",
+            code="context_length_exceeded",
+        )

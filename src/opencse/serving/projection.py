@@ -1,0 +1,48 @@
+"""The map of a corpus: vectors laid out in two dimensions."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.encoder.vectors import unit_rows
+
+Method = Literal["pca", "tsne"]
+_COMPONENTS = 50
+_PERPLEXITY = 30
+
+
+def project(vectors: NDArray[np.floating], method: Method = "pca") -> NDArray[np.float64]:
+    """(n, d) -> (n, 2) places within [-1, 1]; the same vectors have the same places.
+
+    ``pca``: the two directions of most variance of the L2-normalised vectors, one scale for both. ``tsne``: t-SNE (van
+    der Maaten and Hinton, 2008) of their first 50 principal components, where neighbours count and distances between
+    groups say little; of fewer than 5 vectors it is ``pca`` too.
+    """
+    from sklearn.decomposition import PCA  # type: ignore[import-untyped]
+    from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+
+    unit = unit_rows(vectors).astype(np.float64)
+    if len(unit) < 2:
+        return np.zeros((len(unit), 2))
+    kept = min(_COMPONENTS, *unit.shape)
+    with np.errstate(invalid="ignore", divide="ignore"):  # the shares of variance of vectors that are all the same
+        places = PCA(kept, svd_solver="full", random_state=0).fit_transform(unit)
+    if method == "tsne" and len(unit) >= 5 and places.std() > 0:
+        perplexity = min(_PERPLEXITY, (len(unit) - 1) / 3)
+        places = TSNE(2, init="pca", perplexity=perplexity, random_state=0).fit_transform(places)
+    flat = np.zeros((len(unit), 2))
+    flat[:, : min(2, places.shape[1])] = places[:, :2]
+    flat -= (flat.max(axis=0) + flat.min(axis=0)) / 2
+    return np.asarray(flat / max(float(np.abs(flat).max()), 1e-12), dtype=np.float64)
+
+
+def sampled(rows: int, most: int) -> list[range]:
+    """Blocks of at most ``most`` of ``rows`` rows in all, evenly spread over them; all rows if they are few."""
+    if rows <= most:
+        return [range(rows)] if rows else []
+    block = max(1, most // 200)
+    starts = np.linspace(0, rows - block, most // block).round().astype(int)
+    return [range(start, start + block) for start in starts.tolist()]

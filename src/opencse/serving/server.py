@@ -1,0 +1,84 @@
+"""A socket, and uvicorn on it."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import threading
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from opencse.errors import UserError, reason
+
+_BACKLOG = 2_048
+_KEEP_ALIVE = 75
+"""Seconds; longer than the 60 of usual proxies, which then close idle connections first."""
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A socket bound to an address.
+
+    Raises:
+        UserError: if that is taken, not this machine's, or not allowed.
+    """
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = found[0]
+        listening = socket.socket(family, socket.SOCK_STREAM)
+    except (OSError, UnicodeError, OverflowError) as error:
+        raise UserError(f"--host {host!r}: is no address of this machine ({reason(error)})") from None
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+        listening.listen(_BACKLOG)
+    except OSError as error:
+        listening.close()
+        raise UserError(
+            f"port {port} of {host} cannot be listened on ({reason(error)}); choose another --port (0: any free one)"
+        ) from None
+    return listening
+
+
+def address(listening: socket.socket) -> str:
+    """Where a browser finds it."""
+    host, port = listening.getsockname()[:2]
+    name = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
+    return f"http://{name}:{port}"
+
+
+def server(app: FastAPI, *, grace: float) -> uvicorn.Server:
+    """A server of ``app`` that, told to end, answers what it has taken on for at most ``grace`` seconds."""
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        proxy_headers=False,
+        server_header=False,
+        backlog=_BACKLOG,
+        timeout_keep_alive=_KEEP_ALIVE,
+        timeout_graceful_shutdown=max(1, round(grace)),
+    )
+    return uvicorn.Server(config)
+
+
+def run(app: FastAPI, listening: socket.socket, *, grace: float) -> None:
+    """Serves until Ctrl-C or SIGTERM; a second Ctrl-C ends it at once."""
+    before = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.signal(signal.SIGTERM, _nothing)  # what uvicorn raises again at its end: that was a good end
+    try:
+        server(app, grace=grace).run(sockets=[listening])
+    except KeyboardInterrupt:
+        pass  # likewise
+    finally:
+        if before is not None:
+            signal.signal(signal.SIGTERM, before)
+        listening.close()
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    pass

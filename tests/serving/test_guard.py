@@ -1,0 +1,127 @@
+"""Keys, hosts, headers, back-pressure."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.serving.guard import Keys, is_local
+from opencse.serving.limits import Limits
+from serving.conftest import Serve
+from serving.harness import to
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_key_is_asked_for(serve: Serve) -> None:
+    async with to(serve(keys=["right", "other"])) as client:
+        for path in ("/v1/models", "/info", "/metrics", "/map", "/nothing"):
+            refused = await client.get(path)
+            assert refused.status_code == 401
+            assert refused.json()["error"]["type"] == "authentication_error"
+            assert refused.headers["WWW-Authenticate"] == "Bearer"
+        for path in ("/", "/health", "/page/style.css"):
+            assert (await client.get(path)).status_code == 200
+        for header in ("Bearer right", "bearer other"):
+            assert (await client.get("/v1/models", headers={"Authorization": header})).status_code == 200
+        for header in ("right", "Bearer wrong", "Bearer ", "Basic right", "Bearer righ", "Bearer right2", "Bearer é"):
+            answer = await client.get("/v1/models", headers={b"Authorization": header.encode("latin-1")})
+            assert answer.status_code == 401
+
+
+def test_keys_are_compared_all_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    import hmac
+
+    compared: list[bytes] = []
+    compare = hmac.compare_digest
+
+    def counting(a: bytes, b: bytes) -> bool:
+        compared.append(b)
+        return compare(a, b)
+
+    monkeypatch.setattr(hmac, "compare_digest", counting)
+    assert Keys(["a", "b", "c"]).allow("Bearer a")
+    assert len(compared) == 3
+
+
+async def test_other_hosts_are_not_answered_for(serve: Serve) -> None:
+    async with to(serve(hosts=["search.example"])) as client:
+        for host in ("127.0.0.1:8000", "localhost", "[::1]:80", "search.example", "Search.Example:443"):
+            assert (await client.get("/info", headers={"Host": host})).status_code == 200
+        for host in ("evil.example", "127.0.0.1.evil.example", "", "[", "localhost.evil:80"):
+            refused = await client.get("/info", headers={"Host": host})
+            assert refused.status_code == 421
+            assert "--allow-host" in refused.json()["error"]["message"]
+    async with to(serve()) as client:
+        assert (await client.get("/info", headers={"Host": "evil.example"})).status_code == 200
+
+
+def test_what_is_local() -> None:
+    assert all(map(is_local, ("127.0.0.1", "127.9.9.9", "::1", "localhost")))
+    assert not any(map(is_local, ("0.0.0.0", "::", "192.168.1.2", "example.com", "")))
+
+
+async def test_every_answer_keeps_browsers_in(serve: Serve) -> None:
+    async with to(serve()) as client:
+        for path in ("/", "/page/style.css", "/nothing", "/info", "/page/../app.py"):
+            headers = (await client.get(path)).headers
+            policy = headers["Content-Security-Policy"]
+            assert "default-src 'none'" in policy
+            assert "unsafe" not in policy
+            assert "http" not in policy
+            assert headers["X-Content-Type-Options"] == "nosniff"
+        assert (await client.get("/page/../app.py")).status_code == 404
+        assert (await client.get("/page/%2e%2e/app.py")).status_code == 404
+
+
+@pytest.fixture
+def held(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Keeps the encoder busy until it is called."""
+    go = threading.Event()
+    embed = model.embed
+
+    def waiting(tokens: object) -> object:
+        assert go.wait(20)
+        return embed(tokens)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(model, "embed", waiting)
+    return go.set
+
+
+async def test_too_much_is_told_to_come_back(serve: Serve, held: Callable[[], None]) -> None:
+    async with to(serve(limits=Limits(waiting_texts=600, body_bytes=2**20))) as client:
+        texts = [f"the snow {i} " * 20 for i in range(600)]
+        first = [asyncio.create_task(client.post("/v1/embeddings", json={"input": texts})) for _ in range(2)]
+        while 'opencse_waiting_texts{model="tiny"} 0.0' in (await client.get("/metrics")).text:
+            await asyncio.sleep(0.02)
+        for _ in range(200):
+            answer = await client.get("/health")  # the loop is never blocked
+            assert answer.status_code == 200
+            late = asyncio.create_task(client.post("/v1/embeddings", json={"input": ["late"]}))
+            done, _ = await asyncio.wait({late}, timeout=0.1)
+            if done and late.result().status_code == 503:
+                break
+            late.cancel()
+        else:
+            pytest.fail("nothing was ever refused")
+        assert int(late.result().headers["Retry-After"]) >= 1
+        assert late.result().json()["error"]["code"] == "overloaded"
+        held()
+        assert {task.status_code for task in await asyncio.gather(*first)} <= {200, 503}
+        assert 200 in {(await task).status_code for task in first}
+        assert (await client.post("/v1/embeddings", json={"input": ["after"]})).status_code == 200
+
+
+async def test_long_bodies_are_bounded_together(serve: Serve, held: Callable[[], None]) -> None:
+    async with to(serve(limits=Limits(held_bytes=5_000))) as client:
+        first = asyncio.create_task(client.post("/v1/embeddings", json={"input": ["snow " * 600]}))
+        while "opencse_held_bytes 0.0" in (await client.get("/metrics")).text:
+            await asyncio.sleep(0.01)
+        assert (await client.post("/v1/embeddings", json={"input": ["snow " * 600]})).status_code == 503
+        held()
+        assert (await first).status_code == 200
+        assert "opencse_held_bytes 0.0" in (await client.get("/metrics")).text

@@ -1,0 +1,95 @@
+"""Search, similarity, the map, and what the page is told."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.vectors import unit_rows
+from opencse.serving.limits import Limits
+from serving.conftest import Serve
+from serving.harness import to
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_search_finds_what_brute_force_finds(
+    serve: Serve, offline: SentenceEncoder, sentences: list[str]
+) -> None:
+    corpus = list(dict.fromkeys(sentences))[:120]
+    queries = ["a dog in the snow", corpus[7]]
+    scores = unit_rows(offline.encode(queries)) @ unit_rows(offline.encode(corpus)).T
+    async with to(serve()) as client:
+        answer = (await client.post("/search", json={"query": queries, "k": 5})).json()
+        for i, found in enumerate(answer["data"]):
+            best = np.argsort(-scores[i], kind="stable")[:5]
+            assert found["index"] == i
+            assert [hit["text"] for hit in found["hits"]] == [corpus[j] for j in best]
+            assert np.allclose([hit["score"] for hit in found["hits"]], scores[i][best], atol=1e-5)
+        assert answer["data"][1]["hits"][0]["id"] == "s7"
+        assert answer["usage"]["prompt_tokens"] > 4
+
+        least = float(np.sort(scores[0])[-3])
+        few = await client.post("/search", json={"query": queries[0], "k": 50, "threshold": least - 1e-6})
+        assert len(few.json()["data"][0]["hits"]) == 3
+        for where in ({"half": 1}, {"half": [1]}, {"half": {">=": 1}}):
+            half = (await client.post("/search", json={"query": queries[0], "k": 200, "where": where})).json()
+            assert len(half["data"][0]["hits"]) == 60
+            assert {hit["metadata"]["half"] for hit in half["data"][0]["hits"]} == {1}
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [{"k": 0}, {"k": 10**9}, {"k": "3"}, {"threshold": "high"}, {"where": {"nope": 1}}, {"where": {"half": {"~": 1}}},
+     {"where": {"half": 10**30}}, {"where": []}, {"query": []}, {"query": [1]}, {"model": "other"}, {"hybrid": 1}],
+)  # fmt: skip
+async def test_wrong_searches_are_refused(serve: Serve, wrong: dict[str, object]) -> None:
+    async with to(serve()) as client:
+        answer = await client.post("/search", json={"query": "snow", **wrong})
+        assert answer.status_code in (400, 404)
+        assert answer.json()["error"]["message"]
+
+
+async def test_without_an_index(serve: Serve) -> None:
+    async with to(serve(indexed=False)) as client:
+        for answer in (await client.post("/search", json={"query": "snow"}), await client.get("/map")):
+            assert answer.status_code == 404
+            assert answer.json()["error"]["code"] == "no_index"
+            assert "opencse index build" in answer.json()["error"]["message"]
+        assert (await client.get("/info")).json()["models"][0]["index"] is None
+
+
+async def test_similarity_is_the_cosine(serve: Serve, offline: SentenceEncoder) -> None:
+    texts, others = ["Snow fell.", "It snowed.", "Tea?"], ["A kettle.", "Rain."]
+    async with to(serve(limits=Limits(pairs=9))) as client:
+        square = (await client.post("/similarity", json={"texts": texts})).json()["matrix"]
+        assert np.allclose(square, offline.similarity(texts, texts), atol=1e-5)
+        apart = (await client.post("/similarity", json={"texts": texts, "others": others})).json()["matrix"]
+        assert np.allclose(apart, offline.similarity(texts, others), atol=1e-5)
+        assert (await client.post("/similarity", json={"texts": [*texts, "More."]})).status_code == 400
+
+
+async def test_the_map_is_of_the_corpus(serve: Serve, sentences: list[str]) -> None:
+    corpus = list(dict.fromkeys(sentences))[:120]
+    async with to(serve()) as client:
+        drawn = (await client.get("/map")).json()
+        assert drawn["rows"] == len(drawn["points"]) == 120
+        assert [point["id"] for point in drawn["points"]] == [f"s{i}" for i in range(120)]
+        assert drawn["points"][3]["text"] == corpus[3]
+        places = np.array([[point["x"], point["y"]] for point in drawn["points"]])
+        assert np.abs(places).max() == pytest.approx(1, abs=1e-3)
+        assert (await client.get("/map")).json() == drawn
+        assert (await client.get("/map", params={"method": "umap"})).status_code in (400, 422)
+    async with to(serve(limits=Limits(map_points=40))) as client:
+        some = (await client.get("/map")).json()
+        assert some["rows"] == 120
+        assert len(some["points"]) == 40
+
+
+async def test_what_the_page_is_told(serve: Serve) -> None:
+    async with to(serve()) as client:
+        (model,) = (await client.get("/info")).json()["models"]
+        assert model["id"] == "tiny"
+        assert model["index"] == {"rows": 120, "kind": "flat", "columns": ["half"]}
+        assert (await client.get("/health")).json()["status"] == "ok"
