@@ -118,7 +118,10 @@ def main() -> None:
     if asked.write:
         STORED.write_text(json.dumps({row.name: round(row.ratio, 3) for row in rows}, indent=1) + "\n", "utf-8")
         return
-    stored: dict[str, float] = json.loads(STORED.read_text(encoding="utf-8"))
+    stored: dict[str, float] = json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {}
+    new = [row.name for row in rows if row.name not in stored]
+    if new:
+        sys.exit(f"{STORED.name} has no ratio of: {'; '.join(new)}; store them with --write")
     slower = [row for row in rows if row.ratio < stored[row.name] * (1 - asked.tolerance)]
     for row in slower:
         print(f"slower: {row.name}: {row.ratio:.2f}x, stored {stored[row.name]:.2f}x", file=sys.stderr)
