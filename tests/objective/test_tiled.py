@@ -16,6 +16,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.objective.columns import VectorColumns
 from opencse.objective.losses import Columns
+from opencse.objective.negatives import gaussian
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -43,6 +44,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "own layers": {"negatives": [IN_BATCH, {"kind": "layers", "columns": "own", "average_with_plain": True}]},
     "layers without gradient": {"negatives": [IN_BATCH, {"kind": "layers", "detach": True}]},
     "gaussian": {"negatives": [IN_BATCH, {"kind": "gaussian", "count": 1.5, "weight": 0.4}]},
+    "gaussian of full covariance": {"negatives": [IN_BATCH, {"kind": "gaussian", "covariance": "full"}]},
     "gmm": {"negatives": [IN_BATCH, {"kind": "gmm", "components": 2}]},
     "vae": {"negatives": [IN_BATCH, {"kind": "vae", "latent": 3, "hidden": 5}]},
     "memory bank": {"negatives": [IN_BATCH, {"kind": "memory_bank", "steps": 2, "weight": 3.0}]},
@@ -261,8 +263,11 @@ BIG = 600
 
 
 @pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in ("gmm", "empty queue")])
-def test_no_tensor_of_a_batch_by_batch_size_is_made(name: str, encoder: SentenceEncoder) -> None:
+def test_no_tensor_of_a_batch_by_batch_size_is_made(
+    name: str, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
     tile = 4 * 6_000
+    monkeypatch.setattr(gaussian, "DRAWN_BYTES", tile)
     vectors = 4 * BIG * D  # the largest set of vectors: two layers of both views
     most = largest(BIG, tile, OBJECTIVES[name], encoder)
     assert most <= max(vectors, tile // 4, 8 * BIG) < BIG * BIG / 20
