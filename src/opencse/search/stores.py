@@ -154,7 +154,7 @@ def statements(name: str, dimension: int, columns: dict[str, str]) -> tuple[str,
         f"(place bigserial PRIMARY KEY, id text NOT NULL, text text NOT NULL, "
         f"embedding vector({dimension}) NOT NULL{more})"
     )
-    named = "".join(f", {_quoted(column)}" for column in columns)
+    named = "".join(f", {_quoted(column)}" for column in columns).replace("%", "%%")  # psycopg fills in at %s
     insert = (
         f"INSERT INTO {_quoted(name)} (id, text, embedding{named}) VALUES ({', '.join(['%s'] * (3 + len(columns)))})"
     )
@@ -189,7 +189,7 @@ def _batches(index: Index) -> Iterator[tuple[list[Hit], NDArray[np.float32]]]:
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+    return '"' + name.replace('"', '""') + '"'
 
 
 STORES: dict[str, Callable[[Index, str, str], int]] = {"qdrant": _qdrant, "lancedb": _lancedb, "pgvector": _pgvector}
