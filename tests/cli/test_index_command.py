@@ -126,7 +126,7 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
         (("delete", "ix", "a9"), "no row has the id 'a9'"),
         (("pairs", "nowhere"), "holds no index"),
         (("duplicates", "ix", "--threshold", 3), "cosine above 0"),
-        (("negatives", "ix", "rows.csv", "--out", "x.jsonl"), "none of the default columns"),
+        (("negatives", "ix", "rows.csv", "--out", "x.jsonl"), "query and positive"),
         (("export", "ix", "redis", "x"), "unknown store 'redis'"),
     ],
 )
