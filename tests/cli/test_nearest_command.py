@@ -132,8 +132,8 @@ def test_a_corpus_is_encoded_once(corpus: Path, tiny_folder: Path, monkeypatch: 
 
 def test_indexes_in_place_of_a_corpus(corpus: Path, tiny_folder: Path, tmp_path: Path) -> None:
     source = Source(str(corpus), columns=("2",))
-    build_index(tmp_path / "a", "opencse-mini", source, device="cpu")
-    build_index(tmp_path / "b", tiny_folder, source, device="cpu")
+    build_index(tmp_path / "a", "opencse-mini", source, cut=False, device="cpu")
+    build_index(tmp_path / "b", tiny_folder, source, cut=False, device="cpu")
     models = ("opencse-mini", tiny_folder, "-q", "A cat sleeps.", "--device", "cpu")
     both = run(*models, "--index", tmp_path / "a", "--index", tmp_path / "b")
     assert both.stdout == run(*models, "--corpus", corpus, "--columns", 2).stdout
