@@ -46,6 +46,7 @@ def main() -> None:
     parser.add_argument("what", choices=["quality", "speed"])
     parser.add_argument("--data", type=Path)
     parser.add_argument("--models", nargs="+", default=["opencse-mini"])
+    parser.add_argument("--texts", nargs="+", default=["whole", "passages"], choices=["whole", "passages"])
     parser.add_argument("--corpus")
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--kinds", nargs="+", default=list(get_args(Kind)))
@@ -54,18 +55,18 @@ def main() -> None:
     print(json.dumps(Environment.here().model_dump(mode="json")))
     given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "quality":
-        quality(given.data, given.models, given.out)
+        quality(given.data, given.models, given.texts, given.out)
     else:
         speed(given.corpus, given.sentences, given.models[0], given.kinds, given.out)
 
 
-def quality(data: Path, models: Sequence[str], out: Path) -> None:
+def quality(data: Path, models: Sequence[str], texts: Sequence[str], out: Path) -> None:
     """nDCG@10 of vectors, words and both."""
     print(f"{'data set':12} {'model':24} {'texts':9} {'rows':>7} {'vectors':>8} {'BM25':>8} {'both':>8}")
     for name, task in load_retrieval(data).tasks.items():
         for model in models:
             encoder = SentenceEncoder.load(model)
-            for cut in (False, True):
+            for cut in (kind == "passages" for kind in texts):
                 folder = out / f"{name}-{Path(model).name}-{'cut' if cut else 'whole'}"
                 with opened(folder, task, encoder, model, cut) as index:
                     vectors = index.search(task.queries, DEPTH + 1)
