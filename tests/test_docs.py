@@ -41,7 +41,7 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "--tokens 5000000": "--tokens 20000",
     "static corpus.txt --out": "static corpus.txt --dimension 64 --out",
 }
-ENCODERS = {"docs/evaluation.md": ["my-encoder"]}
+ENCODERS = {"docs/evaluation.md": ["my-encoder"], "docs/export.md": ["my-encoder"]}
 """Models that a document takes for granted."""
 
 

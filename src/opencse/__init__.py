@@ -29,6 +29,7 @@ __all__ = [
     "encode",
     "evaluate",
     "export_index",
+    "export_onnx",
     "index_duplicates",
     "index_info",
     "index_negatives",
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from opencse.api.demo import demo
     from opencse.api.diagnosis import doctor
     from opencse.api.evaluation import evaluate
+    from opencse.api.exporting import export_onnx
     from opencse.api.index import (
         add_to_index,
         build_index,
@@ -88,6 +90,7 @@ _HOMES = {
         "index_pairs",
         "query_index",
     ),
+    "opencse.api.exporting": ("export_onnx",),
     "opencse.api.looking": (
         "analyze",
         "check",

@@ -15,7 +15,8 @@ import typer
 import opencse
 from opencse.cli.app import COMMANDS
 
-FUNCTIONS = [name for name in COMMANDS if name not in ("index", "recipes")]  # these have commands of their own
+GROUPS = {"recipes", "export", "index"}  # commands of commands
+FUNCTIONS = [name for name in COMMANDS if name not in GROUPS]
 ELSEWHERE = {  # an option of a command -> the argument that it becomes
     "set_": "settings",
     "query": "queries",
@@ -95,6 +96,17 @@ def test_a_command_calls_its_function_once(name: str) -> None:
         and node.func.value.id == "opencse"
     ]
     assert called == [name]
+
+
+def test_exports_have_a_function_each() -> None:
+    from opencse.cli.export import export
+
+    named = {command.callback.__name__: command.callback for command in export.registered_commands if command.callback}
+    assert named
+    for name, command in named.items():
+        function = inspect.signature(getattr(opencse, f"export_{name}")).parameters
+        for option in inspect.signature(command).parameters:
+            assert (ELSEWHERE | OWN["static"]).get(option, option) in function, option
 
 
 def test_recipes_have_a_function_each() -> None:

@@ -126,7 +126,7 @@ def test_other_backbones_are_refused() -> None:
 
     shape = {key: value for key, value in SHAPE.items() if key != "intermediate_size"}
     other = transformers.ElectraModel(transformers.ElectraConfig(**shape))
-    with pytest.raises(UserError, match=r"training\.packed: a electra model is not of BERT's shape"):
+    with pytest.raises(UserError, match=r"training\.packed: electra is not of BERT's shape"):
         pack(other)
     changed = backbone("Bert")
     changed.encoder.layer[1].attention.self.query = torch.nn.Sequential()
@@ -169,4 +169,66 @@ def test_every_recipe_trains_packed(recipe: str, tiny_folder: Path, tmp_path: Pa
     result = job(tiny_folder, recipe, "training.max_steps=3", *layers).run(tmp_path / "run")
     assert result.kept == "last"
     assert result.plan is not None
-    assert result.plan.attention == "packed"
+    assert result.plan.attention == "packed, no padding"
+
+
+def other_folder(family: str, tiny_folder: Path, folder: Path) -> Path:
+    """A small random model of another shape than BERT's, with the tiny model's tokenizer."""
+    import transformers
+
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tiny_folder)
+    shape = SHAPE | {"vocab_size": len(tokenizer) + 8, "pad_token_id": 0, "attention_dropout": 0.1}
+    torch.manual_seed(3)
+    if family == "ModernBert":
+        shape |= {"local_attention": 8, "global_attn_every_n_layers": 2, "embedding_dropout": 0.1, "mlp_dropout": 0.1}
+        special = {"cls_token_id": 2, "sep_token_id": 3, "bos_token_id": None, "eos_token_id": None}
+    else:
+        shape |= {"num_key_value_heads": 2}
+        special = {"bos_token_id": None, "eos_token_id": None}
+    config = getattr(transformers, f"{family}Config")(**shape, **special)
+    getattr(transformers, f"{family}Model")(config).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+@pytest.mark.parametrize(("family", "pooling"), [("ModernBert", "mean"), ("Qwen2", "last_token"), ("Llama", "mean")])
+def test_other_backbones_take_the_plain_way(family: str, pooling: str, tiny_folder: Path, tmp_path: Path) -> None:
+    folder = other_folder(family, tiny_folder, tmp_path / "model")
+    settings = ("training.packed=auto", f"encoder.pooling={pooling}", "training.max_steps=3")
+    result = job(folder, "simcse", *settings).run(tmp_path / "run")
+    assert result.plan is not None
+    assert result.plan.attention.endswith("of BERT's shape (bert, roberta, xlm-roberta, mpnet, with gelu))")
+    encoder = SentenceEncoder.load(tmp_path / "run", device="cpu")
+    texts = ["one small text", "another text that is rather longer than the first", "third"]
+    before = SentenceEncoder.load(folder, pooling=pooling, device="cpu").encode(texts)
+    assert np.abs(encoder.encode(texts) - before).max() > 1e-5, "it was trained"
+    for text, vector in zip(texts, encoder.encode(texts), strict=True):
+        ids = torch.from_numpy(encoder.tokenize([text])[0].astype(np.int64))[None]
+        with torch.no_grad():
+            states = encoder.backbone(input_ids=ids).last_hidden_state[0]
+        expected = states[-1] if pooling == "last_token" else states.mean(dim=0)
+        np.testing.assert_allclose(vector, expected.numpy(), rtol=0, atol=1e-5)
+
+
+def test_where_it_is_not_asked_for_packed_is_chosen(tiny_folder: Path, tmp_path: Path) -> None:
+    auto = job(tiny_folder, "simcse", "training.packed=auto").prepare(Stopped(0))
+    assert auto.encoder.packed
+    assert "attention packed, no padding" in "\n".join(auto.plan.lines())
+    refused = job(tiny_folder, "simcse", "training.packed=false").prepare(Stopped(0))
+    assert not refused.encoder.packed
+    assert refused.plan.attention == "sdpa (padded: asked for)"
+
+
+def test_a_fixed_mask_is_the_same_for_both_copies(tiny_folder: Path) -> None:
+    """With one mask for both copies they have one vector, though dropout moves it; else they differ."""
+    fixed = ("encoder.dropout=0.2", "training.precision=float32")
+    for shared in (True, False):
+        view = f'objective.view={{kind="dropout",shared_mask={str(shared).lower()}}}'
+        made = job(tiny_folder, "simcse", *fixed, view).prepare(Stopped(0))
+        assert made.encoder.packed
+        made.encoder.train()
+        reps = made.objective.represent(made.encoder, made.inputs.build(made.batches.batch(0), 0))
+        apart = float((reps.anchor - reps.positive).detach().abs().max())
+        assert (apart == 0) if shared else (apart > 1e-3)
+        again = made.objective.represent(made.encoder, made.inputs.build(made.batches.batch(0), 0))
+        assert float((reps.anchor - again.anchor).detach().abs().max()) > 1e-3, "the next step draws others"

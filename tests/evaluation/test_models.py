@@ -84,6 +84,19 @@ def test_an_encoder(encoder: SentenceEncoder) -> None:
     assert told[-1] == (3, 3)
 
 
+def test_in_bf16(encoder: SentenceEncoder, tiny_folder: Path, tmp_path: Path) -> None:
+    half = encoder.encode(TEXTS, precision="bf16")
+    assert not np.array_equal(half, encoder.encode(TEXTS))
+    np.testing.assert_array_equal(open_model(encoder, precision="bf16").encode(TEXTS), half)
+    again = open_model(tiny_folder, pooling="cls", device="cpu", precision="bf16")
+    np.testing.assert_array_equal(again.encode(TEXTS), half)
+    for other in (lengths, "bag-of-words"):
+        with pytest.raises(UserError, match="a precision can be chosen for a whole encoder alone"):
+            open_model(other, precision="bf16")
+    with pytest.raises(UserError, match="layer 1: computes as it does"):
+        open_model(encoder, layer=1, precision="bf16")
+
+
 @pytest.mark.parametrize("form", [str, Path])
 def test_a_folder(form: type, tiny_folder: Path, encoder: SentenceEncoder) -> None:
     judged = open_model(form(tiny_folder), pooling="cls", device="cpu")

@@ -21,7 +21,7 @@ def hashed(texts: Sequence[str]) -> NDArray[np.float64]:
 
 
 def test_the_names() -> None:
-    assert list(SUITES) == ["sts", "sts-regressor", "transfer", "probing", "retrieval"]
+    assert list(SUITES) == ["sts", "dev", "sts-regressor", "transfer", "probing", "retrieval"]
     assert all(suite.name == name for name, suite in SUITES.items())
     with pytest.raises(UserError, match=r"unknown suite 'transfre' .did you mean 'transfer'"):
         suite_named("transfre")
@@ -97,3 +97,21 @@ def test_where_a_suite_is(tmp_path: Path) -> None:
         suite_folder(tmp_path / "sts", "sts-regressor", alone=False)
     with pytest.raises(UserError, match="no folder 'transfer' in it"):
         suite_folder(tmp_path, "transfer", alone=False)
+
+
+def test_the_development_pairs_are_scored_as_a_task_is(small_sts: Path, tmp_path: Path) -> None:
+    (tmp_path / "sts" / "stsb").mkdir(parents=True)
+    folder = suite_folder(tmp_path, "dev", alone=True)
+    with pytest.raises(UserError, match=r"dev.tsv: missing; the dev suite reads"):
+        SUITES["dev"].open(folder, Options())
+    text = (small_sts / "stsb" / "test.tsv").read_text()
+    (folder / "stsb" / "dev.tsv").write_text(text)
+    with pytest.raises(UserError, match=r"no task 'sickr'; its one task: stsb"):
+        SUITES["dev"].open(folder, Options(tasks=["sickr"]))
+    model = EmbeddingModel("letters", hashed, "counted")
+    found = SUITES["dev"].open(folder, Options(tasks=["stsb"]))(model, None)
+    same = SUITES["sts"].open(small_sts, Options(tasks=["stsb"]))(model, None)
+    assert found.record.values() == {"dev.stsb": same.record.values()["sts.stsb"]}
+    assert np.array_equal(found.arrays["stsb.cosine"], same.arrays["stsb.cosine"])
+    assert len(set(found.arrays["stsb.cosine"])) > 1
+    assert SUITES["dev"].table({"letters": found.record}).row_count == 1

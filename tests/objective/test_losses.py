@@ -72,7 +72,7 @@ def representations(case: Case, seed: int = 0, dtype: torch.dtype = torch.float6
 def per_anchor(case: Case, reps: Representations) -> Tensor:
     objective = case.objective()
     positive = rowwise_similarity(reps.anchor, reps.positive, objective.scoring.similarity) / case.tau
-    columns = [source.columns(reps, objective.scoring) for source in objective.negatives]
+    columns = [source.columns(reps, objective.scoring).dense() for source in objective.negatives]
     return info_nce(positive, columns, label_smoothing=case.smoothing)
 
 
@@ -155,7 +155,7 @@ def test_every_choice_of_the_grid_matters(change: dict[str, Any]) -> None:
 def test_the_example_with_duplicates_has_every_kind_of_them() -> None:
     case = Case(hard=2, duplicates=True)
     pairs, hard = (
-        source.columns(representations(case), case.objective().scoring) for source in case.objective().negatives
+        source.columns(representations(case), case.objective().scoring).dense() for source in case.objective().negatives
     )
     assert pairs.duplicates is not None
     assert hard.duplicates is not None
@@ -167,7 +167,7 @@ def test_the_example_with_duplicates_has_every_kind_of_them() -> None:
 def test_in_batch_counts_its_columns(columns: str, wanted: int) -> None:
     case = Case(columns=columns)
     objective = case.objective()
-    (made,) = (source.columns(representations(case), objective.scoring) for source in objective.negatives)
+    (made,) = (source.columns(representations(case), objective.scoring).dense() for source in objective.negatives)
     assert (~made.left_out).sum(dim=1).tolist() == [wanted] * N
     assert objective.negatives_per_anchor(N, 0) == wanted
 
@@ -176,7 +176,7 @@ def test_in_batch_counts_its_columns(columns: str, wanted: int) -> None:
 def test_hard_negatives_in_order_with_alpha_on_their_own_row(hard: int) -> None:
     case = Case(columns=None, hard=hard, alpha=2.5)
     reps, objective = representations(case), case.objective()
-    made = objective.negatives[0].columns(reps, objective.scoring)
+    made = objective.negatives[0].columns(reps, objective.scoring).dense()
     assert made.logits.shape == (N, N * hard)
     assert isinstance(made.log_weight, Tensor)
     for i, j, h in itertools.product(range(N), range(N), range(hard)):

@@ -14,7 +14,7 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.errors import UserError
-from opencse.objective.negatives.base import Scoring
+from opencse.objective.columns import Scoring
 from opencse.objective.negatives.fitted import Distribution, Fitted, standardised
 from opencse.objective.negatives.gmm import Gmm, Mixture
 from opencse.objective.negatives.vae import AutoEncoder, Vae
@@ -79,7 +79,7 @@ def no_inputs(n: int) -> StepInputs:
 def one_step(source: Fitted, encoder: SentenceEncoder, step: int, anchor: Tensor | None = None) -> Tensor:
     """Columns, then the fit, as a trainer would; the columns' logits."""
     reps = reps_of(cloud(step) if anchor is None else anchor, step)
-    logits = source.columns(reps, DOT).logits
+    logits = source.columns(reps, DOT).dense().logits
     source.after_backward(encoder, [no_inputs(len(reps.anchor))], [reps.detached()])
     return logits
 
@@ -94,10 +94,10 @@ def test_columns_are_samples_once_it_is_fitted(encoder: SentenceEncoder, data: d
     source = begun(encoder, {**data, "count": 1.5, "weight": 2.0})
     assert source.count(N, 0) == 9
     reps = reps_of(cloud(0), 0)
-    assert source.columns(reps, COSINE).logits.shape == (N, 0)
+    assert source.columns(reps, COSINE).dense().logits.shape == (N, 0)
     one_step(source, encoder, 0)
     leaf = cloud(1).requires_grad_()
-    columns = source.columns(reps_of(leaf, 1), COSINE)
+    columns = source.columns(reps_of(leaf, 1), COSINE).dense()
     samples = distribution_of(source).sample(9, generator(seed_of(1, data["kind"])))
     assert samples.shape == (9, D)
     assert not samples.requires_grad
@@ -340,7 +340,7 @@ def test_what_the_mixture_refuses(encoder: SentenceEncoder) -> None:
 def test_both_begin_first_and_refuse_a_share_that_is_no_vector(encoder: SentenceEncoder) -> None:
     for source in (Vae(Vae.Settings()), Gmm(Gmm.Settings())):
         with pytest.raises(RuntimeError, match="before begin"):
-            source.columns(reps_of(cloud(0), 0), COSINE)
+            source.columns(reps_of(cloud(0), 0), COSINE).dense()
     for data in (VAE, GMM):
         with pytest.raises(UserError, match=rf"^{data['kind']}: 0\.01 times a batch of 6 is no vector"):
             begun(encoder, {**data, "count": 0.01})

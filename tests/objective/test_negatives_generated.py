@@ -15,8 +15,8 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.objective.columns import Scoring
 from opencse.objective.losses import Columns
-from opencse.objective.negatives.base import Scoring
 from opencse.objective.negatives.gaussian import Gaussian
 from opencse.objective.negatives.noisy_anchor import NoisyAnchor
 from opencse.objective.objective import Objective
@@ -142,7 +142,7 @@ def test_the_product_with_the_covariance_matrix(centre: str, sd: str) -> None:
 def test_columns_are_similarities_with_what_was_drawn(scoring: Scoring, covariance: str) -> None:
     source = gaussian(covariance=covariance, count=1.4, weight=3.0)
     anchors = anchors_of()
-    columns = source.columns(reps_of(anchors, noise=4), scoring)
+    columns = source.columns(reps_of(anchors, noise=4), scoring).dense()
     expect_logits(columns, anchors, source.generate(anchors, 7, drawn_by("gaussian", 4)), scoring)
     assert columns.log_weight == pytest.approx(math.log(3.0))
     assert columns.excluded is None
@@ -155,12 +155,12 @@ def test_columns_are_similarities_with_what_was_drawn(scoring: Scoring, covarian
 def test_count_is_a_multiple_of_the_batch(count: float, n: int, expected: int) -> None:
     source = gaussian(count=count)
     assert source.count(n, 0) == source.count(n, 3) == expected
-    assert source.columns(reps_of(anchors_of(n)), COSINE).logits.shape == (n, expected)
+    assert source.columns(reps_of(anchors_of(n)), COSINE).dense().logits.shape == (n, expected)
 
 
 def test_a_smaller_last_batch_gets_fewer_columns() -> None:
     source = gaussian(count=2)
-    shapes = [tuple(source.columns(reps_of(anchors_of(n)), COSINE).logits.shape) for n in (4, 4, 3)]
+    shapes = [tuple(source.columns(reps_of(anchors_of(n)), COSINE).dense().logits.shape) for n in (4, 4, 3)]
     assert shapes == [(4, 8), (4, 8), (3, 6)]
 
 
@@ -197,7 +197,7 @@ def test_the_samples_take_no_gradient(covariance: str) -> None:
     source = gaussian(covariance=covariance)
     leaf = anchors_of().requires_grad_()
     samples = source.generate(leaf.detach(), N, drawn_by("gaussian", 5))
-    (found,) = torch.autograd.grad(source.columns(reps_of(leaf, noise=5), COSINE).logits.exp().sum(), leaf)
+    (found,) = torch.autograd.grad(source.columns(reps_of(leaf, noise=5), COSINE).dense().logits.exp().sum(), leaf)
     (wanted,) = torch.autograd.grad(COSINE.logits(leaf, samples).exp().sum(), leaf)
     assert torch.equal(found, wanted)
     assert wanted.abs().min() > 0
@@ -207,7 +207,7 @@ def test_noise_is_drawn_anew_and_shared_by_all_anchors() -> None:
     source = gaussian()
     alike = anchors_of()
     alike[1] = alike[0]
-    first, again, other = (source.columns(reps_of(alike, noise=seed), COSINE).logits for seed in (1, 1, 2))
+    first, again, other = (source.columns(reps_of(alike, noise=seed), COSINE).dense().logits for seed in (1, 1, 2))
     assert torch.equal(first, again)
     assert not torch.isclose(first, other).any()
     torch.testing.assert_close(first[0], first[1], rtol=1e-14, atol=1e-14)
@@ -217,9 +217,9 @@ def test_noise_is_drawn_anew_and_shared_by_all_anchors() -> None:
 def test_autocast_and_half_precision_change_no_statistic(data: dict[str, Any]) -> None:
     source = gaussian(**data)
     half = anchors_of(8, 16, dtype=torch.bfloat16)
-    plain = source.columns(reps_of(half.float()), DOT).logits
+    plain = source.columns(reps_of(half.float()), DOT).dense().logits
     with torch.autocast("cpu", torch.bfloat16):
-        cast = source.columns(reps_of(half), DOT).logits
+        cast = source.columns(reps_of(half), DOT).dense().logits
     assert plain.dtype == cast.dtype == torch.float32
     assert torch.equal(plain, cast)
 
@@ -231,7 +231,7 @@ def test_tiny_batches_and_dimensions_without_spread(n: int, data: dict[str, Any]
     anchors[:, 1] = 0.1
     anchors[:, 2] = 0.0
     leaf = anchors.clone().requires_grad_()
-    columns = gaussian(count=3, **data).columns(reps_of(leaf), COSINE)
+    columns = gaussian(count=3, **data).columns(reps_of(leaf), COSINE).dense()
     columns.logits.sum().backward()  # type: ignore[no-untyped-call]
     assert torch.isfinite(columns.logits).all()
     assert leaf.grad is not None
@@ -266,9 +266,9 @@ def test_wrong_settings_are_told_in_one_line(tiny_folder: Path) -> None:
 
 def test_vectors_made_by_hand_have_no_noise() -> None:
     with pytest.raises(RuntimeError, match="no seed for sampled noise"):
-        gaussian().columns(reps_of(anchors_of(), noise=None), COSINE)
+        gaussian().columns(reps_of(anchors_of(), noise=None), COSINE).dense()
     with pytest.raises(RuntimeError, match="no seed for sampled noise"):
-        noisy_anchor().columns(reps_of(anchors_of(), noise=None), COSINE)
+        noisy_anchor().columns(reps_of(anchors_of(), noise=None), COSINE).dense()
 
 
 def noisy_anchor(**data: Any) -> NoisyAnchor:
@@ -287,7 +287,7 @@ def noised(anchors: Tensor, seed: int) -> Tensor:
 def test_noisy_anchors_against_loops(similarity: str, own: bool, mask: bool) -> None:
     scoring = Scoring("cosine" if similarity == "cosine" else "dot", 0.5, mask)
     anchors, keys = anchors_of(), [1, 2, 1, 3, 1001]  # 0 and 2 are one text, which is the positive of the last
-    columns = noisy_anchor(own=own, weight=2.0).columns(reps_of(anchors, noise=6, keys=keys), scoring)
+    columns = noisy_anchor(own=own, weight=2.0).columns(reps_of(anchors, noise=6, keys=keys), scoring).dense()
     expect_logits(columns, anchors, noised(anchors, 6), scoring)
     assert columns.log_weight == pytest.approx(math.log(2.0))
     texts = [{key, key + 1000} for key in keys]
@@ -301,7 +301,7 @@ def test_noisy_anchors_against_loops(similarity: str, own: bool, mask: bool) -> 
 
 def test_the_noise_of_anchors_has_the_batchs_spread() -> None:
     anchors = anchors_of(2)
-    many = [noisy_anchor().columns(reps_of(anchors, noise=seed), DOT).logits for seed in range(1000)]
+    many = [noisy_anchor().columns(reps_of(anchors, noise=seed), DOT).dense().logits for seed in range(1000)]
     found = torch.stack(many) * DOT.temperature  # (seeds, i, j): a_i . (a_j + sigma * eps)
     variance = anchors.var(dim=0)
     for i in range(2):
@@ -314,7 +314,7 @@ def test_the_noise_of_anchors_has_the_batchs_spread() -> None:
 @pytest.mark.parametrize("detach", [False, True])
 def test_gradient_reaches_the_noisy_anchor_but_not_its_scale(detach: bool) -> None:
     leaf = anchors_of().requires_grad_()
-    columns = noisy_anchor(detach=detach).columns(reps_of(leaf, noise=7), COSINE)
+    columns = noisy_anchor(detach=detach).columns(reps_of(leaf, noise=7), COSINE).dense()
     (found,) = torch.autograd.grad(columns.logits.exp().sum(), leaf)
     offset = noised(leaf.detach(), 7) - leaf.detach()
     other = leaf.detach() if detach else leaf
@@ -325,14 +325,14 @@ def test_gradient_reaches_the_noisy_anchor_but_not_its_scale(detach: bool) -> No
 
 def test_noisy_anchors_in_half_precision_and_small_batches() -> None:
     half = anchors_of(8, 16, dtype=torch.bfloat16)
-    plain = noisy_anchor().columns(reps_of(half.float()), COSINE).logits
+    plain = noisy_anchor().columns(reps_of(half.float()), COSINE).dense().logits
     with torch.autocast("cpu", torch.bfloat16):
-        cast = noisy_anchor().columns(reps_of(half), COSINE).logits
+        cast = noisy_anchor().columns(reps_of(half), COSINE).dense().logits
     assert plain.dtype == cast.dtype == torch.float32
     assert torch.equal(plain, cast)
     for n in (1, 2):
         still = torch.ones(n, 4, requires_grad=True)
-        logits = noisy_anchor().columns(reps_of(still), COSINE).logits
+        logits = noisy_anchor().columns(reps_of(still), COSINE).dense().logits
         logits.sum().backward()  # type: ignore[no-untyped-call]
         torch.testing.assert_close(logits.detach(), torch.full((n, n), 2.0))
         assert still.grad is not None

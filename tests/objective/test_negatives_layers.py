@@ -167,13 +167,13 @@ def test_every_setting_against_loops(layers: list[int], views: str, columns: str
     per_layer = (2 if views == "both" else 1) * (N if columns == "all" else 1)
     assert set(count) == {len(layers) * per_layer}
     assert objective.negatives_per_anchor(N, 0) == N - 1 + count[0]
-    found = objective.negatives[1].columns(reps, objective.scoring)
+    found = objective.negatives[1].columns(reps, objective.scoring).dense()
     assert found.logits.shape == (N, count[0])
 
 
 def test_the_own_text_is_a_negative_though_all_texts_are_equal() -> None:
     reps = example([[7, 7]] * N)
-    columns = build().negatives[0].columns(reps, build().scoring)
+    columns = build().negatives[0].columns(reps, build().scoring).dense()
     own = torch.eye(N, dtype=torch.bool).repeat(1, 2)
     assert torch.equal(columns.left_out, ~own)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.errors import UserError
-from opencse.objective.negatives.base import Scoring
+from opencse.objective.columns import Scoring
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import validate
@@ -81,7 +81,7 @@ def test_the_bank_against_a_list(
         keys = [(3 * step + 5 * i) % 7 for i in range(size)]
         positives = [(key + step + 1) % 9 for key in keys]
         reps = reps_of(anchors, keys, positives)
-        columns = bank.columns(reps, scoring)
+        columns = bank.columns(reps, scoring).dense()
         assert columns.logits.shape == (size, len(kept))
         assert columns.log_weight == pytest.approx(math.log(2.0))
         for i, anchor in enumerate(anchors.tolist()):
@@ -102,7 +102,7 @@ def test_the_bank_holds_copies_without_gradient(encoder: SentenceEncoder) -> Non
     before = stored.detach().clone()
     stored.data.zero_()
     leaf = anchors_of(2, seed=1).requires_grad_()
-    logits = bank.columns(reps_of(leaf, [8, 9]), COSINE).logits
+    logits = bank.columns(reps_of(leaf, [8, 9]), COSINE).dense().logits
     torch.testing.assert_close(logits, COSINE.logits(leaf, before))
     logits.sum().backward()  # type: ignore[no-untyped-call]
     assert stored.grad is None
@@ -116,7 +116,7 @@ def test_the_bank_is_state(encoder: SentenceEncoder) -> None:
         bank.after_backward(encoder, [no_inputs(2)], [reps_of(anchors_of(2, seed=step), [0, 1])])
     reps = reps_of(anchors_of(2, seed=9), [0, 7])
     other.load_state_dict({name: value.clone() for name, value in bank.state_dict().items()})
-    found, wanted = other.columns(reps, COSINE), bank.columns(reps, COSINE)
+    found, wanted = other.columns(reps, COSINE).dense(), bank.columns(reps, COSINE).dense()
     assert torch.equal(found.logits, wanted.logits)
     assert torch.equal(found.left_out, wanted.left_out)
     assert found.left_out.any()
@@ -129,7 +129,7 @@ def test_the_bank_reads_vectors_of_any_precision(encoder: SentenceEncoder) -> No
     bank.after_backward(encoder, [no_inputs(2)], [reps_of(stored, [0, 1])])
     for dtype in (torch.bfloat16, torch.float32, torch.float64):
         anchors = anchors_of(2, seed=1, dtype=dtype)
-        logits = bank.columns(reps_of(anchors, [5, 6]), COSINE).logits
+        logits = bank.columns(reps_of(anchors, [5, 6]), COSINE).dense().logits
         assert logits.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
         torch.testing.assert_close(
             logits.double(), COSINE.logits(anchors.double(), stored.double()), rtol=1e-5, atol=1e-6
@@ -139,6 +139,6 @@ def test_the_bank_reads_vectors_of_any_precision(encoder: SentenceEncoder) -> No
 def test_the_bank_begins_first() -> None:
     bank = MemoryBank(MemoryBank.Settings())
     with pytest.raises(RuntimeError, match="before begin"):
-        bank.columns(reps_of(anchors_of(2), [0, 1]), COSINE)
+        bank.columns(reps_of(anchors_of(2), [0, 1]), COSINE).dense()
     with pytest.raises(UserError, match="steps"):
         validate(MemoryBank.Settings, {"kind": "memory_bank", "steps": 0}, "test")

@@ -231,7 +231,7 @@ def test_later_columns_come_from_the_queue(encoder: SentenceEncoder, sentences: 
     objective = begun(encoder)
     run = Run(encoder, objective).steps(batches(encoder, sentences, (4, 4, 4)))
     reps = objective.represent(encoder, run.inputs[0])
-    columns = source(objective).columns(reps, objective.scoring)
+    columns = source(objective).columns(reps, objective.scoring).dense()
     assert columns.logits.shape == (4, 6)
     queue = queue_of(objective)
     expected = nn.functional.cosine_similarity(reps.anchor[:, None], queue.vectors[None], dim=-1) / 0.05

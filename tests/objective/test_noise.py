@@ -74,7 +74,7 @@ def draws(objective: Objective, encoder: SentenceEncoder, seeds: Sequence[int]) 
         of = objective.positive.of
         made.setdefault(of.name, []).append(torch.cat(of.of(reps, partial(of.noise, reps))))
         for source in objective.negatives:
-            made.setdefault(source.name, []).append(source.columns(reps, objective.scoring).logits)
+            made.setdefault(source.name, []).append(source.columns(reps, objective.scoring).dense().logits)
         for term in objective.terms:
             made.setdefault(term.name, []).append(term.loss(reps))
         with torch.no_grad():
@@ -200,7 +200,7 @@ def test_an_attack_reads_the_noise_that_the_loss_has(encoder: SentenceEncoder, c
     inputs = InputBuilder(corpus, encoder.tokenizer, objective, 0).build(np.arange(N), 0)
     reps = objective.represent(encoder, inputs)
     source = objective.negatives[1]
-    columns = [source.columns(reps, objective.scoring).logits for _ in range(2)]
+    columns = [source.columns(reps, objective.scoring).dense().logits for _ in range(2)]
     assert torch.equal(*columns)
     losses = [objective(objective.represent(encoder, inputs)).total.item() for _ in range(2)]
     assert losses[0] == losses[1]

@@ -12,9 +12,10 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
+from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy, Predictions
+from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy
 from opencse.objective.vectors.sentences import HardNegatives, Sentences
 from opencse.objective.vectors.step import Representations, represent
 from opencse.recipes.recipe import Recipe
@@ -146,7 +147,7 @@ def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     logits, labels = torch.randn(6, 9, generator=random), torch.tensor([0, 3, 8, 3, 2, 1])
     plain = example()
     reps = Representations(
-        plain.anchor, plain.positive, plain.hard, plain.keys, {Masked(0.15): Predictions(logits, labels)}
+        plain.anchor, plain.positive, plain.hard, plain.keys, {Masked(0.15): masked_lm(logits, labels)}
     )
     outcome = build(terms=[{"kind": "mlm", "weight": 0.25}])(reps)
     cross_entropy = torch.nn.functional.cross_entropy(logits, labels).item()

@@ -134,7 +134,8 @@ class Guess(Term):
         return {Masked(self.settings.rate), LmHead()}
 
     def loss(self, reps: Representations) -> Tensor:
-        return reps[Masked(self.settings.rate)].logits.mean()
+        found: Tensor = reps[Masked(self.settings.rate)].mean()
+        return found
 
 
 def test_an_objective_reads_what_its_parts_do_and_equal_requests_once() -> None:
@@ -243,15 +244,13 @@ def test_same_text_compares_with_anchor_and_positive() -> None:
 def test_a_masked_copy_without_a_chosen_position_costs_nothing(
     encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]
 ) -> None:
-    from opencse.objective.losses import masked_lm
-
     encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     plain = step(encoder, sentences[: 2 * N])
     nowhere = torch.zeros_like(plain.tokens.input_ids, dtype=torch.bool)
     copy = MaskedTokens(Tokens(plain.tokens.input_ids, plain.tokens.attention_mask), nowhere)
     inputs = StepInputs(plain.tokens, N, plain.keys, {MASKED: MaskedCopy(copy, nowhere[nowhere].long())})
     reps = represent(encoder, inputs, {MASKED})
-    loss = masked_lm(*reps[MASKED])
+    loss = MaskedLM(MaskedLM.Settings(rate=MASKED.rate)).loss(reps)
     assert loss.item() == 0.0
     torch.autograd.backward(loss)
     gradients = [p.grad for p in encoder.backbone.parameters() if p.grad is not None]
@@ -273,15 +272,16 @@ def test_detached_keeps_what_else_was_made(encoder: SentenceEncoder, sentences: 
     assert list(bare.answers) == [Clean()]
 
 
-def test_detached_leaves_the_masked_copys_logits_out(
+def test_detached_keeps_what_the_masked_copy_gave(
     encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]
 ) -> None:
     encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     plain = step(encoder, sentences[: 2 * N])
     copy = MASKED.prepare(plain.tokens, encoder.tokenizer, np.random.default_rng(0))
     reps = represent(encoder, replace(plain, prepared={MASKED: copy}), {Sentences(), MASKED, Layer(1)})
-    assert reps[MASKED].logits.requires_grad
-    assert list(reps.detached().answers) == [Layer(1)]
+    assert reps[MASKED].requires_grad
+    assert not any(answer.requires_grad for answer in reps.detached().answers.values())
+    assert reps.detached().answers.keys() == {MASKED, Layer(1)}
 
 
 @pytest.mark.parametrize("hard", [0, 2])

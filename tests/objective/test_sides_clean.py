@@ -90,7 +90,7 @@ def test_both_sides_of_a_negative_receive_gradient() -> None:
     """With one example pushed from one other, both of them move: neither side is a constant."""
     reps = representations(DISTINCT)
     (source,) = off_dropout().negatives
-    columns = source.columns(reps, off_dropout().scoring)
+    columns = source.columns(reps, off_dropout().scoring).dense()
     columns.logits[0, 3].backward()  # type: ignore[no-untyped-call]
     gradient = reps[Clean()].grad
     assert gradient is not None
@@ -108,7 +108,7 @@ def test_the_columns_of_an_anchor() -> None:
     ):
         objective = off_dropout(mask_duplicates=mask)
         (source,) = objective.negatives
-        columns = source.columns(representations(keys), objective.scoring)
+        columns = source.columns(representations(keys), objective.scoring).dense()
         kept = (~columns.left_out).tolist()
         for i in range(N):
             for j in range(N):

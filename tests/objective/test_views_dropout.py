@@ -11,6 +11,7 @@ import torch
 
 from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.layer import Layer
@@ -89,9 +90,9 @@ def test_what_follows_is_as_after_one_forward(encoder: SentenceEncoder, sentence
     assert torch.equal(alone.sentence, reps.anchor)
     assert (COPY in reps.answers) == masked
     if masked:
-        logits, labels = reps[COPY]
-        assert torch.equal(logits, alone.masked_logits)
-        assert len(logits) == len(labels) == 2 * N
+        assert copy is not None
+        assert torch.equal(reps[COPY], masked_lm(alone.masked_logits, copy.labels))
+        assert len(reps[COPY]) == len(copy.labels) == 2 * N
 
 
 def test_layers_keep_their_order(encoder: SentenceEncoder, sentences: list[str]) -> None:

@@ -125,7 +125,7 @@ def test_fgsm_steps_up_the_contrastive_loss(encoder: SentenceEncoder, sentences:
 
     def loss(words: Tensor) -> float:
         with torch.no_grad():
-            return float(plain(plain.represent(encoder, inputs, disturb=lambda _: words)).total)
+            return float(plain(plain.represent(encoder, inputs, disturb=lambda _, __: words)).total)
 
     compared = 0
     for row, place, d in [(r, p, d) for r in range(N) for p in (1, 3) for d in (0, 11, 23)]:

@@ -48,6 +48,7 @@ def test_folders_are_readable() -> None:
         ({"suites": []}, "no suite given"),
         ({"suites": [SuiteChoice("stss", Path("data"))]}, "unknown suite 'stss' .did you mean 'sts'"),
         ({"settings": ["training.seed=3"]}, "training.seed is set by the comparison"),
+        ({"precision": "half"}, "unknown precision 'half'; known: float32, bf16"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(changes: dict[str, object], message: str) -> None:
@@ -58,6 +59,8 @@ def test_what_cannot_be_compared_is_refused(changes: dict[str, object], message:
 def test_what_was_asked_for_names_every_setting() -> None:
     run = RunSpec("simcse:dropout-0.2", "opencse-mini", 5)
     asked = study(settings=["training.epochs=2"]).asked(run)
+    assert asked["precision"] is None
+    assert study(precision="bf16").asked(run)["precision"] == "bf16"
     assert asked["recipe"]["training"]["seed"] == 5
     assert asked["recipe"]["training"]["epochs"] == 2
     assert asked["recipe"]["encoder"]["dropout"] == 0.2

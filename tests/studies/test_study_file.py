@@ -60,6 +60,7 @@ def test_what_is_given_beside_it_wins(file: Path) -> None:
         (WHOLE.replace("[settings]", "sedes = 1\n[settings]"), r"unknown key 'sedes' .did you mean 'seeds'"),
         (WHOLE.replace('"42-44,50"', '"44-42"'), "seeds: '44-42' is neither a number nor a range"),
         (WHOLE.replace('"42-44,50"', "[1.5]"), r"study.toml: seeds.0: "),
+        (WHOLE.replace("[settings]", 'precision = "half"\n[settings]'), "study.toml: precision: "),
         (WHOLE.replace("[settings]", "workers = 0\n[settings]"), "study.toml: workers: .*greater than or equal to 1"),
     ],
 )

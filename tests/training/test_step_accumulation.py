@@ -103,7 +103,8 @@ def test_the_worst_case_is_that_of_the_mean_loss(
     step = step_of(encoder, precision=precision)
     seen: list[Tensor] = []
 
-    def watch(words: Tensor) -> Tensor:
+    def watch(words: Tensor, start: int) -> Tensor:
+        assert start == 0
         words.retain_grad()
         seen.append(words)
         return words
@@ -112,7 +113,7 @@ def test_the_worst_case_is_that_of_the_mean_loss(
         torch.manual_seed(5)
         for number, batch in enumerate(batches):
             with step.precision.autocast(encoder.device):
-                change = watch if moves is None else (lambda words, move=moves[number]: words + move)
+                change = watch if moves is None else (lambda words, start, move=moves[number]: words + move)
                 reps = step.objective.represent(encoder, batch, disturb=change)
             torch.autograd.backward(step.objective(reps).total / len(batches))
         return gradients(encoder)

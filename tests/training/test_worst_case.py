@@ -57,8 +57,8 @@ def by_hand(toy: Toy, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     return toy.curvature * weight + bias, weight.sum(dim=0)
 
 
-def noise() -> torch.Generator:
-    return torch.Generator().manual_seed(0)
+def noise(batch: int = 0) -> torch.Generator:
+    return torch.Generator().manual_seed(batch)
 
 
 def test_sam_by_hand() -> None:
@@ -67,7 +67,7 @@ def test_sam_by_hand() -> None:
     g, h = by_hand(toy, weight, bias)
     norm = (g.square().sum() + h.square().sum()).sqrt()
     expected = by_hand(toy, weight + rho * g / norm, bias + rho * h / norm)
-    loss = WorstCase(Sam(rho=rho), [toy.weight, toy.bias]).gradients(toy.forward_backward, noise())
+    loss = WorstCase(Sam(rho=rho), [toy.weight, toy.bias]).gradients(toy.forward_backward, noise)
     assert loss == pytest.approx(float((toy.curvature * weight**2).sum() / 2 + (weight * bias).sum()))
     for parameter, gradient in zip((toy.weight, toy.bias), expected, strict=True):
         assert parameter.grad is not None
@@ -82,7 +82,7 @@ def test_awp_by_hand() -> None:
     weight, bias = toy.weight.detach().clone(), toy.bias.detach().clone()
     g, _ = by_hand(toy, weight, bias)
     expected = by_hand(toy, weight + gamma * weight.norm() * g / g.norm(), bias)
-    WorstCase(Awp(gamma=gamma), [toy.weight, toy.bias]).gradients(toy.forward_backward, noise())
+    WorstCase(Awp(gamma=gamma), [toy.weight, toy.bias]).gradients(toy.forward_backward, noise)
     assert toy.weight.grad is not None
     assert toy.bias.grad is not None
     assert torch.allclose(toy.weight.grad, expected[0], rtol=1e-12)
@@ -101,7 +101,7 @@ def test_a_gradient_of_zero_moves_nothing() -> None:
         return 0.0
 
     for settings in (Sam(), Awp()):
-        WorstCase(settings, [weight]).gradients(flat, noise())
+        WorstCase(settings, [weight]).gradients(flat, noise)
         assert torch.equal(weight, torch.ones(2, 2))
         assert weight.grad is not None
         assert not weight.grad.any()

@@ -14,6 +14,7 @@ from markupsafe import Markup
 from opencse import __version__
 from opencse.analysis.figures import gold_against_cosine, training_curves
 from opencse.analysis.report import Section, code, figure, figures, paragraph, quote, table, write_report
+from opencse.api.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
@@ -29,7 +30,7 @@ from opencse.text.readers import Source
 from opencse.training.metrics import MetricsLog
 
 HELD_OUT = 160
-PAIRS, TEXT_ONLY, ENCODER = "pairs.csv", "text-only", "encoder"
+PAIRS, TEXT_ONLY, ENCODER, INDEX = "pairs.csv", "text-only", "encoder", "index"
 EXAMPLES = (
     "What should I do when my train is late?",
     "Why does my phone battery run down so fast in the cold?",
@@ -62,22 +63,25 @@ class DemoResult:
 
     Attributes:
         encoder: folder of the encoder trained on pairs.
+        index: folder with a search index of the sample's text, by that encoder.
         report: the page.
         scores: by encoder: ``before``, ``raw text alone``, ``pairs``; on what was neither trained nor selected on.
         seconds: of everything.
     """
 
     encoder: Path
+    index: Path
     report: Path
     scores: dict[str, DemoScores]
     seconds: float
 
 
 def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | None = None) -> DemoResult:
-    """The main job on the built-in sample, offline: train, evaluate before and after, search, write a report.
+    """The main job on the built-in sample, offline: train, evaluate before and after, search, index, write a report.
 
     Args:
-        out: folder for the encoders and the report; a new or empty one, or that of an older demo, which is replaced.
+        out: folder for the encoders, the index and the report; a new or empty one, or that of an older demo, which is
+            replaced.
         seed: of the runs.
         progress: hears of it.
 
@@ -105,9 +109,11 @@ def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | N
         "pairs": SentenceEncoder.load(folder / ENCODER),
     }
     scores = {name: _measure(encoder, test, queries) for name, encoder in encoders.items()}
+    tell.say("4. index the text for search")
+    build_index(folder / INDEX, folder / ENCODER, sample.TRAIN, overwrite=True, progress=tell)
     page = folder / REPORT
     _write(page, result, scores, test, time.perf_counter() - started)
-    return DemoResult(folder / ENCODER, page, scores, time.perf_counter() - started)
+    return DemoResult(folder / ENCODER, folder / INDEX, page, scores, time.perf_counter() - started)
 
 
 def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
@@ -124,7 +130,7 @@ def _make_room(out: Path) -> None:
     if not names:
         return
     runs = [RunFolder(out / name) for name in (TEXT_ONLY, ENCODER) if name in names]
-    own = names <= {PAIRS, TEXT_ONLY, ENCODER, REPORT} and (out / PAIRS).is_file()
+    own = names <= {PAIRS, TEXT_ONLY, ENCODER, INDEX, REPORT} and (out / PAIRS).is_file()
     if not own or (out / PAIRS).read_bytes() != _split()[0] or State.FOREIGN in [run.state() for run in runs]:
         raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
     for run in runs:

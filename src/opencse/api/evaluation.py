@@ -115,7 +115,8 @@ def evaluate(
             ``bag-of-words``, an object with ``encode(texts)`` (a sentence-transformers model), or a function of a list
             of texts.
         data: a folder that holds one of the suite's name, the suite's own folder, or ``hub`` (STS).
-        suite: ``sts``, ``sts-regressor``, ``transfer``, ``probing`` or ``retrieval``.
+        suite: ``sts``, ``dev`` (STS Benchmark's development pairs), ``sts-regressor``, ``transfer``, ``probing`` or
+            ``retrieval``.
         pooling: replaces the model's own.
         layer: scores this layer's vectors, from 0 (the embedding layer's output) on, instead of the whole encoder's.
         tasks: some of the suite's tasks; all for None.

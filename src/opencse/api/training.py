@@ -9,6 +9,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.making.backbone import Shape
+from opencse.processes import started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe
 from opencse.runs.adaptation import RECIPE, adaptation_job
@@ -252,7 +253,7 @@ def _carry_out(
         plan = job.dry_run(out, resume=resume, overwrite=overwrite, progress=tell)
         return TrainResult(Path(out), "none", "a dry run: nothing was trained", {}, plan)
     result = job.run(out, resume=resume, overwrite=overwrite, progress=tell)
-    if report and not (result.folder / REPORT).is_file():
+    if report and started().first and not (result.folder / REPORT).is_file():
         from opencse.runs.report import write_run_report
 
         tell.say(f"report     {write_run_report(job, result, tell)}")

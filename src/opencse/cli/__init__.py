@@ -22,7 +22,7 @@ def main() -> None:
         code = _run()
         _require_shown()
     except UserError as error:
-        sys.stderr.write(f"opencse: {printable(str(error))}\n")
+        sys.stderr.write(f"{_speaker()}: {printable(str(error))}\n")
         code = 2
     except InterruptedRunError as stopped:
         sys.stderr.write(f"opencse: {printable(str(stopped))}\n")
@@ -46,6 +46,12 @@ def _run() -> int:
     if code == INTERRUPTED:  # what typer makes of Ctrl-C; commands raise InterruptedRunError themselves
         raise InterruptedRunError("stopped")
     return code or 0
+
+
+def _speaker() -> str:
+    """``opencse``, and which process of several it is, where it is not the first."""
+    rank = os.environ.get("RANK", "0")
+    return "opencse" if rank == "0" else f"opencse (process {printable(rank)})"
 
 
 def _require_text(arguments: list[str]) -> None:

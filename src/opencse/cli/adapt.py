@@ -49,9 +49,11 @@ def adapt(
     Titles with their texts and neighbouring sentences are what it learns from. Some documents are held out, and
     questions about them choose what is kept: a step, its average with the start, or the start.
     """
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import opencse
     from opencse.cli.console import show_run
-    from opencse.progress import Terminal
 
     result = opencse.adapt(
         corpus,
@@ -67,6 +69,6 @@ def adapt(
         report=report,
         device=device,
         trust_remote_code=trust_remote_code,
-        progress=Terminal(),
+        progress=progress,
     )
     show_run(result, dry_run)

@@ -35,11 +35,13 @@ def analyze(
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
     """See inside one model, or several side by side: a page with verdict, tasks, geometry, layers, neighbours."""
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import webbrowser
 
     import opencse
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
     opencse.analyze(
         models,
@@ -52,7 +54,7 @@ def analyze(
         pooling=pooling,
         device=device,
         trust_remote_code=trust_remote_code,
-        progress=Terminal(),
+        progress=progress,
     )
     page = out / "report.html"
     echo(str(page))

@@ -9,7 +9,8 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
-from opencse.errors import require_known
+from opencse.errors import UserError, require_known
+from opencse.processes import started
 
 PURPOSES = {
     "Train": {
@@ -31,6 +32,8 @@ PURPOSES = {
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
         "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "similarity": "Cosine similarity of one text to others.",
+        "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
+        "export": "Write an encoder as ONNX, or as a table of word vectors.",
         "whiten": "Whiten an encoder with a linear map fitted on a text.",
     },
     "Make a new encoder": {
@@ -57,6 +60,8 @@ See it work first (offline, about a minute):  opencse demo
 All commands:  opencse --help      Of one:  opencse adapt --help
 """
 
+_IN_SEVERAL = {"train", "pretrain", "adapt"}
+
 
 class Commands(TyperGroup):
     """The commands by name, each made when it is asked for."""
@@ -72,6 +77,10 @@ class Commands(TyperGroup):
             UserError: if there is none.
         """
         require_known(cmd_name, list(COMMANDS), "command")
+        if cmd_name not in _IN_SEVERAL and started().several:
+            raise UserError(
+                f"opencse {cmd_name} runs in one process; in several, {', '.join(sorted(_IN_SEVERAL))} alone do"
+            )
         command = getattr(importlib.import_module(f"opencse.cli.{cmd_name}"), cmd_name)
         if not isinstance(command, typer.Typer):
             alone = typer.Typer(add_completion=False, context_settings=_SETTINGS)

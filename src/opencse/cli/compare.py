@@ -44,6 +44,9 @@ def compare(
     set_: own.Set = None,
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap samples of the sentence pairs; 0: none.")] = 1_000,
     workers: own.Workers = 1,
+    precision: Annotated[
+        str, typer.Option(help="Arithmetic of evaluation: float32, or bf16 where the processor has it.")
+    ] = "float32",
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
@@ -58,12 +61,14 @@ def compare(
 
     A study file keeps all of it in one place: opencse compare study.toml.
     """
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import shlex
     import sys
 
     import opencse
     from opencse.cli.console import echo, show
-    from opencse.progress import Terminal
     from opencse.studies.study_file import read_study, study_of
     from opencse.studies.tables import comparison_table
 
@@ -86,6 +91,7 @@ def compare(
         "set_": set_,
         "resamples": resamples,
         "workers": workers,
+        "precision": precision,
         "device": device,
         "trust_remote_code": trust_remote_code,
     }
@@ -110,10 +116,11 @@ def compare(
         settings=asked.settings,
         resamples=asked.resamples,
         workers=asked.workers,
+        precision=asked.precision,
         device=asked.device,
         trust_remote_code=asked.trust_remote_code,
         command=shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
-        progress=Terminal(),
+        progress=progress,
     )
     show(comparison_table(comparison))
     echo(str(Path(asked.out) / "comparison.md"))

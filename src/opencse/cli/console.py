@@ -38,6 +38,10 @@ class _Shown:
 
 
 def show_run(result: TrainResult, dry_run: bool) -> None:
-    """Prints where a run left its encoder, or the plan of one that was not made."""
+    """Prints where a run left its encoder, or the plan of one that was not made; of several processes one does."""
+    from opencse.processes import started
+
+    if not started().first:
+        return
     for line in result.plan.lines() if dry_run else [str(result.folder)]:
         echo(line)

@@ -14,15 +14,17 @@ def demo(
     out: Annotated[Path, own.out("for the encoders and the report")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 42,
 ) -> None:
-    """The main job on the built-in sample, offline: train, evaluate before and after, search, write a report."""
+    """The main job on the built-in sample, offline: train, evaluate before and after, search, index, write a report."""
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     from rich.console import Console
 
     import opencse
     from opencse.api.demo import EXAMPLES, HELD_OUT
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
-    made = opencse.demo(out, seed=seed, progress=Terminal())
+    made = opencse.demo(out, seed=seed, progress=progress)
     console = Console(highlight=False)
     console.print(f"{'':<16}graded pairs   queries found")
     for name, scores in made.scores.items():
@@ -37,4 +39,6 @@ def demo(
         for cosine, text in hits:
             console.print(f"   {cosine:.2f}  {text}", markup=False)
     console.rule("done", align="left")
-    echo(f"encoder {made.encoder}   report {made.report}   {made.seconds:.0f} s")
+    echo(f"encoder {made.encoder}   index {made.index}   report {made.report}   {made.seconds:.0f} s")
+    echo(f'search it          opencse index query {made.index} "What makes a good password?"')
+    echo(f"search in a page   opencse serve {made.encoder} --index {made.index}     (needs opencse[serve])")

@@ -48,7 +48,7 @@ def evaluate(
         typer.Option(help="Folder that holds the suite's folder (sts/, transfer/, ...), that folder itself, or 'hub'."),
     ],
     suite: Annotated[
-        str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor; several with commas.")
+        str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor, dev; several with commas.")
     ] = "sts",
     pooling: own.Pooling = None,
     layers: Annotated[
@@ -71,13 +71,15 @@ def evaluate(
     trust_remote_code: own.Trust = False,
 ) -> None:
     """Score encoders: seven STS tasks, transfer and probing by SentEval's protocol, retrieval in BEIR's form."""
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import opencse
     from opencse.cli.console import show
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.sts.result import length_table
     from opencse.evaluation.suites import suite_folder, suite_named
-    from opencse.progress import Terminal
 
     suites = [suite_named(name) for name in own.listed(suite) or [suite]]
     parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers, trust_remote_code)}
@@ -86,7 +88,6 @@ def evaluate(
     own.require_writable(json_file)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
-    progress = Terminal()
     for one in suites:
         folder = suite_folder(data, one.name, alone=len(suites) == 1)
         results: dict[str, EvaluationRecord] = {

@@ -48,10 +48,12 @@ def pretrain(
 
     The masked-LM head is kept with the weights, so that pretraining and the mlm term can go on from them.
     """
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import opencse
     from opencse.cli.console import show_run
     from opencse.making.backbone import Shape
-    from opencse.progress import Terminal
     from opencse.settings import validate
 
     size = {
@@ -80,6 +82,6 @@ def pretrain(
         report=report,
         device=device,
         trust_remote_code=trust_remote_code,
-        progress=Terminal(),
+        progress=progress,
     )
     show_run(result, dry_run)

@@ -31,9 +31,11 @@ def reproduce(
     trust_remote_code: own.Trust = False,
 ) -> None:
     """Run a paper's row as the recipe has it, and print the published scores beside those got."""
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import opencse
     from opencse.cli.console import show
-    from opencse.progress import Terminal
     from opencse.studies.study_file import seeds_of
     from opencse.studies.tables import expected_table
 
@@ -52,6 +54,6 @@ def reproduce(
         workers=workers,
         device=device,
         trust_remote_code=trust_remote_code,
-        progress=Terminal(),
+        progress=progress,
     )
     show(expected_table(made.row.expected, made.found))

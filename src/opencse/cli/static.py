@@ -37,9 +37,11 @@ def static(
 
     It is good by itself, small and fast, and a start for train --model.
     """
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import opencse
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
     opencse.static(
         text,
@@ -51,7 +53,7 @@ def static(
         split=split,
         skip_lines=own.lines_of(skip_lines),
         trust_remote_code=trust_remote_code,
-        progress=Terminal(),
+        progress=progress,
     )
     echo(str(out))
 

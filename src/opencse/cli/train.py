@@ -49,9 +49,11 @@ def train(
     The encoder that is best by --dev is kept, unless the start is better by it. A model with a pooling of its own keeps
     it; --set encoder.pooling=cls (mean, ...) says otherwise.
     """
+    from opencse.cli.loading import terminal
+
+    progress = terminal()
     import opencse
     from opencse.cli.console import show_run
-    from opencse.progress import Terminal
 
     result = opencse.train(
         text,
@@ -71,6 +73,6 @@ def train(
         report=report,
         device=device,
         trust_remote_code=trust_remote_code,
-        progress=Terminal(),
+        progress=progress,
     )
     show_run(result, dry_run)

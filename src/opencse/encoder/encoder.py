@@ -18,9 +18,10 @@ from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.batches import listed, require_texts, token_batches
 from opencse.encoder.devices import default_device, usable
 from opencse.encoder.head import Dense
+from opencse.encoder.kernels import Kernels, float32_kernel
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.packed import pack
+from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
@@ -103,6 +104,7 @@ class SentenceEncoder(nn.Module):
         self.prompt = prompt
         self.lower_case = lower_case
         self.packed = False
+        self.kernels = Kernels()
         self.own_code: tuple[str, ...] = ()
         self.own_dropout: dict[str, float] = {}
 
@@ -225,10 +227,33 @@ class SentenceEncoder(nn.Module):
                 by_layer[layer] = self.project(self.pooling([states[layer]], tokens.attention_mask))
         return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
 
-    def embed(self, tokens: Tokens) -> Tensor:
-        """The inference forward: (rows, dimension) vectors as saved models give them."""
-        vectors: Tensor = self.dense(self._pool(self._states(tokens), tokens))
+    def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
+        """The inference forward: (rows, dimension) vectors as saved models give them.
+
+        On a CPU, without gradient, backbones of BERT's shape go through `opencse.encoder.packed` with the weights in
+        order for this processor (`opencse.encoder.kernels`): the same vectors up to rounding.
+
+        Args:
+            tokens: of the texts.
+            bf16: compute the backbone in bf16.
+        """
+        fast = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled() and not self.training
+        if fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None:
+            states = self._inferred(tokens, bf16=bf16)
+        else:
+            with torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext():
+                states = self._states(tokens)
+        vectors: Tensor = self.dense(self._pool(states, tokens))
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
+
+    def _inferred(self, tokens: Tokens, *, bf16: bool) -> Sequence[Tensor]:
+        """Hidden states of all layers or the last, by the packed forward without gradient."""
+        packed, first = pack(self.backbone), self.pooling is Pooling.CLS
+        maps = self.kernels.maps(packed.blocks, "onednn-bf16" if bf16 else float32_kernel(), first_only=first)
+        wanted = range(self.depth + 1) if len(self.pooling.layers(self.depth)) > 1 else [self.depth]
+        dtype = torch.bfloat16 if bf16 else torch.float32
+        found = packed.states(tokens.input_ids, tokens.attention_mask, wanted, first_only=first, maps=maps, dtype=dtype)
+        return [found[layer] for layer in wanted]
 
     def _states(
         self,
@@ -336,8 +361,8 @@ class SentenceEncoder(nn.Module):
             normalize_embeddings: L2-normalise the vectors.
             convert_to_tensor: give a tensor on the encoder's device instead of an array.
             device: move the encoder there first; it stays there.
-            precision: ``float32``, or ``bf16`` (autocast: faster where the processor has it, cosine to the
-                float32 vector about 0.9999).
+            precision: ``float32``, or ``bf16`` (faster where the processor has it, cosine to the float32 vector about
+                0.9999).
             token_budget: ids in a batch, padding counted; by default one that suits the device.
             progress: called after every batch with (texts done, texts in all).
 
@@ -363,16 +388,15 @@ class SentenceEncoder(nn.Module):
             self.to(usable(device))
         budget = _TOKEN_BUDGET.get(self.device.type, 2_048) if token_budget is None else token_budget
         vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
-        cast = torch.autocast(self.device.type, torch.bfloat16) if precision == "bf16" else nullcontext()
         done = 0
-        with _evaluating(self), cast:
+        with _evaluating(self):
             for start in range(0, len(rows), WINDOW):
                 ids = self.tokenize(rows[start : start + WINDOW])
                 for indices in token_batches([len(row) for row in ids], budget, batch_size):
                     filled = indices[[len(ids[i]) > 0 for i in indices]]
                     if len(filled):
                         tokens = self.tokenizer.pad([ids[i] for i in filled]).to(self.device)
-                        vectors[start + filled] = self.embed(tokens).float().cpu().numpy()
+                        vectors[start + filled] = self.embed(tokens, bf16=precision == "bf16").float().cpu().numpy()
                     done += len(indices)
                     if progress is not None:
                         progress(done, len(rows))

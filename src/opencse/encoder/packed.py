@@ -58,14 +58,47 @@ class Block:
     attention: nn.Linear
     attention_norm: nn.LayerNorm
     inner: nn.Linear
-    activation: Any
     outer: nn.Linear
     outer_norm: nn.LayerNorm
 
     @property
-    def linears(self) -> tuple[nn.Module, ...]:
+    def linears(self) -> tuple[nn.Linear, ...]:
         """All its linear maps."""
         return self.query, self.key, self.value, self.attention, self.inner, self.outer
+
+    def maps(self, *, apart: bool) -> Maps:
+        """Its linear maps of its weights as they are; ``apart``: the query by itself."""
+        q, k, v = self.query, self.key, self.value
+        return Maps(
+            query=(lambda x: _joint(x, q)) if apart else None,
+            others=(lambda x: _joint(x, k, v)) if apart else (lambda x: _joint(x, q, k, v)),
+            attention=lambda x: _joint(x, self.attention),
+            inner=lambda x: functional.gelu(_joint(x, self.inner)),
+            outer=lambda x: _joint(x, self.outer),
+        )
+
+
+Map = Callable[[Tensor], Tensor]
+"""(T, in) -> (T, out)."""
+
+
+@dataclass(frozen=True)
+class Maps:
+    """How the linear maps of one layer are computed.
+
+    Attributes:
+        query: of the first tokens, where they alone are read; else None.
+        others: key and value side by side; query, key and value where ``query`` is None.
+        attention: of the mixed values.
+        inner: the feed-forward part's first, with its activation.
+        outer: its second.
+    """
+
+    query: Map | None
+    others: Map
+    attention: Map
+    inner: Map
+    outer: Map
 
 
 @dataclass(frozen=True)
@@ -98,12 +131,15 @@ class Rows:
 
     def padded(self, packed: Tensor) -> Tensor:
         """(T, d) -> (rows, length, d), 0 at padding."""
+        if self.blocked is None:
+            return packed.view(*self.shape, -1)
         flat = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[1])
         return flat.index_copy(0, self.places, packed).view(*self.shape, -1)
 
     def packed(self, padded: Tensor) -> Tensor:
         """(rows, length, d) -> (T, d)."""
-        return padded.reshape(-1, padded.shape[-1]).index_select(0, self.places)
+        flat = padded.reshape(-1, padded.shape[-1])
+        return flat if self.blocked is None else flat.index_select(0, self.places)
 
 
 class PackedBackbone:
@@ -126,6 +162,8 @@ class PackedBackbone:
         first_only: bool = False,
         seed: int | None = None,
         disturb: Callable[[Tensor], Tensor] | None = None,
+        maps: Sequence[Maps] | None = None,
+        dtype: torch.dtype | None = None,
     ) -> dict[int, Tensor]:
         """Hidden states of some layers.
 
@@ -136,14 +174,16 @@ class PackedBackbone:
             first_only: of the last layer only the first token is read; its states are (rows, 1, hidden).
             seed: of the dropout masks; None leaves dropout out.
             disturb: changes the (rows, length, hidden) token embeddings, if given.
+            maps: how each layer's linear maps are computed, made for ``first_only``; by default by its weights as they
+                are.
+            dtype: of the arithmetic; by default that of autocast, or else of the weights.
 
         Returns:
-            (rows, length, hidden) of each layer, 0 at padding, in the type of autocast, or else of the weights.
+            (rows, length, hidden) of each layer, 0 at padding, of ``dtype``.
         """
         device = ids.device.type
-        dtype = self.backbone.dtype
-        if torch.is_autocast_enabled(device):
-            dtype = torch.get_autocast_dtype(device)
+        if dtype is None:
+            dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.backbone.dtype
         drop = None if seed is None else Masks(seed)
         rows = Rows.of(mask, dtype)
         with torch.autocast(device, enabled=False):
@@ -151,10 +191,11 @@ class PackedBackbone:
             found = {0: rows.padded(x)} if 0 in wanted else {}
             bias = self._position_bias(rows, dtype)
             for number, block in enumerate(self.blocks, start=1):
-                last = number == len(self.blocks)
-                x = self._layer(block, x, rows, bias, drop, first_only=last and first_only)
+                first = first_only and number == len(self.blocks)
+                computed = block.maps(apart=first) if maps is None else maps[number - 1]
+                x = self._layer(block, computed, x, rows, bias, drop)
                 if number in wanted:
-                    found[number] = x.unsqueeze(1) if last and first_only else rows.padded(x)
+                    found[number] = x.unsqueeze(1) if first else rows.padded(x)
         return found
 
     def _embedded(
@@ -186,24 +227,18 @@ class PackedBackbone:
         return relative if rows.blocked is None else relative + rows.blocked
 
     def _layer(
-        self, block: Block, x: Tensor, rows: Rows, bias: Tensor | None, drop: Masks | None, *, first_only: bool
+        self, block: Block, maps: Maps, x: Tensor, rows: Rows, bias: Tensor | None, drop: Masks | None
     ) -> Tensor:
         """(T, hidden) -> (T, hidden), or (rows, hidden) of the first tokens."""
-        d = x.shape[1]
-        if first_only:
-            kv = rows.padded(_joint(x, block.key, block.value))
-            k, v = self._by_head(kv[..., :d]), self._by_head(kv[..., d:])
+        *queries, k, v = (self._by_head(part) for part in torch.split(rows.padded(maps.others(x)), x.shape[1], dim=2))
+        if maps.query is not None:
             x = x[rows.first]
-            q = self._by_head(_joint(x, block.query).unsqueeze(1))
+            queries = [self._by_head(maps.query(x).unsqueeze(1))]
             bias = None if bias is None else bias[:, :, :1]
-        else:
-            qkv = rows.padded(_joint(x, block.query, block.key, block.value))
-            q, k, v = (self._by_head(qkv[..., i * d : (i + 1) * d]) for i in range(3))
-        context = self._attention(q, k, v, bias, drop).transpose(1, 2).flatten(2)
-        context = context[:, 0] if first_only else rows.packed(context)
-        x = self._added(x, _joint(context, block.attention), block.attention_norm, drop)
-        inner = block.activation(_joint(x, block.inner))
-        return self._added(x, _joint(inner, block.outer), block.outer_norm, drop)
+        context = self._attention(queries[0], k, v, bias, drop).transpose(1, 2).flatten(2)
+        context = context[:, 0] if maps.query is not None else rows.packed(context)
+        x = self._added(x, maps.attention(context), block.attention_norm, drop)
+        return self._added(x, maps.outer(maps.inner(x)), block.outer_norm, drop)
 
     def _by_head(self, x: Tensor) -> Tensor:
         """(rows, length, hidden) -> (rows, heads, length, hidden / heads)."""
@@ -230,26 +265,32 @@ class PackedBackbone:
         return functional.layer_norm(total, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
+def unpackable(backbone: PreTrainedModel) -> str | None:
+    """Why `pack` has no packed forward for ``backbone``; None where it has one."""
+    from transformers import BertModel, MPNetModel, RobertaModel, XLMRobertaModel
+
+    config = backbone.config
+    own = type(backbone) in (BertModel, RobertaModel, XLMRobertaModel, MPNetModel)
+    if not own or config.hidden_act != "gelu" or getattr(config, "is_decoder", False):
+        return f"{config.model_type} is not of BERT's shape (bert, roberta, xlm-roberta, mpnet, with gelu)"
+    encoder: Any = backbone.encoder
+    linears = [part for layer in encoder.layer for part in _block(layer).linears]
+    if any(type(part) is not nn.Linear or part.bias is None for part in linears):
+        return "the backbone has layers that are not plain linear maps"
+    return None
+
+
 def pack(backbone: PreTrainedModel) -> PackedBackbone:
     """The packed forward of ``backbone``; making it costs nothing.
 
     Raises:
         UserError: where it is of another shape than BERT's.
     """
-    from transformers import BertModel, MPNetModel, RobertaModel, XLMRobertaModel
-
-    config = backbone.config
-    own = type(backbone) in (BertModel, RobertaModel, XLMRobertaModel, MPNetModel)
-    if not own or config.hidden_act != "gelu" or getattr(config, "is_decoder", False):
-        raise UserError(
-            f"training.packed: a {config.model_type} model is not of BERT's shape (bert, roberta, xlm-roberta, mpnet, "
-            "with gelu); set it to false"
-        )
+    why = unpackable(backbone)
+    if why is not None:
+        raise UserError(f"training.packed: {why}; set it to auto")
     encoder: Any = backbone.encoder
-    blocks = [_block(layer) for layer in encoder.layer]
-    if any(type(part) is not nn.Linear for block in blocks for part in block.linears):
-        raise UserError("training.packed: the backbone has layers that are not plain linear maps; set it to false")
-    return PackedBackbone(backbone, blocks)
+    return PackedBackbone(backbone, [_block(layer) for layer in encoder.layer])
 
 
 def _joint(x: Tensor, *linears: nn.Linear) -> Tensor:
@@ -279,7 +320,6 @@ def _block(layer: nn.Module) -> Block:
         attention=out,
         attention_norm=norm,
         inner=of.intermediate.dense,
-        activation=of.intermediate.intermediate_act_fn,
         outer=of.output.dense,
         outer_norm=of.output.LayerNorm,
     )

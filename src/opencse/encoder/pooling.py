@@ -52,7 +52,7 @@ class Pooling(StrEnum):
             return hidden[:, 0]
         if self is Pooling.LAST_TOKEN:
             last = mask.sum(dim=1) - 1
-            return hidden[torch.arange(len(hidden), device=hidden.device), last]
+            return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
         weights = mask.unsqueeze(-1).to(hidden.dtype)
         if self is Pooling.MAX:
             return hidden.masked_fill(weights == 0, float("-inf")).amax(dim=1)

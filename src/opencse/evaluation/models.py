@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,8 @@ Progress = Callable[[int, int], None]
 """Called with (texts done, texts in all)."""
 Say = Callable[[str], None]
 """Called with a line worth reading."""
+Precision = Literal["float32", "bf16"]
+"""The arithmetic of encoding."""
 
 
 @runtime_checkable
@@ -47,6 +49,7 @@ def open_model(
     progress: Progress | None = None,
     say: Say | None = None,
     trust_remote_code: bool = False,
+    precision: Precision = "float32",
 ) -> EmbeddingModel:
     """Opens whatever can be evaluated.
 
@@ -67,19 +70,21 @@ def open_model(
         progress: called as texts are encoded, by models that tell (encoders and word vectors).
         say: hears what of the texts has word vectors, and what code of a model's folder is run.
         trust_remote_code: see `SentenceEncoder.load`; for a folder or Hub id alone.
+        precision: see `SentenceEncoder.encode`; for whole encoders alone.
 
     Raises:
         UserError: if nothing can be made of ``model``, or for a pooling, layer or device where there is none to choose.
     """
     if isinstance(model, str | Path):
-        return _named(str(model), pooling, layer, device, progress, say, trust_remote_code)
+        return _named(str(model), pooling, layer, device, progress, say, trust_remote_code, precision)
     if pooling is not None:
         raise UserError("pooling is chosen when a model is loaded; give a folder or Hub id, not the loaded model")
     if device is not None:
         raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
     ours = sys.modules.get("opencse.encoder.encoder")  # nothing heavy is loaded to find out whether it is one of ours
     if ours is not None and isinstance(model, ours.SentenceEncoder):
-        return _of_encoder(model, type(model.backbone).__name__, layer, progress)
+        return _of_encoder(model, type(model.backbone).__name__, layer, progress, precision)
+    _require_float32(type(model).__name__, precision)
     _require_no_layer(type(model).__name__, layer)
     return _foreign(model)
 
@@ -92,6 +97,7 @@ def _named(
     progress: Progress | None,
     say: Say | None,
     trust_remote_code: bool,
+    precision: Precision,
 ) -> EmbeddingModel:
     words = model.startswith(WORDS)
     if not words and model != BAG_OF_WORDS:
@@ -100,7 +106,8 @@ def _named(
         encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code and say is not None:
             say(told(encoder.own_code))
-        return _of_encoder(encoder, model, layer, progress)
+        return _of_encoder(encoder, model, layer, progress, precision)
+    _require_float32(model, precision)
     _require_no_layer(model, layer)
     if pooling is not None:
         raise UserError(f"{model}: has no pooling to replace; leave --pooling out")
@@ -124,6 +131,11 @@ def _named(
     return EmbeddingModel(model, encode, pooling="mean", device="cpu")
 
 
+def _require_float32(model: str, precision: Precision) -> None:
+    if precision != "float32":
+        raise UserError(f"{model}: computes as it does; a precision can be chosen for a whole encoder alone")
+
+
 def _require_no_layer(model: str, layer: int | None) -> None:
     if layer is not None:
         raise UserError(f"{model}: has no layers to choose from; only an encoder of transformers' has")
@@ -134,9 +146,13 @@ def _of_encoder(
     name: str,
     layer: int | None,
     progress: Progress | None,
+    precision: Precision,
 ) -> EmbeddingModel:
+    if layer is not None:
+        _require_float32(f"{name}, layer {layer}", precision)
+
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress)
+        vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress, precision=precision)
         return vectors
 
     def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:

@@ -10,12 +10,13 @@ from opencse.evaluation.probing.score import Probing
 from opencse.evaluation.regression.score import Regression
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.evaluation.sts.data import HUB
+from opencse.evaluation.sts.dev import StsDev
 from opencse.evaluation.sts.score import Sts
 from opencse.evaluation.suite import Suite
 from opencse.evaluation.transfer.score import Transfer
 
 SUITES: dict[str, type[Suite[Any, Any, Any]]] = {
-    suite.name: suite for suite in (Sts, Regression, Transfer, Probing, Retrieval)
+    suite.name: suite for suite in (Sts, StsDev, Regression, Transfer, Probing, Retrieval)
 }
 """By name, in the order of the papers' tables."""
 

@@ -31,6 +31,29 @@ class Columns:
     duplicates: Tensor | None = None
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        return self.logits.shape[0], self.logits.shape[1]
+
+    def dense(self) -> Columns:
+        """These."""
+        return self
+
+    def rows(self, rows: slice) -> Columns:
+        """Those of some anchors."""
+        n = len(self.logits)
+
+        def some(of: Tensor) -> Tensor:
+            return of[rows] if of.ndim == 2 and len(of) == n else of
+
+        return Columns(
+            self.logits[rows],
+            some(self.log_weight) if isinstance(self.log_weight, Tensor) else self.log_weight,
+            None if self.excluded is None else some(self.excluded),
+            None if self.duplicates is None else some(self.duplicates),
+        )
+
+    @property
     def left_out(self) -> Tensor:
         """(N, K) bool, True where a column does not count: excluded, or a duplicate."""
         out = torch.zeros_like(self.logits, dtype=torch.bool)
@@ -96,7 +119,5 @@ def info_nce(positive: Tensor, negatives: Sequence[Columns], *, label_smoothing:
 
 
 def masked_lm(logits: Tensor, labels: Tensor) -> Tensor:
-    """Mean cross-entropy over masked positions (SimCSE, Table D.2): (M, vocabulary), (M,) -> scalar; 0 if M is 0."""
-    if len(labels) == 0:
-        return at_least_float32(logits).sum()
-    return functional.cross_entropy(at_least_float32(logits), labels)
+    """Cross-entropy at each masked position: (M, vocabulary), (M,) -> (M,), in float32 at least; M may be 0."""
+    return functional.cross_entropy(at_least_float32(logits), labels, reduction="none")

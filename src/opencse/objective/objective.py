@@ -10,17 +10,22 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from opencse.encoder.encoder import Disturb, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.losses import Columns, Similarity, info_nce, rowwise_similarity
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.columns import Pairs, Scoring
+from opencse.objective.contrast import TILE_BYTES, Contrast, contrast
+from opencse.objective.losses import Similarity
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Context, Part
 from opencse.objective.registry import build
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
 from opencse.objective.sides.views import Views
 from opencse.objective.terms.base import Term
-from opencse.objective.vectors.request import Request, random_state, restore
+from opencse.objective.vectors.chunks import RowDisturb
+from opencse.objective.vectors.disturbance import RowNoise, Watch, frozen
+from opencse.objective.vectors.generator import random_state, restore
+from opencse.objective.vectors.request import Request
 from opencse.objective.vectors.step import Representations, StepInputs, represent
 from opencse.objective.views.base import ChangesInputs, ClimbsInputs, ClimbsOutputs, DerivesPositives, View
 from opencse.streams import seed_of
@@ -83,6 +88,7 @@ class Objective(nn.Module):
         label_smoothing: epsilon.
         mask_duplicates: keep equal texts of a batch from being each other's negatives.
         dual_encoder: a second encoder, trained too, reads the positives.
+        tile_bytes: most bytes of similarities that are made at once; a batch of more is contrasted tile by tile.
 
     Raises:
         UserError: if two of its parts cannot go together.
@@ -100,6 +106,7 @@ class Objective(nn.Module):
         label_smoothing: float = 0.0,
         mask_duplicates: bool = True,
         dual_encoder: bool = False,
+        tile_bytes: int = TILE_BYTES,
     ) -> None:
         super().__init__()
         self.view = view
@@ -111,6 +118,7 @@ class Objective(nn.Module):
         self.second: SentenceEncoder | None = None
         self.label_smoothing = label_smoothing
         self.dual_encoder = dual_encoder
+        self.tile_bytes = tile_bytes
         self.scoring = Scoring(similarity, temperature, mask_duplicates)
         self.view.name, self.positive.of.name = "view", "positive"
         _name("negatives", self.negatives)
@@ -135,6 +143,7 @@ class Objective(nn.Module):
             label_smoothing=settings.label_smoothing,
             mask_duplicates=settings.mask_duplicates,
             dual_encoder=settings.dual_encoder,
+            tile_bytes=settings.tile_bytes,
         )
 
     @property
@@ -183,7 +192,7 @@ class Objective(nn.Module):
             part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if again else seed)
 
     def represent(
-        self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: Disturb | None = None
+        self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: RowDisturb | None = None
     ) -> Representations:
         """The vectors that this objective reads of ``inputs``.
 
@@ -193,24 +202,27 @@ class Objective(nn.Module):
         Args:
             encoder: what is trained.
             inputs: the step's texts.
-            disturb: changes all rows' input embeddings, before the view changes the positives'.
+            disturb: changes the input embeddings of some rows, whose first one it is told, before the view changes the
+                positives'.
         """
         view, n = self.view, inputs.examples
         if isinstance(view, ClimbsInputs):
-            gradient = self._gradient_of_inputs(encoder, inputs, disturb)[n : 2 * n]
-            disturb = _then_positives(disturb, n, lambda words: view.climb_inputs(words, gradient))
+            watch = self._gradient_of_inputs(encoder, inputs, disturb)
+            disturb = _then_positives(
+                disturb, n, lambda words, start: view.climb_inputs(words, watch.of(n + start, len(words)))
+            )
         if isinstance(view, ChangesInputs):
-            disturb = _then_positives(disturb, n, lambda words: view.disturb(words, inputs.noise("view")))
+            disturb = _then_positives(disturb, n, RowNoise(inputs.noise("view"), view.disturb))
         reps = self._represent(encoder, inputs, disturb)
         if isinstance(view, ClimbsOutputs):
             positive = reps.positive.detach().requires_grad_()
             with torch.enable_grad():
-                loss = self._contrast_of(replace(reps.detached(), positive=positive))
+                loss = self._contrast(replace(reps.detached(), positive=positive)).loss
                 (gradient,) = torch.autograd.grad(loss, positive)
             reps = replace(reps, positive=view.climb_outputs(reps.positive, gradient))
         return reps
 
-    def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Representations:
+    def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: RowDisturb | None) -> Representations:
         return represent(
             encoder,
             inputs,
@@ -221,20 +233,14 @@ class Objective(nn.Module):
             disturb=disturb,
         )
 
-    def _gradient_of_inputs(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: Disturb | None) -> Tensor:
+    def _gradient_of_inputs(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: RowDisturb | None) -> Watch:
         """The contrastive loss's gradient with respect to the input embeddings; no generator is moved."""
-        seen: list[Tensor] = []
-
-        def watch(words: Tensor) -> Tensor:
-            seen.append((words if disturb is None else disturb(words)).detach().requires_grad_())
-            return seen[0]
-
+        watch = Watch(disturb, leaf=True)
         before = random_state(inputs.keys.device)
-        with torch.enable_grad():
-            loss = self._contrast_of(self._represent(encoder, inputs, watch))
-            (gradient,) = torch.autograd.grad(loss, seen[0])
+        with torch.enable_grad(), frozen(encoder, self):
+            torch.autograd.backward(self._contrast(self._represent(encoder, inputs, watch)).loss)
         restore(before, inputs.keys.device)
-        return gradient
+        return watch
 
     def forward(self, reps: Representations) -> Outcome:
         """Losses (already weighted) and the report of one step.
@@ -246,33 +252,29 @@ class Objective(nn.Module):
         losses: dict[str, Tensor] = {}
         report: dict[str, Tensor] = {}
         if self.negatives:
-            positive, columns = self._similarities(reps)
-            losses["contrast"] = self._contrast(positive, columns).mean()
-            report["positive_similarity"] = positive.detach().mean()
-            report["negative_similarity"] = _mean_similarity(columns, self.scoring.temperature)
-            report["duplicates_masked"] = _count_duplicates(columns, reps.keys.device)
+            made = self._contrast(reps)
+            losses["contrast"] = made.loss
+            report["positive_similarity"] = made.positive_similarity
+            report["negative_similarity"] = made.negative_similarity
+            report["duplicates_masked"] = made.duplicates
         for term in self.terms:
             losses[term.kind] = term.weight * term.loss(reps)
         return Outcome(losses, report)
 
-    def _similarities(self, reps: Representations) -> tuple[Tensor, list[Columns]]:
+    def _contrast(self, reps: Representations) -> Contrast:
+        """The mean loss of those with and without the sources that ask for it, made at once or in tiles."""
         of = self.positive.of
-        positive = rowwise_similarity(*of.of(reps, lambda: of.noise(reps)), self.scoring.similarity)
-        return positive, [source.columns(reps, self.scoring) for source in self.negatives]
-
-    def _contrast_of(self, reps: Representations) -> Tensor:
-        """The contrastive loss alone, as a scalar."""
-        return self._contrast(*self._similarities(reps)).mean()
-
-    def _contrast(self, positive: Tensor, columns: list[Columns]) -> Tensor:
-        """(N,) losses; the mean of those with and without the sources that ask for it."""
-        logits = self.positive.scale * positive / self.scoring.temperature
-        smoothing = self.label_smoothing
-        whole = info_nce(logits, columns, label_smoothing=smoothing)
-        plain = [c for source, c in zip(self.negatives, columns, strict=True) if not source.averaged_with_plain]
-        if len(plain) == len(columns):
-            return whole
-        return (whole + info_nce(logits, plain, label_smoothing=smoothing)) / 2
+        positive = Pairs(*of.of(reps, lambda: of.noise(reps)), self.scoring, self.positive.scale)
+        columns = [source.columns(reps, self.scoring) for source in self.negatives]
+        every = range(len(columns))
+        plain = [number for number in every if not self.negatives[number].averaged_with_plain]
+        return contrast(
+            positive,
+            columns,
+            [every] if len(plain) == len(columns) else [every, plain],
+            label_smoothing=self.label_smoothing,
+            tile_bytes=self.tile_bytes,
+        )
 
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
@@ -301,22 +303,14 @@ def _name(role: str, parts: Sequence[Part]) -> None:
         part.name = f"{role}.{part.kind}" + (f"#{seen[part.kind]}" if seen[part.kind] > 1 else "")
 
 
-def _then_positives(disturb: Disturb | None, n: int, change: Disturb) -> Disturb:
-    """``disturb`` on all rows, then ``change`` on those of the N positives."""
+def _then_positives(disturb: RowDisturb | None, n: int, change: RowDisturb) -> RowDisturb:
+    """``disturb`` on all rows, then ``change`` on those of the N positives, of which it is told the first."""
 
-    def both(words: Tensor) -> Tensor:
-        words = words if disturb is None else disturb(words)
-        return torch.cat([words[:n], change(words[n : 2 * n]), words[2 * n :]])
+    def both(words: Tensor, start: int) -> Tensor:
+        words = words if disturb is None else disturb(words, start)
+        a, b = max(n - start, 0), min(2 * n - start, len(words))
+        if a >= b:
+            return words
+        return torch.cat([words[:a], change(words[a:b], start + a - n), words[b:]])
 
     return both
-
-
-def _mean_similarity(columns: list[Columns], temperature: float) -> Tensor:
-    logits = torch.cat([c.logits.detach().float() for c in columns], dim=1)
-    kept = ~torch.cat([c.left_out for c in columns], dim=1)
-    return logits.masked_fill(~kept, 0.0).sum() * temperature / kept.sum().clamp(min=1)
-
-
-def _count_duplicates(columns: list[Columns], device: torch.device) -> Tensor:
-    counts = [c.duplicates.sum() for c in columns if c.duplicates is not None]
-    return torch.stack(counts).sum().float() if counts else torch.zeros((), device=device)

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from opencse.objective.contrast import TILE_BYTES
 from opencse.objective.losses import Similarity
 from opencse.objective.registry import PartOf
 from opencse.objective.sides.base import SidesSettings
@@ -45,6 +46,8 @@ class ObjectiveSettings(Settings):
         label_smoothing: epsilon.
         mask_duplicates: keep equal texts of a batch from being each other's negatives.
         dual_encoder: a second encoder, trained too, reads the positives (SimCSE, Table 2); the first one is kept.
+        tile_bytes: most bytes of similarities that are made at once. A batch of more is contrasted tile by tile, which
+            gives the same loss and gradients up to rounding, in memory that does not grow with the square of the batch.
     """
 
     view: Annotated[PartSettings, PartOf("view")] = Field(default=_DROPOUT)
@@ -56,3 +59,4 @@ class ObjectiveSettings(Settings):
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     mask_duplicates: bool = True
     dual_encoder: bool = False
+    tile_bytes: int = Field(default=TILE_BYTES, gt=0, le=10**15)

@@ -6,14 +6,16 @@ import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import cast
+from typing import Literal, cast
 
+import torch
 from torch import nn
 
+from opencse.encoder.devices import default_device, usable
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.packed import pack
+from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.precision import choose_precision
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
@@ -22,6 +24,7 @@ from opencse.objective.part import Context
 from opencse.objective.vectors.masked import LmHead, Masked
 from opencse.objective.vectors.sentences import HardNegatives
 from opencse.objective.views.base import ChangesTokens
+from opencse.processes import ALONE, Processes, joined, started
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
@@ -35,6 +38,7 @@ from opencse.selection.score import DevScore, Selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
+from opencse.training.budget import choose_chunks
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.soundness import probes_of, require_sound
@@ -65,6 +69,7 @@ class Prepared:
             folder=folder,
             progress=progress,
             start=start,
+            chunks=self.plan.chunks,
         )
 
 
@@ -131,12 +136,13 @@ class TrainJob:
         asked = self.resolve()
         return settle(asked.recipe, asked.model, asked.said)
 
-    def prepare(self, progress: Progress, *, steps: int | None = None) -> Prepared:
+    def prepare(self, progress: Progress, *, steps: int | None = None, world: Processes = ALONE) -> Prepared:
         """Loads and tokenises everything, ready to train; nothing is written but the token cache.
 
         Args:
             progress: hears of it.
             steps: of the run, where they are settled already (a run that goes on); by default the budget decides.
+            world: the processes that train together.
         """
         preset, start = self.resolve().preset, self.start()
         recipe, model = start.recipe, start.model
@@ -144,14 +150,16 @@ class TrainJob:
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         objective = Objective.from_settings(recipe.objective).to(encoder.device)
         _check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
-        corpus = tokenise(
-            self.text,
-            encoder.tokenizer,
-            recipe.data.max_length,
-            words=isinstance(objective.view, ChangesTokens),
-            progress=Counted(progress, "tokenising"),
-            say=progress.say,
-        )
+        attention = _pack(encoder, recipe.training.packed)
+        with world.first_alone():
+            corpus = tokenise(
+                self.text,
+                encoder.tokenizer,
+                recipe.data.max_length,
+                words=isinstance(objective.view, ChangesTokens),
+                progress=Counted(progress, "tokenising"),
+                say=progress.say,
+            )
         pool = "choose another pooling, for instance with --set encoder.pooling=mean"
         require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
         left_out = None if dev is None else dev.left_out
@@ -162,10 +170,12 @@ class TrainJob:
         _begin(encoder, objective, batches, recipe.training.seed)
         tokens = int(inputs.lengths.sum())
         precision = choose_precision(recipe.training.precision, encoder.device)
+        chunks, why = choose_chunks(recipe.training.chunk, encoder, inputs, batches.batch_size, precision, world)
         if steps is None:
             pace = None
             if recipe.training.minutes is not None:
-                pace = seconds_per_step(encoder, objective, inputs, batches, recipe.training, precision)
+                pace = seconds_per_step(encoder, objective, inputs, batches, recipe.training, precision, chunks)
+                pace = world.share(pace)
                 progress.say(f"pace       {pace:.3f} s a step, measured")
             steps = recipe.training.steps(batches.steps_per_epoch, tokens, pace)
         plan = Plan(
@@ -183,12 +193,14 @@ class TrainJob:
             reads_hard=HardNegatives() in objective.reads,
             negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
             precision=precision,
-            attention="packed" if encoder.packed else str(encoder.backbone.config._attn_implementation),
+            attention=attention,
             device=str(encoder.device),
             parameters=sum(p.numel() for p in encoder.parameters()),
             pooling=str(encoder.pooling),
             code=encoder.own_code,
             pooling_reason=start.reason,
+            chunks=chunks,
+            chunks_reason=why,
         )
         return Prepared(plan, encoder, objective, inputs, batches)
 
@@ -215,51 +227,97 @@ class TrainJob:
         self, out: str | Path, *, resume: bool = False, overwrite: bool = False, progress: Progress | None = None
     ) -> TrainResult:
         """Trains; see `opencse.train`."""
-        tell = progress or Silent()
         folder = RunFolder.at(out)
-        with folder.held(tell, resume=resume, overwrite=overwrite, start=self._start_folder()) as record:
-            keep_freed_memory()
-            prepared = self._prepare(tell, record, folder.staged_start)
-            plan = prepared.plan
-            for line in plan.lines():
-                tell.say(line)
-            if record is None:
-                record = folder.begin(plan.record)
-            else:
-                identity = plan.identity()
-                folder.require_same(record, identity)
-                record.identity = identity
-            return self._train(prepared, folder, record, resume, tell)
+        device = _own_device(self.device)
+        with joined(device or "") as world:
+            job, tell = replace(self, device=device), Silent() if progress is None or not world.first else progress
+            if not world.first:
+                return job._run(folder, None, resume, tell, world)
+            with folder.held(tell, resume=resume, overwrite=overwrite, start=self._start_folder()) as record:
+                return job._run(folder, record, resume, tell, world)
+
+    def _run(
+        self, folder: RunFolder, record: RunRecord | None, resume: bool, tell: Progress, world: Processes
+    ) -> TrainResult:
+        """What each process does; the first one alone touches the folder, and has the ``record`` of a begun run."""
+        record = world.share(record)
+        keep_freed_memory()
+        prepared = self._prepare(tell, record, folder.staged_start, world)
+        plan = prepared.plan
+        for line in plan.lines():
+            tell.say(line)
+        if not world.several:
+            _tell_of_others(prepared.encoder.device, tell)
+        world.wait()  # all have read the start, which may move now
+        if record is None:
+            record = folder.begin(plan.record) if world.first else plan.record()
+        else:
+            identity = plan.identity()
+            folder.require_same(record, identity)
+            record.identity = identity
+        return self._train(prepared, folder, record, resume, tell, world)
 
     def _train(
-        self, prepared: Prepared, folder: RunFolder, record: RunRecord, resume: bool, tell: Progress
+        self,
+        prepared: Prepared,
+        folder: RunFolder,
+        record: RunRecord,
+        resume: bool,
+        tell: Progress,
+        world: Processes,
     ) -> TrainResult:
         plan, before = prepared.plan, record.result
         if before is not None:
             tell.say(f"this run had finished before: {before.verdict}")
             return TrainResult(folder.path, before.kept, before.verdict, before.scores, plan)
-        start = start_score(plan, record, folder, tell)
+        start = start_score(plan, record, folder, tell) if world.first else None
         trainer = prepared.trainer(folder.path, tell, dev=plan.dev, start=start)
         started = time.perf_counter()
         history = trainer.run(resume=resume)
         record.seconds = round(time.perf_counter() - started, 1)
-        return finish(trainer, history, plan, folder, record, tell)
+        if world.first:
+            finish(trainer, history, plan, folder, record, tell)
+        outcome = world.share(record.result)
+        if outcome is None:
+            raise RuntimeError("the first process shared no outcome")
+        return TrainResult(folder.path, outcome.kept, outcome.verdict, outcome.scores, plan)
 
-    def _prepare(self, tell: Progress, record: RunRecord | None, staged: Path) -> Prepared:
+    def _prepare(self, tell: Progress, record: RunRecord | None, staged: Path, world: Processes = ALONE) -> Prepared:
         """`prepare`; a new start is made at ``staged`` first, unless the run of ``record`` has its own."""
         if self.begin is None:
-            return self.prepare(tell, steps=None if record is None else record.steps)
+            return self.prepare(tell, steps=None if record is None else record.steps, world=world)
         if record is not None:
             self.begin.require_same(Path(self.model))
-            return self.prepare(tell, steps=record.steps)
-        self.begin.write(self.text, staged, self.resolve().recipe.training.seed, tell)
-        prepared = replace(self, model=str(staged)).prepare(tell)
+            return self.prepare(tell, steps=record.steps, world=world)
+        if world.first:
+            self.begin.write(self.text, staged, self.resolve().recipe.training.seed, tell)
+        world.wait()
+        prepared = replace(self, model=str(staged)).prepare(tell, world=world)
         return replace(prepared, plan=replace(prepared.plan, model=self.model))
 
     def _start_folder(self) -> Path | None:
         """The folder that training starts from, if it was there before."""
         folder = Path(self.resolve().model)
         return folder if self.begin is None and folder.is_dir() else None
+
+
+def _own_device(asked: str | None) -> str | None:
+    """Where this process runs: among several on a machine of GPUs, each has its own."""
+    own = started()
+    if not own.several:
+        return asked
+    kind = str(default_device()) if asked is None else asked
+    return str(usable(f"cuda:{own.local}")) if kind == "cuda" else kind
+
+
+def _tell_of_others(device: torch.device, tell: Progress) -> None:
+    """Says how to use the GPUs that a plain start leaves idle."""
+    count = torch.cuda.device_count() if device.type == "cuda" else 1
+    if count > 1:
+        tell.say(
+            f"GPUs       {count} here, one is used; for all of them: torchrun --nproc-per-node {count} "
+            "--no-python opencse train ... (docs/scale.md)"
+        )
 
 
 def _check_and_complete(
@@ -271,11 +329,6 @@ def _check_and_complete(
             f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
             f"set it with --set data.max_length={encoder.max_length}"
         )
-    if recipe.training.packed:
-        if encoder.device.type != "cpu":
-            raise UserError("training.packed runs on a CPU alone; set it to false, or --device cpu")
-        pack(encoder.backbone)
-        encoder.packed = True
     own_dropout = recipe.encoder.dropout is None
     objective.check(Context(objective, encoder=encoder, model=model, own_dropout=own_dropout))
     heads = [request for request in objective.reads if isinstance(request, LmHead)]
@@ -284,6 +337,21 @@ def _check_and_complete(
         tied = all(head.tied for head in heads)
         head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
         encoder.lm_head = head.to(encoder.device)
+
+
+def _pack(encoder: SentenceEncoder, asked: bool | Literal["auto"]) -> str:
+    """Lets the encoder compute no padding where that is asked for or possible; what it does, and why."""
+    plain = str(encoder.backbone.config._attn_implementation)
+    if asked is False:
+        return f"{plain} (padded: asked for)"
+    why = unpackable(encoder.backbone) if encoder.device.type == "cpu" else f"on {encoder.device.type}"
+    if asked == "auto" and why is not None:
+        return f"{plain} (padded: {why})"
+    if encoder.device.type != "cpu":
+        raise UserError("training.packed runs on a CPU alone; set it to auto, or --device cpu")
+    pack(encoder.backbone)
+    encoder.packed = True
+    return "packed, no padding"
 
 
 def _begin(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int) -> None:

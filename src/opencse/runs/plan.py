@@ -8,6 +8,7 @@ from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.precision import Precision
 from opencse.environment import Environment
 from opencse.foreign import told
+from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.selection.score import Selector
@@ -38,6 +39,8 @@ class Plan:
     pooling: str
     code: tuple[str, ...] = ()
     pooling_reason: str = ""
+    chunks: Chunks = WHOLE
+    chunks_reason: str = ""
 
     def lines(self) -> list[str]:
         """The plan, to be read."""
@@ -67,6 +70,7 @@ class Plan:
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",
             *self._passes(),
+            *self._chunks(),
             f"negatives  {self.negatives_per_anchor:,} per anchor{hard}"
             if self.recipe.objective.negatives
             else "negatives  none: no contrast, the terms alone",
@@ -106,6 +110,18 @@ class Plan:
             if worst_case is None
             else [f"passes     two a step, the second at worst-case weights ({worst_case.kind})"]
         )
+
+    def _chunks(self) -> list[str]:
+        """How the rows of a step are encoded, where it is not all at once."""
+        chunks, world = self.chunks, self.chunks.world
+        lines = []
+        if chunks.rows is not None:
+            lines.append(f"chunks     {chunks.rows:,} texts encoded together, for memory's sake ({self.chunks_reason})")
+        elif self.chunks_reason:
+            lines.append(f"chunks     none ({self.chunks_reason})")
+        if world.several:
+            lines.append(f"processes  {world.count}, each encodes a share of every batch and contrasts with all of it")
+        return lines
 
     def _batch(self) -> str:
         together = self.recipe.training.accumulate

@@ -34,7 +34,8 @@ def write_comparison(
     """
 
     def arrays(recipe: str, start: str, seed: int) -> dict[str, NDArray[np.float64]]:
-        return read_arrays(study.folder(RunSpec(recipe, start, seed)), "sts")
+        folder = study.folder(RunSpec(recipe, start, seed))
+        return read_arrays(folder, "sts") or read_arrays(folder, "dev")
 
     comparison = compare(
         records,

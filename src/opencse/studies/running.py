@@ -120,6 +120,7 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         progress=Counted(progress, "encoding"),
         say=progress.say,
         trust_remote_code=study.trust_remote_code,
+        precision=study.precision,
     )
     results, data, seconds = _evaluate(judged, suites, folder, progress)
     record = StudyRecord(
@@ -148,14 +149,15 @@ def judge_start(
     """Evaluates an untrained start, read so, once."""
     folder = study.start_folder(start, reading)
     how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
-    asked = {**how, "suites": study.judging()["suites"]}
+    asked = {**how, **{key: study.judging()[key] for key in ("suites", "precision")}}
     known = StudyRecord.read(folder)
     if known is not None:
         _same(known, asked, folder)
         _unchanged(known, Contents(start=contents.start), folder)
         return known
     progress.say(f"evaluating the start {start} ({reading})")
-    judged = open_model(reading.load(study.device, study.trust_remote_code), progress=Counted(progress, "encoding"))
+    encoder = reading.load(study.device, study.trust_remote_code)
+    judged = open_model(encoder, progress=Counted(progress, "encoding"), precision=study.precision)
     judged = replace(judged, name=reading.model)
     results, data, seconds = _evaluate(judged, suites, folder, progress)
     record = StudyRecord(

@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from opencse.errors import UserError
+from opencse.evaluation.models import Precision
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.runs.job import TrainJob
@@ -66,6 +67,7 @@ class Study:
         judge: which encoder of a run is evaluated; the last step's tells what a recipe does.
         device: where to run.
         trust_remote_code: run the Python code that the starts' folders bring; see `SentenceEncoder.load`.
+        precision: arithmetic in which encoders are evaluated; that of training is a setting.
         metric: the score that will be compared, so that one that no suite gives is refused before the first run.
     """
 
@@ -81,6 +83,7 @@ class Study:
     device: str | None = None
     trust_remote_code: bool = False
     metric: str | None = None
+    precision: Precision = "float32"
 
     def __post_init__(self) -> None:
         if self.out.exists() and not self.out.is_dir():
@@ -96,6 +99,8 @@ class Study:
             raise UserError("no suite given; a comparison evaluates on at least one")
         for choice in self.suites:
             suite_named(choice.name)
+        if self.precision not in get_args(Precision):
+            raise UserError(f"unknown precision {self.precision!r}; known: {', '.join(get_args(Precision))}")
         scored = [choice.name.replace("-", "_") for choice in self.suites]
         if self.metric is not None and self.metric.partition(".")[0] not in scored:
             raise UserError(
@@ -153,6 +158,7 @@ class Study:
         """What decides how encoders are evaluated, as plain values."""
         return {
             "judge": self.judge,
+            "precision": None if self.precision == "float32" else self.precision,
             "trust_remote_code": self.trust_remote_code or None,
             "suites": {
                 choice.name: {

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from opencse.errors import UserError, reason, shortened
+from opencse.evaluation.models import Precision
 from opencse.numerals import whole_number
 from opencse.recipes.overrides import flatten
 from opencse.settings import Settings, validate
@@ -67,6 +68,7 @@ class StudyFile(Settings):
         settings: of every run, as a table or as ``key.path=value`` each.
         resamples: bootstrap samples of the sentence pairs; 0: none.
         workers: runs at a time.
+        precision: arithmetic of evaluation: ``float32``, or ``bf16``, faster where the processor has it.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the starts' folders bring.
     """
@@ -87,6 +89,7 @@ class StudyFile(Settings):
     settings: Annotated[tuple[str, ...], BeforeValidator(_settings)] = ()
     resamples: int = Field(default=1_000, ge=0)
     workers: int = Field(default=1, ge=1)
+    precision: Precision = "float32"
     device: str | None = None
     trust_remote_code: bool = False
 

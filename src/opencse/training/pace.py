@@ -11,6 +11,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
+from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.training.optimizer import build_optimizer
 from opencse.training.settings import TrainingSettings
@@ -35,6 +36,7 @@ def seconds_per_step(
     batches: Batches,
     settings: TrainingSettings,
     precision: Precision,
+    chunks: Chunks = WHOLE,
 ) -> float:
     """Seconds a training step takes, the mean over batches spread through the first epoch.
 
@@ -58,7 +60,7 @@ def seconds_per_step(
         if number == _WARM_UP:
             _wait(encoder.device)
             started = time.perf_counter()
-        made.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder.device))
+        made.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder.device, chunks))
         optimizer.step()
         optimizer.zero_grad()
     _wait(encoder.device)

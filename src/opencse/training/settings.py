@@ -23,6 +23,9 @@ class TrainingSettings(Settings):
         batch_size: examples in a batch (N).
         accumulate: batches whose gradients are averaged into one step. Each is contrasted for itself: this saves memory
             beside a larger ``batch_size``, but adds no negatives.
+        chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient as without, of
+            a batch as large as you like in the memory of one chunk, for about a third more time. ``auto`` takes as many
+            as fit into half of the memory that is free. Dropout masks are others than without. See docs/scale.md.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
         learning_rate: peak of AdamW's rate.
@@ -33,8 +36,8 @@ class TrainingSettings(Settings):
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
         worst_case: a second pass of each step at adversarial weights (SAM, AWP), and maybe inputs; its gradient counts.
-        packed: compute no padding, for backbones of BERT's shape on a CPU: the same losses and gradients up to
-            rounding, other dropout masks, and faster; see `opencse.encoder.packed`.
+        packed: compute no padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
+            `opencse.encoder.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
         precision: ``auto`` takes bf16 autocast where the processor computes in it, float32 elsewhere.
         average_with_start: at every evaluation, averages of the weights with the start's are evaluated too, and the
             best of all is what counts; each number is the share w of the trained weights, (1 - w) start + w trained. It
@@ -51,6 +54,7 @@ class TrainingSettings(Settings):
     minutes: float | None = Field(default=None, gt=0, le=10_000_000)
     batch_size: int = Field(default=64, ge=2, le=1_048_576)
     accumulate: int = Field(default=1, ge=1, le=1_048_576)
+    chunk: Annotated[int, Field(gt=0, le=1_048_576)] | Literal["auto"] | None = None
     batch_tokens: int | None = Field(default=None, gt=0, le=10**9)
     learning_rate: float = Field(default=3e-5, gt=0, le=1_000)
     schedule: Literal["linear", "constant"] = "linear"
@@ -59,7 +63,7 @@ class TrainingSettings(Settings):
     weight_decay: float = Field(default=0.0, ge=0, le=1_000_000)
     max_grad_norm: float = Field(default=1.0, gt=0)
     worst_case: WorstCaseSettings | None = None
-    packed: bool = False
+    packed: Literal["auto"] | bool = "auto"
     precision: Literal["auto", "float32", "bf16"] = "auto"
     average_with_start: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
     evaluate_every: int = Field(default=125, gt=0)

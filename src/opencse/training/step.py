@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -11,7 +11,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
+from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.processes import Processes
 from opencse.text.batches import Batches
 from opencse.training.worst_case import DisturbBatch, WorstCase
 
@@ -51,20 +53,49 @@ class Step:
                 outcome = self.objective(reps)
                 torch.autograd.backward(outcome.total / len(batches))
                 passes.append((reps.detached(), outcome.detached()))
+            self._add_up(batches[0].chunks.world)
             return passes
 
         if self.worst_case is None:
             passes = forward_backward(None)
         else:
-            passes = self.worst_case.gradients(forward_backward, batches[0].noise("adversarial"))
+            passes = self.worst_case.gradients(forward_backward, lambda number: batches[number].noise("adversarial"))
         with torch.no_grad(), self.precision.autocast(self.encoder.device):
             self.objective.after_backward(self.encoder, batches, [reps for reps, _ in passes])
         return passes[-1][0], Outcome.mean([outcome for _, outcome in passes])
 
+    def _add_up(self, world: Processes) -> None:
+        """The whole gradient in every process.
+
+        Each has an encoder's gradients of the rows it encoded, which are added up. What an objective has of weights of
+        its own saw all vectors: its gradient is whole everywhere already, and the processes' mean is taken.
+        """
+        if not world.several:
+            return
+        seen = [self.encoder, *([] if self.objective.second is None else [self.objective.second])]
+        shared = {p for encoder in seen for p in encoder.parameters()}
+        trained = list(dict.fromkeys(p for m in (self.encoder, self.objective) for p in m.parameters()))
+        trained = [p for p in trained if p.requires_grad]
+        reached = world.any_of([p.grad is not None for p in trained])
+        found = []
+        for parameter in (p for p, there in zip(trained, reached, strict=True) if there):
+            if parameter.grad is None:  # this process encoded nothing that reaches it
+                parameter.grad = torch.zeros_like(parameter)
+            if parameter not in shared:
+                parameter.grad /= world.count
+            found.append(parameter.grad)
+        world.add_up(found)
+
 
 def step_inputs(
-    inputs: InputBuilder, batches: Batches, step: int, accumulate: int, device: torch.device
+    inputs: InputBuilder,
+    batches: Batches,
+    step: int,
+    accumulate: int,
+    device: torch.device,
+    chunks: Chunks = WHOLE,
 ) -> list[StepInputs]:
-    """The inputs of ``step`` (from 0): its ``accumulate`` batches, in order, on ``device``."""
+    """The inputs of ``step`` (from 0): its ``accumulate`` batches, in order, on ``device``; encoded in ``chunks``."""
     numbers = range(step * accumulate, (step + 1) * accumulate)
-    return [inputs.build(batches.batch(number), number).to(device) for number in numbers]
+    made = (inputs.build(batches.batch(number), number).to(device) for number in numbers)
+    return [replace(batch, chunks=chunks) for batch in made]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator, Mapping
@@ -19,6 +18,8 @@ from opencse.encoder.precision import Precision
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
+from opencse.objective.vectors.chunks import WHOLE, Chunks
+from opencse.processes import Processes
 from opencse.progress import Progress
 from opencse.selection.score import DevScore, History, Selector
 from opencse.text.batches import Batches
@@ -63,6 +64,7 @@ class Trainer:
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         progress: what the user sees.
         start: dev score of the start as training takes it up; None without dev.
+        chunks: how a step's rows are encoded, and by which processes; the first of them evaluates and writes.
     """
 
     encoder: SentenceEncoder
@@ -76,6 +78,7 @@ class Trainer:
     folder: Path
     progress: Progress
     start: DevScore | None = None
+    chunks: Chunks = WHOLE
 
     def __post_init__(self) -> None:
         self.metrics = MetricsLog(self.folder / METRICS)
@@ -83,8 +86,6 @@ class Trainer:
         self.best: dict[str, Tensor] = {}
         self.began = self._weights() if self.settings.average_with_start else {}
         self.probes = probes_of(self.inputs.corpus)
-        if os.environ.get("WORLD_SIZE", "1") != "1":
-            raise UserError("training in several processes is not supported yet; start a single process")
         self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
         worst_case = self.settings.worst_case
         self.step = Step(
@@ -93,6 +94,11 @@ class Trainer:
             self.precision,
             worst_case=None if worst_case is None else WorstCase(worst_case, self._trained()),
         )
+
+    @property
+    def world(self) -> Processes:
+        """The processes that make the steps together."""
+        return self.chunks.world
 
     @property
     def checkpoint_folder(self) -> Path:
@@ -108,15 +114,18 @@ class Trainer:
         step = self._restore() if resume else 0
         if step == 0:
             self._begin()
+        self.world.wait()
         self.progress.start("training", self.steps, step)
         try:
-            with _stop_requests() as stop:
+            with _stop_requests(once=not self.world.several) as stop:
                 while step < self.steps:
                     outcome = self._step(step)
                     step += 1
                     self._after(step, outcome)
-                    if stop.is_set() and step < self.steps:
+                    (stopping,) = self.world.any_of([stop.is_set()])
+                    if stopping and step < self.steps:
                         self._save(step)
+                        self.world.wait()
                         raise InterruptedRunError(f"stopped after step {step:,} of {self.steps:,}; go on with --resume")
         finally:
             self.progress.finish()
@@ -124,7 +133,8 @@ class Trainer:
 
     def _begin(self) -> None:
         torch.manual_seed(self.settings.seed)
-        self.metrics.clear()
+        if self.world.first:
+            self.metrics.clear()
         if self.start is not None:
             self.history.add(0, self.start)
             self.metrics.write({"step": 0, **self.start.record()})
@@ -134,7 +144,9 @@ class Trainer:
         self.objective.train()
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, self.steps, self.settings)
-        together = step_inputs(self.inputs, self.batches, step, self.settings.accumulate, self.encoder.device)
+        together = step_inputs(
+            self.inputs, self.batches, step, self.settings.accumulate, self.encoder.device, self.chunks
+        )
         reps, outcome = self.step.gradients(together)
         with torch.no_grad():
             seen = self.objective.diagnose(reps) if self._logged(step + 1) else {}
@@ -159,7 +171,9 @@ class Trainer:
             what = f"step {step:,}: training ruined the encoder"
             require_sound(self.encoder, self.probes, what, _MEND, alike=self.dev is not None)
         if self.dev is not None and (evaluated or last):
-            self._evaluate(step, self.dev)
+            if self.world.first:
+                self._evaluate(step, self.dev)
+            self.world.wait()
         if step % self.settings.checkpoint_every == 0 and not last:
             self._save(step)
         self.progress.advance(step)
@@ -174,7 +188,8 @@ class Trainer:
             )
         report = {name: float(value) for name, value in outcome.report.items()}
         rate = learning_rate(step - 1, self.steps, self.settings)
-        self.metrics.write({"step": step, "loss": total, **losses, **report, "learning_rate": rate})
+        if self.world.first:
+            self.metrics.write({"step": step, "loss": total, **losses, **report, "learning_rate": rate})
         self.progress.advance(step, f"loss {total:.4f}")
 
     def _evaluate(self, step: int, dev: Selector) -> None:
@@ -200,6 +215,8 @@ class Trainer:
         return {name: tensor.detach().cpu().clone() for name, tensor in self.encoder.state_dict().items()}
 
     def _save(self, step: int) -> None:
+        if not self.world.first:
+            return
         tensors = {
             **prefixed("encoder", self.encoder.state_dict()),
             **prefixed("objective", self.objective.state_dict()),
@@ -207,7 +224,9 @@ class Trainer:
             **prefixed("best", self.best),
             **prefixed("random", random_states()),
         }
-        save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, {"step": step, "history": asdict(self.history)}))
+        chunks = {"rows": self.chunks.rows, "keep": self.chunks.keep, "processes": self.world.count}
+        values = {"step": step, "history": asdict(self.history), "chunks": chunks}
+        save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
 
     def _restore(self) -> int:
         checkpoint = load_checkpoint(self.checkpoint_folder, self.progress.say)
@@ -220,12 +239,14 @@ class Trainer:
                 f"{self.checkpoint_folder}: the checkpoint does not fit this run ({reason(error)}); put back the run's "
                 "own, or remove it, and --resume begins again at step 0"
             ) from None
-        self.metrics.rewind(step)
+        if self.world.first:
+            self.metrics.rewind(step)
         self.progress.say(f"resumed at step {step:,} of {self.steps:,}")
         return step
 
     def _put_back(self, checkpoint: Checkpoint) -> int:
         """Everything as ``checkpoint`` has it; gives the step it was saved after."""
+        self._take_chunks(checkpoint.values.get("chunks", {}))
         self.encoder.load_state_dict(checkpoint.of("encoder"))
         self.objective.load_state_dict(checkpoint.of("objective"))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
@@ -237,6 +258,23 @@ class Trainer:
             raise ValueError(f"step {step} of {self.steps}")
         return step
 
+    def _take_chunks(self, before: Mapping[str, int | None]) -> None:
+        """Goes on in the chunks that the run began with, where memory chose them; refuses other dropout masks.
+
+        Raises:
+            UserError: where the masks depend on how many processes there are, and there were others.
+        """
+        if self.settings.chunk == "auto":
+            keep = before.get("keep") or self.chunks.keep
+            self.chunks = replace(self.chunks, rows=before.get("rows"), keep=keep)
+        processes = before.get("processes") or 1
+        if self.chunks.rows is None and processes != self.world.count and self.encoder.has_dropout:
+            raise UserError(
+                f"{self.checkpoint_folder}: was written by {processes} process{'es' * (processes > 1)}, and without "
+                f"training.chunk dropout masks depend on their number, now {self.world.count}; start {processes}, or "
+                "begin a run with training.chunk, which goes on in any number of processes"
+            )
+
 
 def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
     """``(1 - share) * start + share * trained``, weight by weight; what is not a real number is as trained."""
@@ -247,8 +285,13 @@ def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: f
 
 
 @contextmanager
-def _stop_requests() -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; a second Ctrl-C stops at once. Handlers are put back after it."""
+def _stop_requests(*, once: bool) -> Iterator[threading.Event]:
+    """An event that Ctrl-C and SIGTERM set; handlers are put back after it.
+
+    Args:
+        once: a second one stops at once. Among several processes it does not: their launcher passes a stop on to all,
+            and each may have heard of it already.
+    """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():
         yield stop
@@ -256,7 +299,7 @@ def _stop_requests() -> Iterator[threading.Event]:
 
     def request(number: int, frame: FrameType | None) -> None:
         del number, frame
-        if stop.is_set():
+        if stop.is_set() and once:
             raise KeyboardInterrupt
         stop.set()
 

@@ -6,19 +6,21 @@ makes a second pass there, and puts the weights back bit for bit; the second pas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Annotated, Literal, TypeVar
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
-from opencse.encoder.encoder import Disturb
-from opencse.objective.vectors.request import random_state, restore
+from opencse.objective.noise import standard_normal
+from opencse.objective.vectors.chunks import RowDisturb
+from opencse.objective.vectors.disturbance import RowNoise, Watch
+from opencse.objective.vectors.generator import random_state, restore
 from opencse.settings import PartSettings
 
 T = TypeVar("T")
-DisturbBatch = Callable[[int], Disturb | None]
+DisturbBatch = Callable[[int], RowDisturb | None]
 """The disturbance of each batch of a pass, by its number (from 0)."""
 
 
@@ -89,18 +91,20 @@ class WorstCase:
         self.settings = settings
         self.parameters = parameters
 
-    def gradients(self, forward_backward: Callable[[DisturbBatch | None], T], noise: torch.Generator) -> T:
+    def gradients(
+        self, forward_backward: Callable[[DisturbBatch | None], T], noise: Callable[[int], torch.Generator]
+    ) -> T:
         """Leaves the worst case's gradient in the parameters, and the weights as they were, bit for bit.
 
         Args:
             forward_backward: makes a pass over the step's batches and adds its gradient to the parameters; the
                 input embeddings of each go through what its argument, if there is one, gives for its number.
-            noise: of the inputs' disturbance.
+            noise: a generator for the disturbance of each batch's inputs, by its number.
 
         Returns:
             What the first pass, at the weights as they are, gave.
         """
-        watched: list[Tensor] = []
+        watched: dict[int, Watch] = {}
         fgsm = isinstance(self.settings.inputs, FgsmInputs)
         device = self.parameters[0].device
         before = random_state(device)
@@ -132,38 +136,27 @@ class WorstCase:
                 _step(p, g, torch.full_like(norm, self.settings.rho), norm)
         return saved
 
-    def _disturb(self, watched: Sequence[Tensor], noise: torch.Generator) -> DisturbBatch | None:
+    def _disturb(self, watched: Mapping[int, Watch], noise: Callable[[int], torch.Generator]) -> DisturbBatch | None:
         inputs = self.settings.inputs
         if isinstance(inputs, FgsmInputs):
             epsilon = inputs.epsilon
 
-            def up_the_loss(batch: int) -> Disturb:
-                gradient = watched[batch].grad
-                if gradient is None:
-                    raise RuntimeError("the first pass left no gradient at the input embeddings")
-                sign = gradient.sign()
-                return lambda words: words + epsilon * sign
+            def up_the_loss(batch: int) -> RowDisturb:
+                seen = watched[batch]
+                return lambda words, start: words + epsilon * seen.of(start, len(words)).sign()
 
             return up_the_loss
         if isinstance(inputs, GaussianInputs):
             sd = inputs.sd
-
-            def noisy(words: Tensor) -> Tensor:
-                return words + sd * torch.randn(words.shape, generator=noise, device=words.device, dtype=words.dtype)
-
-            return lambda batch: noisy
+            return lambda batch: RowNoise(
+                noise(batch), lambda words, drawn: words + sd * standard_normal(words.shape, words, drawn)
+            )
         return None
 
 
-def _watch(watched: list[Tensor]) -> DisturbBatch:
-    """Keeps the input embeddings of each batch, so that their gradients can be read afterwards."""
-
-    def keep(words: Tensor) -> Tensor:
-        words.retain_grad()
-        watched.append(words)
-        return words
-
-    return lambda batch: keep
+def _watch(watched: dict[int, Watch]) -> DisturbBatch:
+    """Keeps the gradients of each batch's input embeddings."""
+    return lambda batch: watched.setdefault(batch, Watch())
 
 
 def _step(weights: Tensor, gradient: Tensor, size: Tensor, norm: Tensor) -> None:

@@ -9,8 +9,9 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
+from opencse.objective.columns import Scoring
 from opencse.objective.losses import Columns
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings

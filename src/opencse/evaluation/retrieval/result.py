@@ -78,7 +78,8 @@ def retrieval_table(results: Mapping[str, RetrievalResult]) -> Table:
         results: by label, in the order to show.
     """
     kinds = sorted({f"{result.split}, {result.similarity}" for result in results.values()})
-    rows, notes = [], {}
+    rows: list[list[str]] = []
+    notes: dict[str, None] = {}
     for label, result in results.items():
         for name, score in result.retrieval.items():
             rows.append([label, name, *(cell(value) for value in score.measures().values())])

@@ -4,39 +4,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Set
-from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
-from opencse.objective.losses import Columns, Similarity, pairwise_similarity, rowwise_similarity
+from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.part import Part
 from opencse.objective.vectors.request import Request
 from opencse.objective.vectors.sentences import Sentences
 from opencse.objective.vectors.step import Representations
-
-
-@dataclass(frozen=True)
-class Scoring:
-    """How similarities become logits, the same for every source of an objective.
-
-    Attributes:
-        similarity: cosine or dot.
-        temperature: tau.
-        mask_duplicates: whether equal texts are kept from being each other's negatives.
-    """
-
-    similarity: Similarity
-    temperature: float
-    mask_duplicates: bool
-
-    def logits(self, anchors: Tensor, columns: Tensor) -> Tensor:
-        """(N, d), (K, d) -> (N, K): sim(a_i, c_k) / tau."""
-        return pairwise_similarity(anchors, columns, self.similarity) / self.temperature
-
-    def own_logits(self, anchors: Tensor, others: Tensor) -> Tensor:
-        """(N, d), (N, d) -> (N,): sim(a_i, o_i) / tau."""
-        return rowwise_similarity(anchors, others, self.similarity) / self.temperature
 
 
 class NegativeSource(Part, ABC):
@@ -53,8 +27,8 @@ class NegativeSource(Part, ABC):
         return False
 
     @abstractmethod
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
-        """This source's columns of the denominator."""
+    def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
+        """This source's columns of the denominator: by their vectors, or as logits where they are few."""
 
     @abstractmethod
     def count(self, batch_size: int, hard: int) -> int:

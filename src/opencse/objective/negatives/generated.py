@@ -11,8 +11,9 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.losses import Columns, at_least_float32
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.columns import Scoring, VectorColumns
+from opencse.objective.losses import at_least_float32
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
 
@@ -57,7 +58,7 @@ class Generated(NegativeSource):
         del hard
         return self.settings.rows(batch_size)
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K = ``count`` times the anchors of this very step, rounded."""
         anchors = at_least_float32(reps.anchor.detach())
         rows = self.settings.rows(len(anchors))
@@ -65,7 +66,7 @@ class Generated(NegativeSource):
         if rows:
             with torch.autocast(anchors.device.type, enabled=False):
                 samples = self.generate(anchors, rows, self.noise(reps)).to(anchors)
-        return Columns(scoring.logits(reps.anchor, samples), math.log(self.settings.weight))
+        return VectorColumns(reps.anchor, samples, scoring, log_weight=math.log(self.settings.weight))
 
     @abstractmethod
     def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:

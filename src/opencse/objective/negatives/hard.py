@@ -6,12 +6,11 @@ import math
 from collections.abc import Set
 from typing import Any, Literal
 
-import torch
 from pydantic import Field
 
 from opencse.errors import UserError
-from opencse.objective.losses import Columns
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.columns import Own, Scoring, VectorColumns
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Context
 from opencse.objective.vectors.request import Request
 from opencse.objective.vectors.sentences import HardNegatives, Sentences
@@ -56,15 +55,12 @@ class Hard(NegativeSource):
         """N * H."""
         return batch_size * hard
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, N * H) columns: all examples' first hard negatives, then all second ones, ..."""
         n, count, size = reps.hard.shape
         flat = reps.hard.transpose(0, 1).reshape(n * count, size)
         keys = reps.keys[:, 2:].T.reshape(n * count)
-        logits = scoring.logits(reps.anchor, flat)
-        own = torch.eye(n, dtype=logits.dtype, device=logits.device).repeat(1, count)
-        return Columns(
-            logits=logits,
-            log_weight=math.log(self.settings.alpha) * own,
-            duplicates=reps.same_text(keys) if scoring.mask_duplicates else None,
+        own = Own(log_weight=math.log(self.settings.alpha), texts=True)
+        return VectorColumns(
+            reps.anchor, flat, scoring, own=own, anchor_keys=reps.keys[:, :2], column_keys=keys.unsqueeze(1)
         )

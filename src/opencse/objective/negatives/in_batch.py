@@ -10,8 +10,8 @@ import torch
 from pydantic import Field
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.losses import Columns
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.columns import Own, Scoring, VectorColumns
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Context
 from opencse.objective.registry import build
 from opencse.objective.sides.base import Sides, SidesSettings
@@ -72,21 +72,19 @@ class InBatch(NegativeSource):
         del hard
         return (batch_size - 1) * (1 if self.settings.columns == "positives" else 2)
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, N) or (N, 2N) columns, the diagonal excluded."""
-        n = len(reps.anchor)
         left, right = self.sides.of(reps, lambda: self.noise(reps))
         others = [right]
         if self.settings.columns == "positives_and_anchors":
             others.append(left)
-        own = torch.eye(n, dtype=torch.bool, device=reps.anchor.device)
-        duplicates = None
-        if scoring.mask_duplicates:
-            same = reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])
-            duplicates = (same & ~own).repeat(1, len(others))
-        return Columns(
-            logits=scoring.logits(left, torch.cat(others)),
+        keys = reps.keys[:, :2]
+        return VectorColumns(
+            left,
+            torch.cat(others),
+            scoring,
             log_weight=math.log(self.settings.weight),
-            excluded=own.repeat(1, len(others)),
-            duplicates=duplicates,
+            own=Own(excluded=True),
+            anchor_keys=keys,
+            column_keys=keys.repeat(len(others), 1),
         )

@@ -11,8 +11,9 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from opencse.errors import UserError
+from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
 from opencse.objective.losses import Columns
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Context
 from opencse.objective.vectors.layer import Layer
 from opencse.objective.vectors.request import Request
@@ -116,7 +117,7 @@ class Layers(NegativeSource):
         del hard
         return len(self.settings.layers) * self._views * (batch_size if self.settings.columns == "all" else 1)
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
         """(N, L * V * N) or (N, L * V) columns: layer by layer, the anchors', then the positives'."""
         n = len(reps.anchor)
         groups = [vectors for layer in self.settings.layers for vectors in self._vectors(reps, layer)]
@@ -124,12 +125,16 @@ class Layers(NegativeSource):
         if self.settings.columns == "own":
             own = [scoring.own_logits(reps.anchor, vectors) for vectors in groups]
             return Columns(torch.stack(own, dim=1), weight)
-        duplicates = None
-        if scoring.mask_duplicates:
-            others = ~torch.eye(n, dtype=torch.bool, device=reps.anchor.device)
-            same = reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])
-            duplicates = (same & others).repeat(1, len(groups))
-        return Columns(scoring.logits(reps.anchor, torch.cat(groups)), weight, duplicates=duplicates)
+        keys = reps.keys[:, :2]
+        return VectorColumns(
+            reps.anchor,
+            torch.cat(groups),
+            scoring,
+            log_weight=weight,
+            own=Own(),
+            anchor_keys=keys,
+            column_keys=keys.repeat(len(groups), 1),
+        )
 
     @property
     def _views(self) -> int:

@@ -9,8 +9,9 @@ from typing import Literal
 from pydantic import Field
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.losses import Columns, at_least_float32
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.columns import Scoring, VectorColumns
+from opencse.objective.losses import at_least_float32
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import PartSettings
@@ -54,13 +55,16 @@ class MemoryBank(NegativeSource):
         del hard
         return self.settings.steps * batch_size
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K the vectors that are in the queue by now."""
         queue = self._begun()
-        return Columns(
-            logits=scoring.logits(reps.anchor, queue.vectors.to(at_least_float32(reps.anchor).dtype)),
+        return VectorColumns(
+            reps.anchor,
+            queue.vectors.to(at_least_float32(reps.anchor).dtype),
+            scoring,
             log_weight=math.log(self.settings.weight),
-            duplicates=reps.same_text(queue.keys) if scoring.mask_duplicates else None,
+            anchor_keys=reps.keys[:, :2],
+            column_keys=queue.keys.unsqueeze(1),
         )
 
     def after_backward(

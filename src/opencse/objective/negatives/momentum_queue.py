@@ -14,8 +14,8 @@ from pydantic import Field, field_validator
 from opencse.encoder.average import MovingAverage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.losses import Columns
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.columns import Scoring, VectorColumns
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import PartSettings
@@ -99,13 +99,16 @@ class MomentumQueue(NegativeSource):
         del hard
         return self.settings.sentences(batch_size) if self.queue is None else self.queue.size
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, K) columns, K <= M the sentences that are in the queue by now."""
         _, queue = self._begun()
-        return Columns(
-            logits=scoring.logits(reps.anchor, queue.vectors),
+        return VectorColumns(
+            reps.anchor,
+            queue.vectors,
+            scoring,
             log_weight=math.log(self.settings.weight),
-            duplicates=reps.same_text(queue.keys) if scoring.mask_duplicates else None,
+            anchor_keys=reps.keys[:, :2],
+            column_keys=queue.keys.unsqueeze(1),
         )
 
     @torch.no_grad()
@@ -117,7 +120,7 @@ class MomentumQueue(NegativeSource):
         average, queue = self._begun()
         average.update(encoder)
         for batch in inputs:
-            vectors = average(batch.anchors)
+            vectors = batch.chunks.each(average, batch.anchors)
             if self.settings.head == "online":
                 vectors = encoder.project(vectors)
             queue.push(vectors, batch.keys[:, 0])

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.losses import Columns, at_least_float32
-from opencse.objective.negatives.base import NegativeSource, Scoring
+from opencse.objective.columns import Own, Scoring, VectorColumns
+from opencse.objective.losses import at_least_float32
+from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.noise import centre_and_spread, standard_normal
 from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
@@ -48,17 +48,16 @@ class NoisyAnchor(NegativeSource):
         del hard
         return batch_size if self.settings.own else batch_size - 1
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, N) columns; the diagonal excluded if ``own`` is off."""
-        own = torch.eye(len(reps.anchor), dtype=torch.bool, device=reps.anchor.device)
-        duplicates = None
-        if scoring.mask_duplicates:
-            duplicates = (reps.same_text(reps.keys[:, 0]) | reps.same_text(reps.keys[:, 1])) & ~own
-        return Columns(
-            logits=scoring.logits(reps.anchor, self._noisy(reps)),
+        return VectorColumns(
+            reps.anchor,
+            self._noisy(reps),
+            scoring,
             log_weight=math.log(self.settings.weight),
-            excluded=None if self.settings.own else own,
-            duplicates=duplicates,
+            own=Own(excluded=not self.settings.own),
+            anchor_keys=reps.keys[:, :2],
+            column_keys=reps.keys[:, :2],
         )
 
     def _noisy(self, reps: Representations) -> Tensor:

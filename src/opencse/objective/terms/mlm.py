@@ -8,7 +8,6 @@ from typing import Any, Literal
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.losses import masked_lm
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.masked import LmHead, Masked
 from opencse.objective.vectors.request import Request
@@ -50,5 +49,6 @@ class MaskedLM(Term):
         return {Masked(self.settings.rate), LmHead(tied=self.settings.tied)}
 
     def loss(self, reps: Representations) -> Tensor:
-        """Mean cross-entropy over the chosen positions."""
-        return masked_lm(*reps[Masked(self.settings.rate)])
+        """Mean cross-entropy over the chosen positions; 0 where none was chosen."""
+        losses = reps[Masked(self.settings.rate)]
+        return losses.mean() if len(losses) else losses.sum()

@@ -28,5 +28,4 @@ def _clean(made: Made) -> Tensor:
     if not made.encoder.has_dropout:
         return made.sentences[: made.inputs.examples]
     with made.encoder.without_dropout():
-        vectors: Tensor = made.encoder(made.inputs.anchors).sentence
-        return vectors
+        return made.encode(made.inputs.anchors)

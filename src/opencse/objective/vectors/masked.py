@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -34,13 +34,6 @@ class LmHead(Request[None]):
         return lambda made: None
 
 
-class Predictions(NamedTuple):
-    """``logits`` (M, vocabulary) at the hidden positions, and ``labels`` (M,), the ids that were there."""
-
-    logits: Tensor
-    labels: Tensor
-
-
 @dataclass(frozen=True)
 class MaskedCopy:
     """A masked copy and the (M,) ids behind its chosen positions."""
@@ -53,10 +46,21 @@ class MaskedCopy:
         tokens, positions = self.masked.tokens.to(device), self.masked.positions.to(device)
         return MaskedCopy(MaskedTokens(tokens, positions), self.labels.to(device))
 
+    def rows(self, start: int, end: int) -> MaskedCopy:
+        """The copy of some of the texts, padded no further than the longest of them."""
+        tokens, positions = self.masked.tokens.rows(start, end), self.masked.positions
+        longest = int(tokens.attention_mask.sum(dim=1).max())
+        before, there = int(positions[:start].sum()), int(positions[start:end].sum())
+        cut = Tokens(tokens.input_ids[:, :longest], tokens.attention_mask[:, :longest])
+        return MaskedCopy(MaskedTokens(cut, positions[start:end, :longest]), self.labels[before : before + there])
+
 
 @dataclass(frozen=True)
-class Masked(Request[Predictions]):
-    """What the masked-LM head predicts in a copy of the views of which ``rate`` of the tokens are chosen."""
+class Masked(Request[Tensor]):
+    """(M,): how far the masked-LM head is off at each hidden position, as cross-entropy (float32 at least).
+
+    The positions are those of a copy of the views of which ``rate`` of the tokens are chosen; M may be 0.
+    """
 
     encodes: ClassVar[bool] = False
     rate: float
@@ -81,18 +85,17 @@ class Masked(Request[Predictions]):
         """The masked copy."""
         return mask_tokens(tokens, tokenizer, self.rate, random)
 
-    def ask(self, forward: Forward) -> Callable[[Made], Predictions]:
+    def ask(self, forward: Forward) -> Callable[[Made], Tensor]:
         """The copy goes beside the sentences."""
-        copy: MaskedCopy = forward.inputs.prepared[self]
-        forward.masked = copy.masked
+        forward.masked = forward.inputs.prepared[self]
 
-        def predictions(made: Made) -> Predictions:
-            logits = made.encoded.masked_logits
-            if logits is None:
+        def losses(made: Made) -> Tensor:
+            found = made.encoded.masked_losses
+            if found is None:
                 raise RuntimeError("the encoder was asked for masked positions and gave none")
-            return Predictions(logits, copy.labels)
+            return found
 
-        return predictions
+        return losses
 
 
 def mask_tokens(tokens: Tokens, tokenizer: Tokenizer, rate: float, random: np.random.Generator) -> MaskedCopy:

@@ -8,15 +8,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import Encoded, MaskedTokens, SentenceEncoder
+    from opencse.encoder.encoder import SentenceEncoder
     from opencse.objective.part import Context
+    from opencse.objective.vectors.chunks import Passed
+    from opencse.objective.vectors.masked import MaskedCopy
     from opencse.objective.vectors.step import StepInputs
 
 T = TypeVar("T", covariant=True)
@@ -38,7 +39,7 @@ class Forward:
     views: int
     more: list[Tokens] = field(default_factory=list)
     layers: set[int] = field(default_factory=set)
-    masked: MaskedTokens | None = None
+    masked: MaskedCopy | None = None
 
     def again(self, times: int) -> slice:
         """Encodes the views' rows ``times`` more, under other dropout masks; the rows where their vectors will be."""
@@ -62,8 +63,18 @@ class Made:
     encoder: SentenceEncoder
     inputs: StepInputs
     sentences: Tensor
-    encoded: Encoded
+    encoded: Passed
     views: int
+
+    def encode(self, tokens: Tokens) -> Tensor:
+        """(rows, d): a further forward, in the mode that the encoder is in, for what cannot share the one.
+
+        Unlike a call of ``encoder`` itself, it goes in chunks, and in several processes, where the step's rows do.
+        """
+        vectors = self.inputs.chunks.encode(self.encoder, tokens).sentence
+        if vectors is None:
+            raise RuntimeError("the encoder was asked for sentences and gave none")
+        return vectors
 
 
 class Request(ABC, Generic[T]):
@@ -108,16 +119,3 @@ class Request(ABC, Generic[T]):
     def stream(self) -> tuple[int, ...]:
         """What tells the draws of `prepare` from those of other requests."""
         return (seed_of(0, repr(self)),)
-
-
-def random_state(device: torch.device) -> Tensor:
-    """The state of the generator that dropout draws from on ``device``."""
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def restore(state: Tensor, device: torch.device) -> None:
-    """The inverse of `random_state`."""
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)

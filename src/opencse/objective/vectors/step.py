@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import Disturb, Encoded, SentenceEncoder
-from opencse.objective.vectors.request import Forward, Made, Request, random_state, restore
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.objective.vectors.chunks import WHOLE, Chunks, Passed, RowDisturb
+from opencse.objective.vectors.generator import random_state, restore
+from opencse.objective.vectors.request import Forward, Made, Request
 from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens
 
@@ -30,6 +32,7 @@ class StepInputs:
         prepared: what requests made of the texts beforehand.
         noise_seed: of whatever noise the step's parts draw.
         anchor_length: ids of the longest anchor; None if nobody counted.
+        chunks: how many rows go through an encoder together, and in which process.
     """
 
     tokens: Tokens
@@ -38,6 +41,7 @@ class StepInputs:
     prepared: Mapping[Request[Any], Any] = field(default_factory=dict)
     noise_seed: int = 0
     anchor_length: int | None = None
+    chunks: Chunks = WHOLE
 
     @property
     def anchors(self) -> Tokens:
@@ -117,14 +121,14 @@ def represent(
     derive: Derive | None = None,
     second: SentenceEncoder | None = None,
     shared_mask: bool = False,
-    disturb: Disturb | None = None,
+    disturb: RowDisturb | None = None,
 ) -> Representations:
     """One forward over all the rows of a step; a further one for each thing that cannot share it.
 
     Those are the anchors without dropout (dropout is a switch of the whole forward), the positives under the
     anchors' own dropout masks, and whatever a second encoder reads.
 
-    ``encoder`` is called as a module, so that a wrapper around it (for distributed training) sees the call.
+    Rows go as ``inputs.chunks`` says: all at once, or in chunks, of which each process encodes its share.
     Where nothing in ``reads`` encodes the sentences, none are made, and anchor, positive and hard have width 0.
 
     Args:
@@ -134,14 +138,14 @@ def represent(
         derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
         second: encodes positives and hard negatives, if given.
         shared_mask: the positives go through under the very dropout masks of the anchors.
-        disturb: changes the input embeddings of all rows, if given; masked copies and the anchors without dropout
-            stay as they are.
+        disturb: changes the input embeddings of some rows, whose first one it is told, if given; masked copies and the
+            anchors without dropout stay as they are.
     """
     n = inputs.examples
     forward = Forward(inputs, views=n if derive is not None else 2 * n)
     makers = {request: request.ask(forward) for request in sorted(reads, key=str)}
     if not any(request.encodes for request in reads):
-        encoded = encoder(None, masked=forward.masked)
+        encoded = inputs.chunks.encode(encoder, None, masked=forward.masked)
         vectors = torch.zeros(0, 0, device=inputs.keys.device)
         anchor = positive = torch.zeros(n, 0, device=inputs.keys.device)
         hard = anchor.unsqueeze(1)[:, :0]
@@ -168,32 +172,33 @@ def _encode(
     second: SentenceEncoder | None,
     forward: Forward,
     shared_mask: bool,
-    disturb: Disturb | None,
-) -> Encoded:
+    disturb: RowDisturb | None,
+) -> Passed:
     """All rows: those of the texts, then those that requests added."""
     inputs, layers = forward.inputs, sorted(forward.layers)
-    n, device = inputs.examples, inputs.keys.device
+    n, device, chunks = inputs.examples, inputs.keys.device, inputs.chunks
     if second is None and not shared_mask:
         rows = _joined([inputs.tokens, *forward.more])
-        return encoder(rows, layers=layers, masked=forward.masked, disturb=disturb)  # type: ignore[no-any-return]
+        return chunks.encode(encoder, rows, layers=layers, masked=forward.masked, disturb=disturb)
     if forward.more or disturb is not None:
         raise ValueError("further rows and disturbed inputs go with one encoder and independent masks")
     before = random_state(device)
-    first = encoder(inputs.tokens.rows(0, n), layers=layers, masked=forward.masked)
+    anchors, others = inputs.tokens.rows(0, n), inputs.tokens.rows(n, len(inputs.tokens))
+    first = chunks.encode(encoder, anchors, layers=layers, masked=forward.masked, padded=shared_mask)
     after = random_state(device)
     if shared_mask:
         restore(before, device)
-    other = (second or encoder)(inputs.tokens.rows(n, len(inputs.tokens)), layers=layers)
+    other = chunks.encode(second or encoder, others, layers=layers, padded=shared_mask)
     if shared_mask:
         restore(after, device)
-    return Encoded(
+    return Passed(
         torch.cat([_sentences(first), _sentences(other)]),
         {layer: torch.cat([first.layers[layer], other.layers[layer]]) for layer in layers},
-        first.masked_logits,
+        first.masked_losses,
     )
 
 
-def _sentences(encoded: Encoded) -> Tensor:
+def _sentences(encoded: Passed) -> Tensor:
     if encoded.sentence is None:
         raise RuntimeError("the encoder was asked for sentences and gave none")
     return encoded.sentence

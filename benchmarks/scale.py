@@ -1,0 +1,212 @@
+"""Memory and time of a training step as the batch grows, whole and in chunks; and what chunks cost.
+
+    python benchmarks/scale.py memory --out docs/results/scale
+    python benchmarks/scale.py cost --model FOLDER --batch 256 --chunk 64
+    torchrun --nproc-per-node 2 benchmarks/scale.py processes --model FOLDER
+
+`memory` makes steps of the recipe simcse on a small BERT with random weights and generated texts, each batch in a
+process of its own, and prints the peak of its memory above what it held before the step. `cost` makes the same step
+whole and in chunks in turn, and prints the ratios of their times. `processes` prints texts a second.
+
+Times are of the processor (one thread), so that other work on the machine counts little; `processes` prints wall time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from opencse.analysis.figures.base import canvas, standalone, to_svg
+from opencse.environment import Environment
+from opencse.making.backbone import Shape, create_backbone
+from opencse.making.vocabulary import train_wordpiece
+from opencse.objective.vectors.chunks import WHOLE, Chunks
+from opencse.processes import joined
+from opencse.progress import Silent
+from opencse.runs.job import Prepared, TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.optimizer import build_optimizer
+from opencse.training.step import Step, step_inputs
+
+SHAPE = Shape(layers=2, hidden=64, heads=2, inner=256, positions=40)
+BATCHES = (64, 256, 1_024, 4_096, 16_384, 65_536)
+
+
+def generated(count: int, path: Path) -> Path:
+    """``count`` texts of 6 to 20 words of the sample, drawn by a seed."""
+    words = np.array(sorted(set(sample.TRAIN.read_text(encoding="utf-8").lower().split())))
+    random = np.random.default_rng(0)
+    path.write_text("\n".join(" ".join(random.choice(words, random.integers(6, 21))) for _ in range(count)))
+    return path
+
+
+def prepared(model: str, text: Path, batch: int, *more: str) -> Prepared:
+    """The recipe simcse at ``batch`` examples."""
+    settings = (f"training.batch_size={batch}", "training.precision=float32", "encoder.pooling=cls", *more)
+    return TrainJob(Source(str(text)), "simcse", model, settings=settings, dev=None, device="cpu").prepare(Silent())
+
+
+def step_of(run: Prepared, chunks: Chunks) -> Callable[[int], None]:
+    """Makes a whole optimizer step by its number."""
+    encoder, training = run.encoder.train(), run.plan.recipe.training
+    optimizer = build_optimizer([*encoder.parameters()], training)
+    step = Step(encoder, run.objective, run.plan.precision)
+
+    def make(number: int) -> None:
+        step.gradients(step_inputs(run.inputs, run.batches, number, 1, encoder.device, chunks))
+        torch.nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return make
+
+
+def peak() -> float:
+    """MiB that this process ever held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def one(folder: Path, batch: int, chunk: int | None) -> None:
+    """Prints peak and time of one step."""
+    torch.set_num_threads(1)
+    text = generated(batch, folder / f"{batch}.txt")
+    make = step_of(prepared(str(folder / "model"), text, batch), Chunks(chunk))
+    before, started = peak(), time.process_time()
+    make(0)
+    print(json.dumps({"mib": peak() - before, "held": before, "seconds": time.process_time() - started}))
+
+
+def memory(asked: argparse.Namespace) -> None:
+    """The table and the picture of batches."""
+    found: dict[str, dict[int, dict[str, float]]] = {"whole": {}, "chunks": {}}
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        texts = sample.TRAIN.read_text(encoding="utf-8").splitlines()
+        create_backbone(train_wordpiece(texts, 2_000), SHAPE, folder / "model", seed=0)
+        print(f"{'batch':>7} {'whole':>22} {'in chunks of ' + str(asked.chunk):>24}")
+        for batch in asked.batches:
+            for kind in ("whole", "chunks"):
+                if kind == "whole" and batch > asked.whole_to:
+                    continue
+                chunk = [] if kind == "whole" else ["--chunk", str(asked.chunk)]
+                command = [sys.executable, __file__, "one", "--folder", place, "--batch", str(batch), *chunk]
+                told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                found[kind][batch] = json.loads(told.splitlines()[-1])
+            row = [found[kind].get(batch) for kind in ("whole", "chunks")]
+            cells = ["-" if r is None else f"{r['mib']:,.0f} MiB {r['seconds']:,.1f} s" for r in row]
+            print(f"{batch:>7,} {cells[0]:>22} {cells[1]:>24}", flush=True)
+    told = told_environment()
+    print(told)
+    if asked.out is not None:
+        asked.out.mkdir(parents=True, exist_ok=True)
+        values = {"shape": SHAPE.model_dump(), "chunk": asked.chunk, "steps": found, "environment": told}
+        (asked.out / "scale.json").write_text(json.dumps(values, indent=1) + "\n", encoding="utf-8")
+        (asked.out / "scale.svg").write_text(standalone(drawn(found)), encoding="utf-8")
+
+
+def drawn(found: dict[str, dict[int, dict[str, float]]]) -> str:
+    """Peak memory by batch."""
+    figure, axes = canvas("Peak memory of a step", "batch", "MiB")
+    for kind, name in (("whole", "all rows at once"), ("chunks", "in chunks")):
+        batches = sorted(found[kind])
+        axes.plot(batches, [found[kind][batch]["mib"] for batch in batches], marker="o", label=name)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    return to_svg(figure)
+
+
+def cost(asked: argparse.Namespace) -> None:
+    """The same step whole, in chunks, and in chunks of which half keep their graph, in turn."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place:
+        text = asked.text or generated(20 * asked.batch, Path(place) / "text.txt")
+        run = prepared(asked.model, text, asked.batch, f"training.precision={asked.precision}", *asked.set)
+        half = max(1, -(-2 * asked.batch // asked.chunk) // 2)
+        ways = {
+            "all rows at once": WHOLE,
+            f"in chunks of {asked.chunk}": Chunks(asked.chunk),
+            f"in chunks of {asked.chunk}, {half} kept": Chunks(asked.chunk, keep=half),
+        }
+        steps = {name: step_of(run, chunks) for name, chunks in ways.items()}
+        taken: dict[str, list[float]] = {name: [] for name in ways}
+        for number in range(asked.steps + 1):
+            for name, step in steps.items():
+                started = time.process_time()
+                step(number)
+                if number:
+                    taken[name].append(time.process_time() - started)
+    plain = taken["all rows at once"]
+    print(f"{asked.model}, batch {asked.batch}, {run.plan.precision.name}, attention {run.plan.attention}")
+    for name, seconds in taken.items():
+        ratios = [b / a for a, b in zip(plain, seconds, strict=True)]
+        spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
+        print(f"{name:28} {statistics.median(seconds):7.2f} s   {statistics.median(ratios):.2f}x {spread}")
+    print(told_environment())
+
+
+def processes(asked: argparse.Namespace) -> None:
+    """Texts a second of the processes that this one is among."""
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as place, joined("cpu") as world:
+        text = asked.text or generated(20 * asked.batch, Path(place) / "text.txt")
+        make = step_of(prepared(asked.model, text, asked.batch, *asked.set), Chunks(asked.chunk, world=world))
+        taken = []
+        for number in range(asked.steps + 1):
+            world.wait()
+            started = time.perf_counter()
+            make(number)
+            taken.append(time.perf_counter() - started)
+        if world.first:
+            rate = 2 * asked.batch / statistics.median(taken[1:])
+            print(f"{world.count} processes, batch {asked.batch}: {rate:,.0f} texts/s, {told_environment()}")
+
+
+def told_environment() -> str:
+    """Versions, hardware and day, in a line."""
+    values = {key: value for key, value in Environment.here("cpu").model_dump().items() if value is not None}
+    return ", ".join([*(f"{key} {value}" for key, value in values.items()), time.strftime("%Y-%m-%d")])
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Does what is asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    commands = parser.add_subparsers(dest="what", required=True)
+    table = commands.add_parser("memory")
+    table.add_argument("--batches", type=int, nargs="+", default=list(BATCHES))
+    table.add_argument("--whole-to", type=int, default=4_096, help="largest batch that is tried whole")
+    table.add_argument("--chunk", type=int, default=256)
+    table.add_argument("--out", type=Path)
+    single = commands.add_parser("one")
+    single.add_argument("--folder", type=Path, required=True)
+    single.add_argument("--batch", type=int, required=True)
+    single.add_argument("--chunk", type=int)
+    for name in ("cost", "processes"):
+        timed = commands.add_parser(name)
+        timed.add_argument("--model", required=True)
+        timed.add_argument("--text", type=Path)
+        timed.add_argument("--batch", type=int, default=256)
+        timed.add_argument("--chunk", type=int, default=64 if name == "cost" else None)
+        timed.add_argument("--steps", type=int, default=5)
+        timed.add_argument("--precision", default="float32", choices=("float32", "bf16"))
+        timed.add_argument("--set", nargs="*", default=[], help="settings, as opencse train has them")
+    asked = parser.parse_args(arguments)
+    if asked.what == "one":
+        one(asked.folder, asked.batch, asked.chunk)
+    else:
+        {"memory": memory, "cost": cost, "processes": processes}[asked.what](asked)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,238 @@
+"""How fast opencse is beside its peers on this machine: one command, one table.
+
+    python benchmarks/speed.py step encode static --shape mini --json speed.json
+
+``step``: a training step (pairs of a sentence with itself, batch 64, at most 32 ids, [CLS], dropout .1, AdamW,
+gradients clipped) beside sentence-transformers'. ``encode``: texts to vectors, tokenising included, beside its
+`encode` at its defaults. ``static``: the same for a model of word vectors alone (opencse-mini), beside model2vec and
+sentence-transformers' StaticEmbedding of the same vectors. Weights, texts, batches and lengths are the same on both
+sides. Shapes are of random weights (``mini`` BERT 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768); ``--model`` takes a
+folder.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from rows import HEADER, Row, machine, timed, write_json
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.progress import Silent
+from opencse.runs.job import Prepared, TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.optimizer import build_optimizer
+from opencse.training.step import Step, step_inputs
+
+BATCH, LENGTH = 64, 32
+SHAPES = {"mini": (4, 256), "minilm": (6, 384), "base": (12, 768)}
+"""Layers and width."""
+Precision = Literal["float32", "bf16"]
+
+
+def shaped(shape: str, folder: Path) -> str:
+    """A folder with a BERT of ``shape`` and random weights, and the built-in encoder's tokenizer."""
+    from transformers import BertConfig, BertModel
+
+    layers, width = SHAPES[shape]
+    tokenizer = SentenceEncoder.load(device="cpu").tokenizer.hf
+    torch.manual_seed(0)
+    config = BertConfig(
+        vocab_size=30_522,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=width // 64 if width > 256 else 4,
+        intermediate_size=4 * width,
+        pad_token_id=0,
+    )
+    BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return str(folder)
+
+
+def step(model: str, text: str, *, precision: Precision, turns: int, name: str = "") -> list[Row]:
+    """A training step beside sentence-transformers' of the same arithmetic, and beside its default (float32)."""
+    rows = []
+    for theirs in dict.fromkeys((precision, "float32")):
+        what = f"training step, {name or model}, {precision} ({{}}) beside sentence-transformers {theirs}"
+        ways = {way: our_step(model, text, precision, way) for way in ("packed", "plain")}
+        rows += timed(what, ways, their_step(model, text, theirs), size=BATCH, unit="sentences/s", turns=turns)
+    return rows
+
+
+def our_step(model: str, text: str, precision: str, way: str) -> Callable[[int], None]:
+    """A step of `opencse train` (recipe simcse, [CLS])."""
+    settings = (
+        f"training.batch_size={BATCH}",
+        f"data.max_length={LENGTH}",
+        f"training.precision={precision}",
+        f"training.packed={str(way == 'packed').lower()}",
+        "encoder.pooling=cls",
+        "encoder.head.kind=none",
+    )
+    prepared: Prepared = TrainJob(Source(text), "simcse", model, settings=settings, dev=None).prepare(Silent())
+    encoder, training = prepared.encoder, prepared.plan.recipe.training
+    optimizer = build_optimizer([*encoder.parameters()], training)
+    made = Step(encoder, prepared.objective, prepared.plan.precision)
+    encoder.train()
+
+    def make(number: int) -> None:
+        made.gradients(step_inputs(prepared.inputs, prepared.batches, number, 1, encoder.device))
+        torch.nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return make
+
+
+def peer_encoder(model: str, *, max_length: int | None = None, pooling: str = "cls") -> Any:  # noqa: ANN401
+    """sentence-transformers' encoder of the same folder."""
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import Pooling, Transformer
+
+    transformer = Transformer(model, max_seq_length=max_length)
+    width = transformer.get_word_embedding_dimension()
+    return SentenceTransformer(modules=[transformer, Pooling(width, pooling)], device="cpu")
+
+
+def their_step(model: str, text: str, precision: str) -> Callable[[int], None]:
+    """A step as sentence-transformers' trainer makes it: its model, its loss, torch's fused AdamW."""
+    from sentence_transformers.losses import MultipleNegativesRankingLoss
+
+    encoder = peer_encoder(model, max_length=LENGTH)
+    loss = MultipleNegativesRankingLoss(encoder)
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=0.0, fused=True)
+    texts = lines(text)
+    encoder.train()
+
+    def make(number: int) -> None:
+        start = number * BATCH % (len(texts) - BATCH)
+        features = [encoder.preprocess(texts[start : start + BATCH]) for _ in range(2)]
+        with torch.autocast("cpu", torch.bfloat16, enabled=precision == "bf16"):
+            value = loss(features, None)
+        value.backward()
+        torch.nn.utils.clip_grad_norm_(encoder.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+
+    return make
+
+
+def encode(model: str, text: str, *, pooling: str, turns: int, count: int, name: str = "") -> list[Row]:
+    """Texts to vectors, beside sentence-transformers' `encode` at its defaults (float32, batch 32)."""
+    texts = lines(text)[:count]
+    ours = SentenceEncoder.load(model, pooling=pooling, device="cpu")
+    peer = peer_encoder(model, max_length=ours.max_length, pooling=pooling)
+    expected = peer.encode(texts)
+    precisions: tuple[Precision, ...] = ("float32", "bf16")
+    ways: dict[str, Callable[[int], object]] = {}
+    notes = {}
+    for precision in precisions:
+        ways[precision] = lambda _, p=precision: ours.encode(texts, precision=p)
+        notes[precision] = near(ours.encode(texts, precision=precision), expected)
+    what = f"encode, {name or model}, {pooling}, {{}} beside sentence-transformers float32"
+    return timed(
+        what, ways, lambda _: peer.encode(texts), size=len(texts), unit="sentences/s", turns=turns, notes=notes
+    )
+
+
+def static(text: str, *, turns: int, count: int) -> list[Row]:
+    """Word vectors alone, tokenising included: opencse-mini, and the same vectors in both peers."""
+    from model2vec import StaticModel
+    from sentence_transformers import SentenceTransformer
+    from sentence_transformers.models import StaticEmbedding
+    from tokenizers import Tokenizer
+
+    texts = lines(text)[:count]
+    ours = SentenceEncoder.load(device="cpu")
+    words = ours.backbone.get_input_embeddings().weight.detach().numpy()
+    rust = ours.tokenizer.hf.backend_tokenizer.to_str()
+    theirs = SentenceTransformer(
+        modules=[StaticEmbedding(Tokenizer.from_str(rust), embedding_weights=np.array(words))], device="cpu"
+    )
+    model = StaticModel(vectors=np.array(words), tokenizer=Tokenizer.from_str(rust), normalize=False)
+    rows = []
+    for name, call in (("model2vec", model.encode), ("StaticEmbedding", theirs.encode)):
+        rows += timed(
+            f"encode, opencse-mini beside {name}",
+            {"ours": lambda _: ours.encode(texts)},
+            lambda _, call=call: call(texts),
+            size=len(texts),
+            unit="sentences/s",
+            turns=turns,
+        )
+    return rows
+
+
+def near(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> str:
+    """How near two arrays of vectors are."""
+    cosines = (found * expected).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    return f"max abs {np.abs(found - expected).max():.1g}, min cosine {cosines.min():.6f}"
+
+
+def quiet() -> None:
+    """No bars and no reports of transformers."""
+    from transformers.utils import logging
+
+    logging.set_verbosity_error()
+    logging.disable_progress_bar()
+
+
+def lines(text: str) -> list[str]:
+    """The lines of a file that are not empty."""
+    return [line for line in Path(text).read_text(encoding="utf-8").splitlines() if line]
+
+
+@contextmanager
+def chosen(asked: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
+    """Name and folder of each model asked for."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = [(f"random BERT {shape}", shaped(shape, Path(folder) / shape)) for shape in asked.shape]
+        yield [*made, *((Path(model).name, model) for model in asked.model)]
+
+
+def main() -> None:
+    """Times the work asked for and prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("work", nargs="+", choices=("step", "encode", "static"))
+    parser.add_argument("--model", nargs="*", default=[], help="folders of BERT-shaped models")
+    parser.add_argument("--shape", nargs="*", default=[], choices=tuple(SHAPES), help="models of random weights")
+    parser.add_argument("--text", default=str(sample.TRAIN))
+    parser.add_argument("--precision", nargs="*", default=["bf16", "float32"], help="of training steps")
+    parser.add_argument("--pooling", default="mean", help="of encode")
+    parser.add_argument("--count", type=int, default=1024, help="texts to encode")
+    parser.add_argument("--threads", type=int, help="of both sides; unset leaves torch's choice")
+    parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--json", type=Path)
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    quiet()
+    if asked.threads:
+        torch.set_num_threads(asked.threads)
+    rows: list[Row] = []
+    with chosen(asked) as models:
+        for name, model in models:
+            if "step" in asked.work:
+                for precision in asked.precision:
+                    rows += step(model, asked.text, precision=precision, turns=asked.turns, name=name)
+            if "encode" in asked.work:
+                rows += encode(
+                    model, asked.text, pooling=asked.pooling, turns=asked.turns, count=asked.count, name=name
+                )
+    if "static" in asked.work:
+        rows += static(asked.text, turns=asked.turns, count=16 * asked.count)
+    print(machine(), "", HEADER, *(row.line() for row in rows), sep="\n")
+    if asked.json:
+        write_json(asked.json, rows, {key: str(value) for key, value in vars(asked).items()})
+
+
+if __name__ == "__main__":
+    main()

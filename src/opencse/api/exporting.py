@@ -1,0 +1,81 @@
+"""Encoders in other forms: `export_onnx`, one graph that onnxruntime runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from opencse.api.models import Model, name_of, open_encoder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation import ScoredPairs, read_scored_pairs
+from opencse.evaluation.transforms import sample_texts
+from opencse.export.onnx_folder import OnnxExport, write_onnx
+from opencse.export.runtime import require_onnx
+from opencse.progress import Progress, Silent
+from opencse.runs.folder import make, require_empty
+from opencse.text import sample
+from opencse.text.given import Text, open_texts
+
+_TEXTS = 500
+
+
+def export_onnx(
+    model: Model,
+    out: str | Path,
+    *,
+    int8: bool = False,
+    text: Text | None = None,
+    pairs: str | Path | None = None,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    pooling: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> OnnxExport:
+    """Exports an encoder as one ONNX graph, from token ids to L2-normalised vectors, checked against torch.
+
+    The folder runs with onnxruntime, tokenizers and numpy alone; see docs/export.md.
+
+    Args:
+        model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`, which stays as it is.
+        out: folder for ``model.onnx``, ``tokenizer.json`` and ``export.json``; a new or empty one.
+        int8: write weights of 8 bits, and measure what that costs.
+        text: texts to check the export on, and to measure int8 on: a file, a Hub data set id, a `Source`, or a list;
+            500 of them are drawn. By default the built-in sample.
+        pairs: file of graded pairs (score, sentence, sentence) to measure int8 on; by default the built-in sample's.
+        columns: of a file; see `opencse.train`.
+        split: of a Hub data set.
+        pooling: replaces the model's own.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, a missing package, or a graph that gives other vectors than torch.
+    """
+    require_onnx("onnx", "onnxscript", "onnxruntime")
+    folder, tell = Path(out), progress or Silent()
+    require_empty(folder)
+    texts = sample_texts(open_texts(sample.TRAIN if text is None else text, columns=columns, split=split), _TEXTS)
+    graded = _graded(pairs, int8)
+    device = None if isinstance(model, SentenceEncoder) else "cpu"
+    opened = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    encoder = opened.twin().to("cpu").eval() if isinstance(model, SentenceEncoder) else opened
+    make(folder)
+    done = write_onnx(encoder, folder, name=name_of(model), texts=texts, pairs=graded, progress=tell)
+    for line in done.int8.lines() if done.int8 else []:
+        tell.say(line)
+    tell.say(f"written    {done.megabytes:.1f} MB, {done.dimension} dimensions, texts up to {encoder.max_length} ids")
+    return done
+
+
+def _graded(pairs: str | Path | None, int8: bool) -> ScoredPairs | None:
+    """What int8 is measured on; None where it is not asked for."""
+    if not int8:
+        if pairs is not None:
+            raise UserError("graded pairs are for measuring int8; give --int8 too, or leave --pairs out")
+        return None
+    if pairs is None:
+        return replace(read_scored_pairs(sample.TEST), name="the built-in sample's test pairs")
+    return read_scored_pairs(Path(pairs))

@@ -1,0 +1,56 @@
+"""``opencse export``."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from opencse.cli import options as own
+
+export = typer.Typer(help="Write an encoder in another form.", no_args_is_help=True)
+
+
+@export.callback()
+def group() -> None:
+    """Write an encoder in another form."""
+
+
+@export.command()
+def onnx(
+    model: own.Encoder,
+    out: Annotated[Path, own.out("for the graph and its tokenizer")],
+    int8: Annotated[bool, typer.Option("--int8", help="Weights of 8 bits, and what that costs.")] = False,
+    text: Annotated[
+        str | None, typer.Option(help="Your texts, to check and measure on; by default the built-in sample.")
+    ] = None,
+    pairs: Annotated[
+        Path | None, typer.Option(help="Graded pairs (score, sentence, sentence) to measure --int8 on.")
+    ] = None,
+    columns: own.OwnColumns = None,
+    split: own.Split = "train",
+    pooling: own.Pooling = None,
+    trust_remote_code: own.Trust = False,
+) -> None:
+    """Export the whole encoder as one ONNX graph, from token ids to normalised vectors.
+
+    It is checked against torch before it is written, and runs with onnxruntime, tokenizers and numpy alone.
+    """
+    import opencse
+    from opencse.cli.console import echo
+    from opencse.progress import Terminal
+
+    opencse.export_onnx(
+        model,
+        out,
+        int8=int8,
+        text=text,
+        pairs=pairs,
+        columns=own.listed(columns),
+        split=None if text is None else split,
+        pooling=pooling,
+        trust_remote_code=trust_remote_code,
+        progress=Terminal(),
+    )
+    echo(str(out))

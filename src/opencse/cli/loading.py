@@ -1,0 +1,19 @@
+"""The first line of a command that loads much: somebody waits for it."""
+
+from __future__ import annotations
+
+import sys
+
+from opencse import __version__
+from opencse.progress import Terminal
+
+
+def terminal() -> Terminal:
+    """Where the command tells what it does; it has told already if PyTorch, which takes seconds, is yet to be loaded.
+
+    To be called before anything of ``opencse`` that needs it.
+    """
+    tell = Terminal()
+    if "torch" not in sys.modules:
+        tell.say(f"opencse    {__version__}; loading PyTorch and transformers")
+    return tell

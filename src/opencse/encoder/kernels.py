@@ -1,0 +1,139 @@
+"""The linear maps of a backbone as inference computes them: weights put in order once, for the fastest kernel here.
+
+Intel's library (MKL, torch's own choice for float32) leaves AVX-512 aside on processors of other makers, where oneDNN
+with weights packed for it is about twice as fast; on Intel's MKL is the faster by a tenth to a third. bf16 goes through
+oneDNN everywhere, packed: torch's own call packs the weights anew each time.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from opencse.encoder.packed import Block, Maps
+
+Kernel = Literal["mkl", "onednn", "onednn-bf16"]
+_ROWS = 1_024
+"""Rows of a product that the packing of its weights is made for; other numbers of rows give the same result."""
+
+
+@cache
+def float32_kernel() -> Kernel:
+    """What computes float32 products fastest on this processor; a function of its maker alone, so no run differs."""
+    x86 = platform.machine().lower() in ("x86_64", "amd64")
+    if not (x86 and torch._C._has_mkldnn and torch._C.has_mkl):
+        return "mkl"
+    return "mkl" if _maker() == "GenuineIntel" else "onednn"
+
+
+def _maker() -> str:
+    """The processor's maker as Linux tells it; elsewhere Intel's word for itself, if it is in the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return "GenuineIntel" if "intel" in platform.processor().lower() else ""
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("vendor_id")), "")
+
+
+@dataclass(frozen=True)
+class Packed:
+    """A linear map with weights packed for oneDNN, and maybe GELU after it: (T, in) -> (T, out)."""
+
+    weight: Tensor
+    bias: Tensor
+    gelu: bool
+
+    @classmethod
+    def of(cls, weight: Tensor, bias: Tensor, *, gelu: bool) -> Packed:
+        """Copies of both, in order for oneDNN; of their type."""
+        reorder: Any = torch.ops.mkldnn._reorder_linear_weight
+        return cls(reorder(weight.contiguous(), _ROWS), bias, gelu)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``W x + b``, or GELU of it (by erf)."""
+        call: Any = torch.ops.mkldnn._linear_pointwise
+        name, how = ("gelu", "none") if self.gelu else ("none", "")
+        made: Tensor = call(x, self.weight, self.bias, name, [], how)
+        return made
+
+
+@dataclass(frozen=True)
+class Plain:
+    """A linear map by torch's own call, and maybe GELU after it: (T, in) -> (T, out)."""
+
+    weight: Tensor
+    bias: Tensor
+    gelu: bool
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """``W x + b``, or GELU of it (by erf)."""
+        made = functional.linear(x, self.weight, self.bias)
+        return functional.gelu(made) if self.gelu else made
+
+
+class Kernels:
+    """The maps of a backbone's layers for inference, made when first asked for, and anew once the weights changed.
+
+    They are copies (but for float32 by MKL, where only query, key and value are joined), so a change of the weights has
+    to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out of each, which
+    shows what is written past that count (through ``.data``). Copies and pickles of an encoder leave them out.
+    """
+
+    def __init__(self) -> None:
+        self._stamp: tuple[object, ...] = ()
+        self._made: dict[tuple[Kernel, bool], list[Maps]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Kernels:
+        return Kernels()
+
+    def __reduce__(self) -> tuple[Callable[[], Kernels], tuple[()]]:
+        return Kernels, ()
+
+    def maps(self, blocks: Sequence[Block], kernel: Kernel, *, first_only: bool) -> list[Maps]:
+        """Of each layer, the last one's apart for the first token if ``first_only``."""
+        stamp = _stamp_of(blocks)
+        if stamp != self._stamp:
+            self._stamp, self._made = stamp, {}
+        if (kernel, first_only) not in self._made:
+            last = len(blocks) - 1
+            made = [_prepared(block, kernel, apart=first_only and i == last) for i, block in enumerate(blocks)]
+            self._made = {(kernel, first_only): made}  # one at a time: they are as large as the weights
+        return self._made[kernel, first_only]
+
+
+def _stamp_of(blocks: Sequence[Block]) -> tuple[object, ...]:
+    tensors = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
+    if not tensors:
+        return ()
+    marks = torch.stack([t.detach().view(-1)[t.numel() // 2] for t in tensors]).tolist()
+    counts = (0 if t.is_inference() else t._version for t in tensors)
+    return tuple(zip((t.data_ptr() for t in tensors), counts, marks, strict=True))
+
+
+def _prepared(block: Block, kernel: Kernel, *, apart: bool) -> Maps:
+    """The maps of one layer; ``apart``: query by itself, else with key and value in one product."""
+
+    def made(*linears: nn.Linear, gelu: bool = False) -> Packed | Plain:
+        weight = torch.cat([linear.weight for linear in linears]) if len(linears) > 1 else linears[0].weight
+        bias = torch.cat([linear.bias for linear in linears]) if len(linears) > 1 else linears[0].bias
+        if kernel == "mkl":
+            return Plain(weight, bias, gelu)
+        dtype = torch.bfloat16 if kernel == "onednn-bf16" else torch.float32
+        return Packed.of(weight.to(dtype), bias.to(dtype), gelu=gelu)
+
+    q, k, v = block.query, block.key, block.value
+    return Maps(
+        query=made(q) if apart else None,
+        others=made(k, v) if apart else made(q, k, v),
+        attention=made(block.attention),
+        inner=made(block.inner, gelu=True),
+        outer=made(block.outer),
+    )

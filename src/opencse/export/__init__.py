@@ -1,0 +1,1 @@
+"""Encoders in other forms: one ONNX graph, or a table of word vectors."""

@@ -1,0 +1,226 @@
+"""The folder of an ONNX export: graph, tokenizer, and what is known of them; checked before it is there."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from opencse import io
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError, reason
+from opencse.evaluation.pairs import ScoredPairs
+from opencse.export.graph import SentenceGraph, random_tokens, write_graph
+from opencse.export.quantized import Int8Loss, loss_of, quantize
+from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
+from opencse.progress import Progress
+
+TOLERANCE = 1e-5
+"""No coordinate of a unit vector may differ more from torch's."""
+EXAMPLE = """import json
+
+import numpy as np
+import onnxruntime
+from tokenizers import Tokenizer
+
+FOLDER = "exported"
+about = json.load(open(f"{FOLDER}/export.json"))
+tokenizer = Tokenizer.from_file(f"{FOLDER}/tokenizer.json")  # cuts at max_length and pads
+session = onnxruntime.InferenceSession(f"{FOLDER}/model.onnx")
+
+
+def encode(texts):
+    rows = tokenizer.encode_batch([about["prompt"] + text for text in texts])
+    inputs = {
+        "input_ids": np.array([row.ids for row in rows], dtype=np.int64),
+        "attention_mask": np.array([row.attention_mask for row in rows], dtype=np.int64),
+    }
+    return session.run(["sentence_embedding"], inputs)[0]  # (texts, dimension), L2-normalised
+
+
+vectors = encode(["The valve leaks.", "Water drips from the valve.", "Call the office."])
+print(np.round(vectors @ vectors.T, 4).tolist())
+"""
+_README = """# ONNX export of {model}
+
+`model.onnx` takes token ids and attention mask to L2-normalised sentence vectors of {dimension} dimensions; pooling and
+dense layers are in it. It needs `onnxruntime`, `tokenizers` and `numpy` alone. `export.json` says what was checked.
+
+```python
+{example}```
+
+or, with batches of texts of similar length:
+
+```python
+from opencse.export.runtime import OnnxEncoder
+
+vectors = OnnxEncoder("exported").encode(["One sentence.", "Another one."])
+```
+"""
+
+
+@dataclass(frozen=True)
+class OnnxExport:
+    """What was written.
+
+    Attributes:
+        folder: holds ``model.onnx``, ``tokenizer.json``, ``export.json`` and ``README.md``.
+        dimension: length of a vector.
+        shapes: (rows, length) of the random batches on which the graph was held against torch.
+        difference: the largest difference of a coordinate, float32 graph against torch, over these and the texts.
+        int8: what 8 bits cost, if they were asked for.
+        megabytes: of ``model.onnx``.
+    """
+
+    folder: Path
+    dimension: int
+    shapes: tuple[tuple[int, int], ...]
+    difference: float
+    int8: Int8Loss | None
+    megabytes: float
+
+
+def write_onnx(
+    encoder: SentenceEncoder,
+    folder: Path,
+    *,
+    name: str,
+    texts: Sequence[str],
+    pairs: ScoredPairs | None,
+    progress: Progress,
+) -> OnnxExport:
+    """Writes the graph of ``encoder`` with all that it takes to run it, after it was held against torch.
+
+    Args:
+        encoder: on the CPU, in evaluation mode.
+        folder: an empty one.
+        name: of the model, for the card.
+        texts: real ones, on which tokenizer and graph are checked from end to end, and int8 is measured.
+        pairs: graded pairs, on which int8 is measured; None writes the float32 graph.
+        progress: hears of it.
+
+    Raises:
+        UserError: where the backbone cannot be exported, its tokenizer has no file of the tokenizers library, the
+            graph gives other vectors than torch, or the disk is full.
+    """
+    try:
+        with tempfile.TemporaryDirectory(dir=folder, prefix=io.WRITING) as there:
+            work = Path(there)
+            _write_tokenizer(encoder, work / TOKENIZER, texts)
+            progress.say("graph      exporting; this takes some seconds")
+            write_graph(encoder, work / GRAPH)
+            about = _description(encoder, name)
+            io.write_text(work / DESCRIPTION, json.dumps(about))
+            shapes, difference = _compare(encoder, work)
+            exact = OnnxEncoder(work)
+            difference = max(difference, _compare_texts(encoder, exact, texts))
+            progress.say(
+                f"checked    against torch at {len(shapes)} shapes and on {len(texts):,} texts: no coordinate differs "
+                f"by more than {difference:.1e}"
+            )
+            int8 = None
+            if pairs is not None:
+                (work / GRAPH).rename(work / "float32.onnx")
+                quantize(work / "float32.onnx", work / GRAPH)
+                int8 = loss_of(exact.encode, OnnxEncoder(work).encode, texts, pairs)
+                for old in work.glob("float32.onnx*"):
+                    old.unlink()
+            size = sum(file.stat().st_size for file in work.glob(f"{GRAPH}*")) / 1e6
+            found = OnnxExport(folder, encoder.dimension, shapes, difference, int8, size)
+            about |= {
+                "precision": "float32" if int8 is None else "int8",
+                "checks": {"against": "torch", "tolerance": TOLERANCE, "shapes": shapes, "texts": len(texts)},
+                "largest_difference": difference,
+                "int8": None if int8 is None else asdict(int8),
+            }
+            io.write_text(work / "README.md", _README.format(model=name, dimension=encoder.dimension, example=EXAMPLE))
+            io.write_text(work / DESCRIPTION, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
+            for file in sorted(work.iterdir(), key=lambda file: file.name == DESCRIPTION):
+                io.sync(file)
+                file.replace(folder / file.name)
+            io.sync(folder)
+    except OSError as error:
+        raise UserError(f"{folder}: the export cannot be written ({reason(error)})") from error
+    return found
+
+
+def _description(encoder: SentenceEncoder, name: str) -> dict[str, object]:
+    packages = ("opencse", "torch", "transformers", "onnx", "onnxruntime")
+    return {
+        "model": name,
+        "fingerprint": fingerprint(encoder),
+        "dimension": encoder.dimension,
+        "max_length": encoder.max_length,
+        "prompt": encoder.prompt,
+        "pooling": str(encoder.pooling),
+        "normalized": True,
+        "inputs": [IDS, MASK],
+        "output": VECTORS,
+        "versions": {package: version(package) for package in packages},
+    }
+
+
+def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str]) -> None:
+    """Writes tokenizer.json, with cutting and padding in it, after it gave the encoder's own ids on ``texts``."""
+    from tokenizers import Tokenizer
+
+    hf = encoder.tokenizer.hf
+    if not hf.is_fast:
+        raise UserError(
+            f"{hf.name_or_path or type(hf).__name__}: has no tokenizer.json (a tokenizer of Python alone), which ONNX "
+            "users need; save the model with a fast tokenizer"
+        )
+    own = Tokenizer.from_str(hf.backend_tokenizer.to_str())
+    own.enable_truncation(encoder.max_length, direction=hf.truncation_side)
+    own.enable_padding(pad_id=encoder.tokenizer.pad_id, pad_token=str(hf.pad_token))
+    own.save(str(file))
+    read = Tokenizer.from_file(str(file))
+    read.no_padding()
+    written = [encoding.ids for encoding in read.encode_batch_fast([encoder.prompt + text for text in texts])]
+    if any(row.tolist() != other for row, other in zip(encoder.tokenize(texts), written, strict=True)):
+        raise UserError(
+            f"{hf.name_or_path or type(hf).__name__}: its tokenizer.json gives other ids than transformers does "
+            "(split_special_tokens, for instance, is not in the file), so the export would give other vectors"
+        )
+
+
+def _compare(encoder: SentenceEncoder, folder: Path) -> tuple[tuple[tuple[int, int], ...], float]:
+    """Random batches through torch and onnxruntime: their shapes, and the largest difference of a coordinate."""
+    most = encoder.max_length
+    shapes = tuple(dict.fromkeys([(1, 1), (1, 2), (2, min(3, most)), (7, min(31, most)), (3, min(most, 512))]))
+    running, graph = session(folder / GRAPH), SentenceGraph(encoder).eval()
+    largest = 0.0
+    for seed, shape in enumerate(shapes):
+        ids, mask = random_tokens(encoder, *shape, seed=seed)
+        with torch.inference_mode():
+            expected = graph(ids, mask).numpy()
+        try:
+            given = running.run([VECTORS], {IDS: ids.numpy(), MASK: mask.numpy()})[0]
+        except Exception as error:  # onnxruntime's own, of many kinds
+            raise UserError(
+                f"the ONNX graph does not run on {shape[0]} x {shape[1]} tokens ({reason(error)}); nothing is written"
+            ) from error
+        largest = max(largest, _require_same(np.asarray(given), expected, f"at {shape[0]} x {shape[1]} tokens"))
+    return shapes, largest
+
+
+def _compare_texts(encoder: SentenceEncoder, exported: OnnxEncoder, texts: Sequence[str]) -> float:
+    expected = encoder.encode(texts, normalize_embeddings=True)
+    return _require_same(exported.encode(texts), expected, f"on {len(texts):,} texts")
+
+
+def _require_same(given: np.ndarray, expected: np.ndarray, where: str) -> float:
+    difference = float(np.abs(given - expected).max())
+    if not difference <= TOLERANCE:
+        raise UserError(
+            f"the ONNX graph differs from torch by {difference:.1e} {where}, more than {TOLERANCE:g}; nothing is "
+            "written. Please report it with the model's name"
+        )
+    return difference

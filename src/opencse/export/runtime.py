@@ -1,0 +1,101 @@
+"""A folder of `opencse.export_onnx`, run by onnxruntime: no torch, no transformers."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.encoder.batches import require_texts, token_batches
+from opencse.errors import UserError, reason
+
+if TYPE_CHECKING:
+    from onnxruntime import InferenceSession
+
+GRAPH, TOKENIZER, DESCRIPTION = "model.onnx", "tokenizer.json", "export.json"
+IDS, MASK, VECTORS = "input_ids", "attention_mask", "sentence_embedding"
+_TOKEN_BUDGET = 2_048
+
+
+def require_onnx(*packages: str) -> None:
+    """Raises a ``UserError`` where one of ``packages`` is not installed."""
+    missing = [name for name in packages if importlib.util.find_spec(name) is None]
+    if missing:
+        raise UserError(f'{", ".join(missing)}: not installed; pip install "opencse[export]"')
+
+
+def session(graph: Path, threads: int = 0) -> InferenceSession:
+    """An onnxruntime session of ``graph`` on the CPU; ``threads`` 0 leaves their number to onnxruntime."""
+    from onnxruntime import InferenceSession, SessionOptions
+
+    options = SessionOptions()
+    options.intra_op_num_threads = threads
+    options.log_severity_level = 3
+    return InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
+
+
+class OnnxEncoder:
+    """Texts in, L2-normalised vectors out, from an exported folder.
+
+    Attributes:
+        description: what ``export.json`` says: dimension, max_length, prompt, precision, checks.
+    """
+
+    def __init__(self, folder: str | Path, *, threads: int = 0) -> None:
+        """Opens ``folder``.
+
+        Args:
+            folder: as `opencse.export_onnx` wrote it.
+            threads: of onnxruntime; 0 leaves their number to it.
+
+        Raises:
+            UserError: if onnxruntime is not installed, or the folder is no such export.
+        """
+        require_onnx("onnxruntime")
+        from tokenizers import Tokenizer
+
+        path = Path(folder)
+        try:
+            self.description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
+            self._prompt = str(self.description["prompt"])
+            self._dimension = int(self.description["dimension"])
+            self._tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
+            self._session = session(path / GRAPH, threads)
+        except Exception as error:  # onnxruntime and tokenizers raise exceptions of many kinds of their own
+            raise UserError(
+                f"{path}: cannot be opened as an ONNX export ({reason(error)}); write it with opencse export onnx"
+            ) from None
+        padding = self._tokenizer.padding or {}
+        self._pad_id = int(padding.get("pad_id", 0))
+        self._tokenizer.no_padding()
+
+    @property
+    def dimension(self) -> int:
+        """Length of a vector."""
+        return self._dimension
+
+    def encode(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+        """L2-normalised vectors (n, dimension) in the order of ``texts``; (dimension,) for a single text.
+
+        Raises:
+            UserError: if ``texts`` are not strings.
+        """
+        rows = [texts] if isinstance(texts, str) else list(texts)
+        require_texts(rows)
+        encoded = self._tokenizer.encode_batch_fast([self._prompt + text for text in rows])
+        ids = [np.asarray(one.ids, dtype=np.int64) for one in encoded]
+        vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
+        for indices in token_batches([len(row) for row in ids], _TOKEN_BUDGET):
+            batch = [ids[i] for i in indices]
+            lengths = np.array([len(row) for row in batch])
+            padded = np.full((len(batch), max(1, int(lengths.max()))), self._pad_id, dtype=np.int64)
+            for row, values in zip(padded, batch, strict=True):
+                row[: len(values)] = values
+            mask = (np.arange(padded.shape[1]) < lengths[:, None]).astype(np.int64)
+            vectors[indices] = self._session.run([VECTORS], {IDS: padded, MASK: mask})[0]
+        return vectors[0] if isinstance(texts, str) else vectors

@@ -1,0 +1,89 @@
+"""The contrast of a batch: all similarities at once where they are few, tile by tile where they are many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from opencse.objective.columns import AnyColumns, Pairs
+from opencse.objective.losses import Columns, at_least_float32, info_nce
+from opencse.objective.tiled import tiled_info_nce
+
+TILE_BYTES = 16 * 2**20
+
+
+@dataclass(frozen=True)
+class Contrast:
+    """The contrastive loss of a batch, and what is told of it.
+
+    Attributes:
+        loss: scalar, the mean over the anchors.
+        positive_similarity: scalar, the mean over the anchors.
+        negative_similarity: scalar, the mean over all columns that count, weights aside; 0 if none does.
+        duplicates: scalar, the columns left out because of equal texts, over all anchors.
+    """
+
+    loss: Tensor
+    positive_similarity: Tensor
+    negative_similarity: Tensor
+    duplicates: Tensor
+
+
+def contrast(
+    positive: Pairs,
+    negatives: Sequence[AnyColumns],
+    averaged: Sequence[Sequence[int]],
+    *,
+    label_smoothing: float = 0.0,
+    tile_bytes: int = TILE_BYTES,
+) -> Contrast:
+    """The mean over the anchors of `losses.info_nce`.
+
+    Where the similarities take more than ``tile_bytes``, they are made tile by tile (`tiled`): the same loss and
+    gradients up to rounding, in memory that does not grow with their number.
+
+    Args:
+        positive: the positives' similarities.
+        negatives: the columns of each source, at least one.
+        averaged: the loss is the mean of those with these sources each, given by their numbers.
+        label_smoothing: eps in [0, 1).
+        tile_bytes: most bytes of similarities that are made at once.
+    """
+    entries = sum(n * k for n, k in (columns.shape for columns in negatives))
+    if entries * at_least_float32(positive.left[:0]).element_size() <= tile_bytes:
+        return _dense(positive, [columns.dense() for columns in negatives], averaged, label_smoothing)
+    sums = tiled_info_nce(positive, negatives, averaged, label_smoothing=label_smoothing, tile_bytes=tile_bytes)
+    return Contrast(
+        sums.loss,
+        sums.positive / len(positive.left),
+        sums.negatives * positive.scoring.temperature / sums.counted.clamp(min=1),
+        sums.duplicates,
+    )
+
+
+def _dense(
+    positive: Pairs, negatives: Sequence[Columns], averaged: Sequence[Sequence[int]], label_smoothing: float
+) -> Contrast:
+    similarity = positive.similarity()
+    logits = positive.scale * similarity / positive.scoring.temperature
+    losses = [info_nce(logits, [negatives[n] for n in some], label_smoothing=label_smoothing) for some in averaged]
+    return Contrast(
+        (sum(losses[1:], losses[0]) / len(losses)).mean(),
+        similarity.detach().mean(),
+        _mean_similarity(negatives, positive.scoring.temperature),
+        _count_duplicates(negatives, positive.left.device),
+    )
+
+
+def _mean_similarity(columns: Sequence[Columns], temperature: float) -> Tensor:
+    logits = torch.cat([c.logits.detach().float() for c in columns], dim=1)
+    kept = ~torch.cat([c.left_out for c in columns], dim=1)
+    return logits.masked_fill(~kept, 0.0).sum() * temperature / kept.sum().clamp(min=1)
+
+
+def _count_duplicates(columns: Sequence[Columns], device: torch.device) -> Tensor:
+    counts = [c.duplicates.sum() for c in columns if c.duplicates is not None]
+    return torch.stack(counts).sum().float() if counts else torch.zeros((), device=device)

@@ -1,0 +1,37 @@
+"""The generator that dropout draws from."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+
+def random_state(device: torch.device) -> Tensor:
+    """The state of the generator that dropout draws from on ``device``."""
+    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
+
+
+def restore(state: Tensor, device: torch.device) -> None:
+    """The inverse of `random_state`."""
+    if device.type == "cuda":
+        torch.cuda.set_rng_state(state, device)
+    else:
+        torch.set_rng_state(state)
+
+
+@contextmanager
+def seeded(seed: int, device: torch.device) -> Iterator[None]:
+    """Dropout draws from ``seed`` within the block; afterwards the generator goes on where it was."""
+    before = random_state(device)
+    if device.type == "cuda":
+        with torch.cuda.device(device):
+            torch.cuda.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+    try:
+        yield
+    finally:
+        restore(before, device)

@@ -1,0 +1,210 @@
+"""The processes of a run, as ``torchrun`` or ``accelerate launch`` start them, and what they tell one another."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from opencse.errors import UserError, reason
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+T = TypeVar("T")
+STEP_LIMIT = timedelta(minutes=30)
+"""How long a process waits for the others within a step; the end of one of them is seen at once."""
+WAIT_LIMIT = timedelta(hours=24)
+"""How long the others wait while the first one evaluates or writes."""
+_BUCKET = 25_000_000
+
+
+@dataclass(frozen=True)
+class Processes:
+    """This process among those of a run; alone by default.
+
+    Attributes:
+        rank: of this process, from 0; the first one evaluates, writes and tells.
+        count: of all processes.
+        local: number of this process on its machine, which is that of its GPU.
+    """
+
+    rank: int = 0
+    count: int = 1
+    local: int = 0
+
+    @property
+    def first(self) -> bool:
+        """Whether this is the one that evaluates, writes and tells."""
+        return self.rank == 0
+
+    @property
+    def several(self) -> bool:
+        """Whether there are others."""
+        return self.count > 1
+
+    def gathered(self, rows: Tensor, counts: Sequence[int]) -> Tensor:
+        """(sum of ``counts``, ...): the rows of all processes in the order of their ranks, without gradient.
+
+        Args:
+            rows: of this process, (``counts[rank]``, ...), of one type and width in all processes.
+            counts: rows of each process.
+        """
+        if not self.several:
+            return rows
+        import torch
+
+        most = max(counts)
+        padded = rows.new_zeros(most, *rows.shape[1:])
+        padded[: len(rows)] = rows
+        parts = [torch.empty_like(padded) for _ in counts]
+        self._together(lambda dist: dist.all_gather(parts, padded))
+        return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
+
+    def add_up(self, tensors: Sequence[Tensor]) -> None:
+        """Puts the sum over all processes in place of each of ``tensors``, a few large messages in all.
+
+        The result is the same, bit for bit, in every process.
+        """
+        if not self.several:
+            return
+        import torch
+
+        for bucket in _buckets(tensors):
+            flat = torch.cat([tensor.reshape(-1) for tensor in bucket])
+            self._together(partial(_add_up, flat))
+            at = 0
+            for tensor in bucket:
+                tensor.copy_(flat[at : at + tensor.numel()].view_as(tensor))
+                at += tensor.numel()
+
+    def any_of(self, flags: Sequence[bool]) -> list[bool]:
+        """Flag by flag, whether it is set in any process."""
+        if not self.several:
+            return list(flags)
+        import torch
+
+        found = torch.tensor(list(flags), dtype=torch.uint8)
+        self._together(lambda dist: dist.all_reduce(found, op=dist.ReduceOp.MAX, group=_waiting()))
+        return [bool(flag) for flag in found.tolist()]
+
+    def share(self, value: T | None = None) -> T:
+        """The first process's ``value``, in all of them; they wait for it."""
+        held: list[Any] = [value]
+        if self.several:
+            self._together(lambda dist: dist.broadcast_object_list(held, src=0, group=_waiting()))
+        shared: T = held[0]
+        return shared
+
+    def wait(self) -> None:
+        """Until all processes have come here."""
+        self.share(None)
+        self.any_of([False])
+
+    @contextmanager
+    def first_alone(self) -> Iterator[None]:
+        """The first process goes through the block, then the others: they find what it left in a cache."""
+        if not self.first:
+            self.wait()
+        yield
+        if self.first:
+            self.wait()
+
+    def _together(self, exchange: Callable[[Any], object]) -> None:
+        import torch.distributed as dist
+
+        try:
+            exchange(dist)
+        except (RuntimeError, ValueError) as error:
+            raise UserError(
+                f"process {self.rank} of {self.count} lost the others ({reason(error)[:200]}): one of them has ended, "
+                "and says why, or hangs; go on with --resume from the last checkpoint"
+            ) from None
+
+
+ALONE = Processes()
+
+
+def started() -> Processes:
+    """This process by the variables that ``torchrun`` sets (WORLD_SIZE, RANK, LOCAL_RANK); nobody is spoken to.
+
+    Raises:
+        UserError: for variables that make no sense.
+    """
+    found = {name: os.environ.get(name, default) for name, default in _VARIABLES.items()}
+    try:
+        count, rank, local = (int(found[name]) for name in _VARIABLES)
+        if not (count >= 1 and 0 <= rank < count and local >= 0):
+            raise ValueError
+    except ValueError:
+        told = ", ".join(f"{name}={value}" for name, value in found.items())
+        raise UserError(f"the environment has {told}, which torchrun would not set; start with torchrun") from None
+    return Processes(rank, count, local)
+
+
+_VARIABLES = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}
+_waiting_groups: list[Any] = []
+
+
+def _waiting() -> Any:  # noqa: ANN401 - a process group, which torch gives no type
+    """The group on the CPU over which processes wait for the first one."""
+    return _waiting_groups[-1]
+
+
+@contextmanager
+def joined(device: str) -> Iterator[Processes]:
+    """The processes of this run, in touch within the block.
+
+    Args:
+        device: ``cuda`` exchanges tensors by NCCL, anything else by Gloo.
+
+    Raises:
+        UserError: if the others cannot be reached.
+    """
+    own = started()
+    if not own.several:
+        yield own
+        return
+    import torch
+    import torch.distributed as dist
+
+    gpu = device.startswith("cuda")
+    if gpu:
+        torch.cuda.set_device(own.local)
+    ours = not dist.is_initialized()
+    try:
+        if ours:
+            dist.init_process_group("nccl" if gpu else "gloo", timeout=STEP_LIMIT)
+        _waiting_groups.append(dist.new_group(backend="gloo", timeout=WAIT_LIMIT))
+    except (RuntimeError, ValueError) as error:
+        raise UserError(
+            f"process {own.rank} of {own.count} cannot reach the others ({reason(error)[:200]}); start them with "
+            "torchrun --nproc-per-node N, and on several machines with --nnodes, --node-rank and --master-addr"
+        ) from None
+    try:
+        yield own
+    finally:
+        _waiting_groups.pop()
+        if ours:
+            dist.destroy_process_group()
+
+
+def _add_up(flat: Tensor, dist: Any) -> None:  # noqa: ANN401 - torch's module
+    dist.all_reduce(flat)
+
+
+def _buckets(tensors: Sequence[Tensor]) -> Iterator[list[Tensor]]:
+    """``tensors`` in groups of one type and a bounded number of values."""
+    held: list[Tensor] = []
+    for tensor in tensors:
+        full = sum(one.numel() for one in held) + tensor.numel() > _BUCKET
+        if held and (full or tensor.dtype != held[0].dtype or tensor.device != held[0].device):
+            yield held
+            held = []
+        held.append(tensor)
+    if held:
+        yield held

@@ -1,0 +1,107 @@
+"""Inference by packed weights gives transformers' vectors by every kernel, and sees each change of the weights."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from helpers import filled
+from opencse.encoder import encoder as encoder_module
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.kernels import Kernel, float32_kernel
+from opencse.text import sample
+
+TEXTS = [*filled(sample.TRAIN)[:40], "a", ""]
+
+
+def plain(encoder: SentenceEncoder, texts: list[str]) -> NDArray[np.float32]:
+    """transformers' own forward, a text at a time."""
+    rows = []
+    for text in texts:
+        tokens = encoder.tokenizer.pad(encoder.tokenize([text]))
+        with torch.enable_grad():  # what needs no gradient takes the packed forward
+            rows.append(encoder.embed(tokens)[0].detach().numpy())
+    return np.stack(rows)
+
+
+@pytest.mark.parametrize("kernel", ["mkl", "onednn"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_0", "top2", "max"])
+def test_float32_is_transformers_own(
+    kernel: Kernel, pooling: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu")
+    monkeypatch.setattr(encoder_module, "float32_kernel", lambda: kernel)
+    np.testing.assert_allclose(encoder.encode(TEXTS), plain(encoder, TEXTS), rtol=0, atol=1e-5)
+    assert encoder.kernels._made, "the packed forward was taken"
+
+
+def test_bf16_is_near(tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    exact, near = encoder.encode(TEXTS), encoder.encode(TEXTS, precision="bf16")
+    assert np.abs(exact - near).max() > 1e-5, "it was computed in bf16"
+    cosines = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
+    assert cosines.min() > 0.9999
+
+
+def _in_place(encoder: SentenceEncoder) -> None:
+    with torch.no_grad():
+        _matrix(encoder).mul_(1.5)
+
+
+def _past_the_count(encoder: SentenceEncoder) -> None:
+    _matrix(encoder).data.mul_(1.5)
+
+
+def _another_tensor(encoder: SentenceEncoder) -> None:
+    _matrix(encoder).data = _matrix(encoder).data * 1.5
+
+
+def _loaded(encoder: SentenceEncoder) -> None:
+    encoder.load_state_dict({name: t * 1.1 for name, t in encoder.state_dict().items()})
+
+
+def _trained(encoder: SentenceEncoder) -> None:
+    optimizer = torch.optim.AdamW(encoder.parameters(), lr=0.05, fused=True)
+    encoder.train()
+    vectors = encoder(encoder.tokenizer.pad(encoder.tokenize(TEXTS[:4]))).sentence
+    torch.autograd.backward(vectors.square().sum())
+    optimizer.step()
+    encoder.eval()
+
+
+def _matrix(encoder: SentenceEncoder) -> torch.nn.Parameter:
+    return encoder.backbone.get_parameter("encoder.layer.1.attention.self.value.weight")
+
+
+@pytest.mark.parametrize("kernel", ["mkl", "onednn"])
+@pytest.mark.parametrize("change", [_in_place, _past_the_count, _another_tensor, _loaded, _trained])
+def test_a_change_of_the_weights_is_seen(
+    change: Callable[[SentenceEncoder], None], kernel: Kernel, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoder_module, "float32_kernel", lambda: kernel)
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    before = encoder.encode(TEXTS)
+    change(encoder)
+    after = encoder.encode(TEXTS)
+    assert np.abs(after - before).max() > 1e-6
+    np.testing.assert_allclose(after, plain(encoder, TEXTS), rtol=0, atol=1e-5)
+
+
+def test_copies_leave_the_prepared_weights_out(encoder: SentenceEncoder) -> None:
+    encoder.encode(TEXTS, precision="bf16")
+    assert encoder.kernels._made
+    for other in (encoder.twin(), copy.deepcopy(encoder.kernels), pickle.loads(pickle.dumps(encoder.kernels))):
+        kernels = other.kernels if isinstance(other, SentenceEncoder) else other
+        assert not kernels._made
+    assert not any("kernels" in name for name in encoder.state_dict())
+
+
+def test_the_kernel_is_a_function_of_the_processor() -> None:
+    assert float32_kernel() in ("mkl", "onednn")

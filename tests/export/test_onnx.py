@@ -1,0 +1,202 @@
+"""ONNX exports: torch's vectors from onnxruntime, tokenizers and numpy alone."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import opencse
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.head import Dense
+from opencse.encoder.pooling import Pooling
+from opencse.errors import UserError
+from opencse.export import onnx_folder
+from opencse.export.graph import write_graph
+from opencse.export.runtime import OnnxEncoder
+from opencse.text.tokenizer import Tokenizer
+
+pytest.importorskip("onnxruntime")
+pytest.importorskip("onnxscript")
+Run = Callable[..., tuple[int, str, str]]
+DOCS = Path(__file__).parents[2] / "docs" / "export.md"
+LIGHT = """import sys
+
+class Refused:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in ("torch", "transformers", "opencse", "sentence_transformers"):
+            raise ImportError(name + " is refused")
+
+sys.meta_path.insert(0, Refused())
+for name in ("torch", "opencse"):
+    try:
+        __import__(name)
+    except ImportError:
+        pass
+    else:
+        raise SystemExit(name + " could be imported, so this shows nothing")
+"""
+
+
+def family(name: str, tokenizer: Tokenizer) -> SentenceEncoder:
+    """An encoder of a family's shape, with weights so large that vectors of different texts differ much."""
+    import transformers
+
+    torch.manual_seed(3)
+    config = getattr(transformers, f"{name}Config")(
+        vocab_size=tokenizer.vocabulary_size,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=40,
+        pad_token_id=tokenizer.pad_id,
+    )
+    backbone = getattr(transformers, f"{name}Model")(config, add_pooling_layer=False)
+    with torch.no_grad():
+        for weights in backbone.parameters():
+            weights.add_(0.2 * torch.randn_like(weights))
+    encoder = SentenceEncoder(backbone, tokenizer, pooling=Pooling.MEAN, max_length=30)
+    return encoder.eval()
+
+
+def agree(folder: Path, encoder: SentenceEncoder, texts: list[str]) -> None:
+    expected = encoder.encode(texts, normalize_embeddings=True)
+    assert np.abs(expected - expected[0]).max() > 1e-2, "the texts have different vectors"
+    assert np.abs(OnnxEncoder(folder).encode(texts) - expected).max() < 1e-5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "pooling"),
+    [("Roberta", Pooling.LAST_TOKEN), ("XLMRoberta", Pooling.MAX), ("MPNet", Pooling.FIRST_LAST_1)],
+)
+def test_backbones_pooling_dense_layers_and_prompt(
+    name: str, pooling: Pooling, byte_level: Tokenizer, sentences: list[str], tmp_path: Path
+) -> None:
+    encoder = family(name, byte_level)
+    encoder.pooling = pooling
+    encoder.dense.append(Dense(32, 7, "gelu"))
+    encoder.prompt = "query: "
+    before = encoder.encode(sentences[:3])
+    done = opencse.export_onnx(encoder, tmp_path, text=sentences[:20])
+    assert np.array_equal(encoder.encode(sentences[:3]), before), "the encoder stays as it is"
+    assert (done.dimension, done.int8) == (7, None)
+    assert done.difference < 1e-5
+    assert (3, 30) in done.shapes
+    agree(tmp_path, encoder, [*sentences[20:50], "a", "", "long " * 60])
+    exported = OnnxEncoder(tmp_path)
+    one = exported.encode(sentences[0])
+    assert one.shape == (7,)
+    assert np.allclose(np.linalg.norm(one), 1, atol=1e-6)
+    exported._prompt = ""
+    assert np.abs(exported.encode(sentences[0]) - one).max() > 1e-4, "the prompt counts"
+
+
+@pytest.mark.slow
+def test_the_example_runs_without_torch(opencse: Run, tmp_path: Path) -> None:
+    """The page's twenty lines, in a process that refuses torch, transformers and opencse, on opencse-mini in int8."""
+    code, out, err = opencse("export", "onnx", "opencse-mini", "--out", tmp_path / "exported", "--int8")
+    assert code == 0, err
+    assert out.strip() == str(tmp_path / "exported")
+    assert {file.name for file in (tmp_path / "exported").iterdir()} == {
+        "model.onnx",
+        "tokenizer.json",
+        "export.json",
+        "README.md",
+    }
+    example = onnx_folder.EXAMPLE
+    assert len(example.splitlines()) <= 24
+    assert example in DOCS.read_text(encoding="utf-8")
+    assert example in (tmp_path / "exported" / "README.md").read_text(encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-c", LIGHT + example], cwd=tmp_path, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    texts = re.findall(r'"([A-Z][^"]*\.)"', example)
+    assert len(texts) == 3
+    found = np.array(json.loads(done.stdout))
+    expected = SentenceEncoder.load(device="cpu").similarity(texts, texts)
+    assert np.abs(found - expected).max() < 0.06
+    assert np.abs(found - expected).max() > 0, "int8 is not float32"
+    about = json.loads((tmp_path / "exported" / "export.json").read_text())
+    assert about["precision"] == "int8"
+    loss = about["int8"]
+    assert 0.95 < loss["worst_cosine"] <= loss["cosine"] < 1
+    assert loss["int8"] != loss["float32"]
+    assert loss["texts"] == 500
+    assert f"{loss['int8']:.2f} on the built-in sample's test pairs" in err
+    assert (tmp_path / "exported" / "model.onnx").stat().st_size < 9e6
+
+
+@pytest.mark.slow
+def test_a_graph_that_differs_is_not_written(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wrong(given: SentenceEncoder, file: Path) -> None:
+        other = given.twin()
+        with torch.no_grad():
+            next(other.parameters()).mul_(1.01)
+        write_graph(other, file)
+
+    monkeypatch.setattr(onnx_folder, "write_graph", wrong)
+    with pytest.raises(UserError, match="differs from torch by"):
+        opencse.export_onnx(encoder, tmp_path / "out")
+    assert not list((tmp_path / "out").iterdir())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((".", "--out", "x"), "holds no model"),
+        (("opencse-mini", "--out", "x", "--pairs", "p.tsv"), "give --int8 too"),
+        (("opencse-mini", "--out", "x", "--text", "missing.txt"), "missing.txt"),
+        (("opencse-mini", "--out", "full"), "full: holds what opencse did not write"),
+    ],
+)
+def test_bad_input_in_one_line(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "a").touch()
+    code, out, err = opencse("export", "onnx", *arguments)
+    assert (code, out) == (2, "")
+    assert message in err
+    assert len(err.strip().splitlines()) == 1
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else find(name, *rest)
+    )
+    with pytest.raises(UserError, match=r'onnxscript: not installed; pip install "opencse\[export\]"'):
+        opencse.export_onnx("opencse-mini", tmp_path / "x")
+
+
+def test_a_foreign_folder_is_no_export(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be opened as an ONNX export"):
+        OnnxEncoder(tmp_path)
+    (tmp_path / "export.json").write_text("[]")
+    with pytest.raises(UserError, match="cannot be opened as an ONNX export"):
+        OnnxEncoder(tmp_path)
+
+
+def test_a_tokenizer_that_the_file_does_not_hold_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.tokenizer.hf.split_special_tokens = True
+    encoder.tokenizer = Tokenizer(encoder.tokenizer.hf)
+    texts: list[Any] = ["a [SEP] b", "one", "two three"]
+    with pytest.raises(UserError, match=r"tokenizer\.json gives other ids"):
+        opencse.export_onnx(encoder, tmp_path / "out", text=texts)

@@ -1,0 +1,96 @@
+"""Gradients of whole training steps of any recipe, however the rows are encoded."""
+
+from __future__ import annotations
+
+import copy
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from opencse.objective.vectors.chunks import Chunks
+from opencse.progress import Silent
+from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.runs.job import Prepared, TrainJob
+from opencse.text.readers import Source
+from opencse.training.step import Step, step_inputs
+from opencse.training.worst_case import WorstCase
+
+BATCH, STEPS = 7, 2
+VARIANTS: dict[str, tuple[str, ...]] = {
+    "dual": ("objective.dual_encoder=true",),
+    "shared-mask": ("objective.view.shared_mask=true",),
+    "mlm": ('objective.terms=[{kind="mlm"}]',),
+    "input-fgsm": ('objective.view={kind="input_fgsm"}',),
+    "input-bernoulli": ('objective.view={kind="input_bernoulli"}',),
+    "output-fgsm": ('objective.view={kind="output_fgsm"}', 'objective.negatives=[{kind="in_batch"}]'),
+    "means": ('objective.positive={of={kind="mean", samples=2}}', 'objective.negatives=[{kind="noisy_anchor"}]'),
+    "sam-fgsm": ('training.worst_case={kind="sam", inputs={kind="fgsm"}}', "training.accumulate=2"),
+    "awp-gaussian": ('training.worst_case={kind="awp", inputs={kind="gaussian"}}', "training.accumulate=2"),
+    "barlow": ('objective.terms=[{kind="barlow_twins", artificial=3}]',),
+    "fitted": ('objective.negatives=[{kind="in_batch"}, {kind="gmm", components=2}]',),
+    "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
+}
+"""What no recipe has on its own, as settings of simcse."""
+NAMES = [*recipe_names(), *VARIANTS]
+
+
+def prepared(name: str, model: Path, folder: Path, sentences: list[str]) -> Prepared:
+    """A recipe or variant, ready for steps in float64 on a little text."""
+    recipe = "simcse" if name in VARIANTS else name
+    read = load_recipe(recipe)
+    columns = 3 if read.objective.view.kind == "pair" else 1
+    path = folder / ("triples.tsv" if columns == 3 else "text.txt")
+    if not path.is_file():
+        rows = [sentences[i : i + 20 * columns : 20] for i in range(20)]
+        lines = ["\t".join(row) for row in rows]
+        path.write_text("\n".join(["anchor\tpositive\tnegative", *lines] if columns == 3 else lines))
+    settings = [f"training.batch_size={BATCH}", "data.max_length=32", "training.precision=float32"]
+    if read.training.batch_tokens is not None:
+        settings.append("training.batch_tokens=200")
+    job = TrainJob(Source(str(path)), recipe, str(model), settings=(*settings, *VARIANTS.get(name, ())), dev=None)
+    made = job.prepare(Silent())
+    made.encoder.double()
+    made.objective.double()
+    return made
+
+
+def gradients(run: Prepared, chunks: Chunks, *, dropout: bool) -> list[dict[str, Tensor]]:
+    """The gradients of the first steps, the weights standing still, and the parts' state after them.
+
+    ``run`` is left as it is.
+    """
+    encoder, objective = run.encoder.twin(), copy.deepcopy(run.objective)
+    encoder.train(dropout)
+    objective.train()
+    if objective.second is not None:
+        objective.second.train(dropout)
+    modules = {"encoder": encoder, "objective": objective}
+    named = {f"{name}.{k}": p for name, module in modules.items() for k, p in module.named_parameters()}
+    trained = {name: p for name, p in named.items() if p.requires_grad}
+    training = run.plan.recipe.training
+    worst_case = None if training.worst_case is None else WorstCase(training.worst_case, list(trained.values()))
+    step = Step(encoder, objective, run.plan.precision, worst_case=worst_case)
+    torch.manual_seed(3)
+    found = []
+    for number in range(STEPS):
+        step.gradients(step_inputs(run.inputs, run.batches, number, training.accumulate, encoder.device, chunks))
+        found.append({name: p.grad.clone() for name, p in trained.items() if p.grad is not None})
+        for parameter in trained.values():
+            parameter.grad = None
+    found.append({name: t.double() for name, t in objective.state_dict().items()})
+    found.append({"random": torch.get_rng_state().double()})
+    return found
+
+
+def gap(a: list[dict[str, Tensor]], b: list[dict[str, Tensor]]) -> float:
+    """The largest difference of two runs' tensors, relative to the largest value of the kind; infinite for others."""
+    largest = 0.0
+    for one, other in zip(a, b, strict=True):
+        if one.keys() != other.keys():
+            return float("inf")
+        scale = max((float(t.abs().max()) for t in other.values() if t.numel()), default=0.0) or 1.0
+        for name, tensor in one.items():
+            if tensor.numel():
+                largest = max(largest, float((tensor - other[name]).abs().max()) / scale)
+    return largest
