@@ -4,8 +4,8 @@ Run it by python benchmarks/serving.py, with --model FOLDER for another than the
 
 The server runs in a process of its own; the clients, in this one, each send their next request when the last is
 answered. Requests are of mixed sizes (1 to 128 texts, most of them 1) and forms (texts and token ids, float and
-base64); each vector is compared with `SentenceEncoder.encode` of its text alone. The same kind of requests are then
-sent one at a time. Last come malformed requests: bodies with pieces cut, swapped and replaced, and bytes that are no
+base64); each vector is compared with `SentenceEncoder.encode` of its text alone. Requests of the same kind are also
+sent one at a time. First come malformed requests: bodies with pieces cut, swapped and replaced, and bytes that are no
 HTTP at all; none may be answered by a 5xx or not at all, and the server's memory is read before and after.
 """
 
@@ -210,15 +210,15 @@ def main() -> None:
     ids = [row.tolist() for row in encoder.tokenize(texts)]
     with serving(asked.model, asked.threads) as (address, process):
         asyncio.run(load(address, 4, 200, asked.seed + 1, texts, ids, expected))  # warm
-        loads = [
-            asyncio.run(load(address, clients, count, asked.seed, texts, ids, expected))
-            for clients, count in ((asked.clients, asked.requests), (1, asked.one_by_one))
-        ]
-        told = httpx.get(f"{address}/metrics").text
         before = megabytes(process)
         seen, longest = asyncio.run(attack(address, asked.malformed, asked.seed))
         after = megabytes(process)
-        asyncio.run(load(address, 4, 200, asked.seed + 2, texts, ids, expected))  # it answers as before
+        print(seen, f"{longest:.2f} s, {before:.0f} MB, {after:.0f} MB", flush=True)
+        loads = []
+        for clients, count in ((1, asked.one_by_one), (asked.clients, asked.requests)):
+            loads.append(asyncio.run(load(address, clients, count, asked.seed, texts, ids, expected)))
+            print(loads[-1].row(), flush=True)
+        told = httpx.get(f"{address}/metrics").text
     batches = {
         name: float(re.findall(rf'^opencse_batch_texts_{name}{{model="model"}} (\S+)', told, re.MULTILINE)[0])
         for name in ("sum", "count")
@@ -234,7 +234,7 @@ def main() -> None:
         "",
         f"No request was lost, and none had a vector further than {CLOSE:g} from the offline one. "
         f"{batches['sum'] / batches['count']:.1f} texts to a batch on average. Texts a second with {asked.clients} "
-        f"clients: {loads[0].texts / loads[0].seconds / (loads[1].texts / loads[1].seconds):.2f} times those one by "
+        f"clients: {loads[1].texts / loads[1].seconds / (loads[0].texts / loads[0].seconds):.2f} times those one by "
         "one.",
         "",
         f"{sum(seen.values()):,} malformed requests: "
