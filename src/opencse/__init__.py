@@ -31,6 +31,7 @@ __all__ = [
     "evaluate_all",
     "export_index",
     "export_onnx",
+    "export_static",
     "index_duplicates",
     "index_info",
     "index_negatives",
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
     from opencse.api.demo import demo
     from opencse.api.diagnosis import doctor
     from opencse.api.evaluation import evaluate, evaluate_all
-    from opencse.api.exporting import export_onnx
+    from opencse.api.exporting import export_onnx, export_static
     from opencse.api.index import (
         add_to_index,
         build_index,
@@ -91,7 +92,10 @@ _HOMES = {
         "index_pairs",
         "query_index",
     ),
-    "opencse.api.exporting": ("export_onnx",),
+    "opencse.api.exporting": (
+        "export_onnx",
+        "export_static",
+    ),
     "opencse.api.looking": (
         "analyze",
         "check",
