@@ -18,7 +18,7 @@ from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.batches import listed, require_texts, token_batches
 from opencse.encoder.devices import default_device, usable
 from opencse.encoder.head import Dense
-from opencse.encoder.kernels import Kernels, float32_kernel
+from opencse.encoder.kernels import Kernels, bf16_kernel, float32_kernel
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.packed import pack, unpackable
@@ -249,9 +249,9 @@ class SentenceEncoder(nn.Module):
     def _inferred(self, tokens: Tokens, *, bf16: bool) -> Sequence[Tensor]:
         """Hidden states of all layers or the last, by the packed forward without gradient."""
         packed, first = pack(self.backbone), self.pooling is Pooling.CLS
-        maps = self.kernels.maps(packed.blocks, "onednn-bf16" if bf16 else float32_kernel(), first_only=first)
+        dtype, kernel = (torch.bfloat16, bf16_kernel()) if bf16 else (torch.float32, float32_kernel())
+        maps = self.kernels.maps(packed.blocks, kernel, dtype, first_only=first)
         wanted = range(self.depth + 1) if len(self.pooling.layers(self.depth)) > 1 else [self.depth]
-        dtype = torch.bfloat16 if bf16 else torch.float32
         found = packed.states(tokens.input_ids, tokens.attention_mask, wanted, first_only=first, maps=maps, dtype=dtype)
         return [found[layer] for layer in wanted]
 

@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from opencse.encoder.linear import onednn_has_bf16
 from opencse.encoder.packed import Block, Maps
 
-Kernel = Literal["mkl", "onednn", "onednn-bf16"]
+Kernel = Literal["torch", "onednn"]
 _ROWS = 1_024
 """Rows of a product that the packing of its weights is made for; other numbers of rows give the same result."""
 
@@ -30,8 +31,14 @@ def float32_kernel() -> Kernel:
     """What computes float32 products fastest on this processor; a function of its maker alone, so no run differs."""
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     if not (x86 and torch._C._has_mkldnn and torch._C.has_mkl):
-        return "mkl"
-    return "mkl" if _maker() == "GenuineIntel" else "onednn"
+        return "torch"
+    return "torch" if _maker() == "GenuineIntel" else "onednn"
+
+
+@cache
+def bf16_kernel() -> Kernel:
+    """What computes bf16 products: oneDNN, where it can here."""
+    return "onednn" if onednn_has_bf16() else "torch"
 
 
 def _maker() -> str:
@@ -82,14 +89,15 @@ class Plain:
 class Kernels:
     """The maps of a backbone's layers for inference, made when first asked for, and anew once the weights changed.
 
-    They are copies (but for float32 by MKL, where only query, key and value are joined), so a change of the weights has
-    to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out of each, which
-    shows what is written past that count (through ``.data``). Copies and pickles of an encoder leave them out.
+    They are copies (but for float32 by torch's own call, where only query, key and value are joined), so a change of
+    the weights has to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out
+    of each, which shows what is written past that count (through ``.data``). Copies and pickles of an encoder leave
+    them out.
     """
 
     def __init__(self) -> None:
         self._stamp: tuple[object, ...] = ()
-        self._made: dict[tuple[Kernel, bool], list[Maps]] = {}
+        self._made: dict[tuple[Kernel, torch.dtype, bool], list[Maps]] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Kernels:
         return Kernels()
@@ -97,16 +105,17 @@ class Kernels:
     def __reduce__(self) -> tuple[Callable[[], Kernels], tuple[()]]:
         return Kernels, ()
 
-    def maps(self, blocks: Sequence[Block], kernel: Kernel, *, first_only: bool) -> list[Maps]:
+    def maps(self, blocks: Sequence[Block], kernel: Kernel, dtype: torch.dtype, *, first_only: bool) -> list[Maps]:
         """Of each layer, the last one's apart for the first token if ``first_only``."""
         stamp = _stamp_of(blocks)
         if stamp != self._stamp:
             self._stamp, self._made = stamp, {}
-        if (kernel, first_only) not in self._made:
+        key = (kernel, dtype, first_only)
+        if key not in self._made:
             last = len(blocks) - 1
-            made = [_prepared(block, kernel, apart=first_only and i == last) for i, block in enumerate(blocks)]
-            self._made = {(kernel, first_only): made}  # one at a time: they are as large as the weights
-        return self._made[kernel, first_only]
+            made = [_prepared(block, kernel, dtype, apart=first_only and i == last) for i, block in enumerate(blocks)]
+            self._made = {key: made}  # one at a time: they are as large as the weights
+        return self._made[key]
 
 
 def _stamp_of(blocks: Sequence[Block]) -> tuple[object, ...]:
@@ -118,15 +127,14 @@ def _stamp_of(blocks: Sequence[Block]) -> tuple[object, ...]:
     return tuple(zip((t.data_ptr() for t in tensors), counts, marks, strict=True))
 
 
-def _prepared(block: Block, kernel: Kernel, *, apart: bool) -> Maps:
+def _prepared(block: Block, kernel: Kernel, dtype: torch.dtype, *, apart: bool) -> Maps:
     """The maps of one layer; ``apart``: query by itself, else with key and value in one product."""
 
     def made(*linears: nn.Linear, gelu: bool = False) -> Packed | Plain:
         weight = torch.cat([linear.weight for linear in linears]) if len(linears) > 1 else linears[0].weight
         bias = torch.cat([linear.bias for linear in linears]) if len(linears) > 1 else linears[0].bias
-        if kernel == "mkl":
-            return Plain(weight, bias, gelu)
-        dtype = torch.bfloat16 if kernel == "onednn-bf16" else torch.float32
+        if kernel == "torch":
+            return Plain(weight.to(dtype), bias.to(dtype), gelu)
         return Packed.of(weight.to(dtype), bias.to(dtype), gelu=gelu)
 
     q, k, v = block.query, block.key, block.value

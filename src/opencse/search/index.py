@@ -128,6 +128,12 @@ class Index:
         with self._store.snapshot() as facts:
             return facts.rows
 
+    @property
+    def source(self) -> str | None:
+        """Fingerprint of the text it was built from; None once it was changed."""
+        with self.moment() as state:
+            return state.facts.source
+
     def close(self) -> None:
         """Lets go of the files."""
         self._store.close()
@@ -360,6 +366,7 @@ class Index:
             return done
 
     def _finish(self, writer: Writer, progress: Progress) -> None:
+        writer.change(source=None)
         if writer.facts.slots > _COMPACT * max(1, writer.facts.rows) // (_COMPACT - 1):
             writer.compact()
         write_engine(writer, progress)
