@@ -214,7 +214,7 @@ def test_the_gradient_can_be_asked_for_twice_but_not_derived(encoder: SentenceEn
         first = torch.autograd.grad(factor * total, reps.anchor, retain_graph=True)[0]
         before = first.clone()
         for _ in range(2):
-            total.backward(retain_graph=True)  # type: ignore[no-untyped-call]
+            total.backward(retain_graph=True)
         second = torch.autograd.grad(factor * total, reps.anchor, retain_graph=True)[0]
         assert torch.equal(first, before)
         assert torch.equal(second, before)
