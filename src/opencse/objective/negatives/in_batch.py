@@ -81,7 +81,7 @@ class InBatch(NegativeSource):
         keys = reps.keys[:, :2]
         return VectorColumns(
             left,
-            torch.cat(others),
+            right if len(others) == 1 else torch.cat(others),  # a copy would be one more set of vectors
             scoring,
             log_weight=math.log(self.settings.weight),
             own=Own(excluded=True),
