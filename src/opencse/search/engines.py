@@ -159,7 +159,7 @@ def _new(faiss: ModuleType, kind: str, vectors: NDArray[np.float32], *, at_least
         return None
     require_enough(kind, rows)
     lists = min(int(4 * math.sqrt(rows)), rows // _PER_CODE)
-    parts = next(size for size in range(max(1, dimension // 4), 0, -1) if dimension % size == 0)
+    parts = next(size for size in range(max(1, dimension // 8), 0, -1) if dimension % size == 0)
     inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8", faiss.METRIC_INNER_PRODUCT)
     random = np.random.default_rng(0)
     most = min(rows, _CODES * max(lists, _CODES))
