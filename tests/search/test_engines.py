@@ -83,7 +83,7 @@ def test_too_few_rows_a_missing_library_and_damage(
         Index.open(index.folder)
     other = Index.build(tmp_path / "j", TEXTS[:20], tiny, how=How(kind="hnsw"))
     file.write_bytes(next(other.folder.glob("engine-*")).read_bytes())
-    with pytest.raises(UserError, match="of 20 rows, not 50"):
+    with pytest.raises(UserError, match=r"of \d+ rows, not \d+"):
         Index.open(index.folder)
     file.unlink()
     with pytest.raises(UserError, match="is missing; build the index again"):
