@@ -69,9 +69,7 @@ def test_hits_are_nearly_those_of_the_exact_search(
     assert len(list(index.folder.glob("engine-*"))) == (1 if kind == "hnsw" else 0)  # too few rows for codes by now
 
 
-def test_too_few_rows_a_missing_library_and_damage(
-    tmp_path: Path, tiny: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_too_few_rows_and_damage(tmp_path: Path, tiny: SentenceEncoder) -> None:
     with pytest.raises(UserError, match="at least 9,984 texts, and there are 3; take flat"):
         Index.build(tmp_path / "few", TEXTS[:3], tiny, how=How(kind="ivfpq"))
     index = Index.build(tmp_path / "i", TEXTS[:50], tiny, how=How(kind="hnsw"))
@@ -88,7 +86,3 @@ def test_too_few_rows_a_missing_library_and_damage(
     file.unlink()
     with pytest.raises(UserError, match="is missing; build the index again"):
         Index.open(index.folder)
-    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
-    with pytest.raises(UserError, match=r'faiss is not installed; pip install "opencse\[serve\]"'):
-        Index.build(tmp_path / "k", TEXTS[:50], tiny, how=How(kind="hnsw"))
-    assert Index.build(tmp_path / "l", TEXTS[:50], tiny).search(TEXTS[:1], 1)[0][0].id == "0"
