@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -62,7 +63,7 @@ class Engine:
         """
         faiss = require_faiss()
         if not path.is_file():
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
         try:
             inner = faiss.read_index(str(path))
         except RuntimeError as error:
