@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
@@ -62,7 +63,7 @@ class Engine:
         """
         faiss = require_faiss()
         if not path.is_file():
-            raise FileNotFoundError(path)
+            raise FileNotFoundError(errno.ENOENT, "no such file", str(path))
         try:
             inner = faiss.read_index(str(path))
         except RuntimeError as error:
@@ -159,7 +160,7 @@ def _new(faiss: ModuleType, kind: str, vectors: NDArray[np.float32], *, at_least
         return None
     require_enough(kind, rows)
     lists = min(int(4 * math.sqrt(rows)), rows // _PER_CODE)
-    parts = next(size for size in range(max(1, dimension // 4), 0, -1) if dimension % size == 0)
+    parts = next(size for size in range(max(1, dimension // 8), 0, -1) if dimension % size == 0)
     inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8", faiss.METRIC_INNER_PRODUCT)
     random = np.random.default_rng(0)
     most = min(rows, _CODES * max(lists, _CODES))
