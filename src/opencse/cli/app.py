@@ -32,7 +32,6 @@ PURPOSES = {
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
         "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "similarity": "Cosine similarity of one text to others.",
-        "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "export": "Write an encoder as ONNX, or as a table of word vectors.",
         "whiten": "Whiten an encoder with a linear map fitted on a text.",
     },
