@@ -1,4 +1,4 @@
-"""Encoders in other forms: `export_onnx`, one graph that onnxruntime runs."""
+"""Encoders in other forms: `export_onnx`, a graph for onnxruntime, and `export_static`, a table of word vectors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.transforms import sample_texts
+from opencse.export.distil import Distilled, DistilSettings, distil
 from opencse.export.onnx_folder import OnnxExport, write_onnx
 from opencse.export.runtime import require_onnx
 from opencse.progress import Progress, Silent
+from opencse.runs.card import distilled_card
 from opencse.runs.folder import make, require_empty
 from opencse.text import sample
 from opencse.text.given import Text, open_texts
@@ -68,6 +70,62 @@ def export_onnx(
         tell.say(line)
     tell.say(f"written    {done.megabytes:.1f} MB, {done.dimension} dimensions, texts up to {encoder.max_length} ids")
     return done
+
+
+def export_static(
+    model: Model,
+    out: str | Path,
+    *,
+    corpus: Text | None = None,
+    settings: DistilSettings | None = None,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    pooling: str | None = None,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Distilled:
+    """Distils an encoder into a table of word vectors, which needs no network; see `opencse.export.distil`.
+
+    opencse, sentence-transformers (as StaticEmbedding) and model2vec open the folder; `opencse.train` goes on from it.
+
+    Args:
+        model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`, which stays as it is.
+        out: folder for the table; a new or empty one.
+        corpus: texts of your domain: words are counted in them, and the table is fitted to the encoder's vectors of
+            them. A file, a Hub data set id, a `Source`, or a list.
+        settings: sizes and constants.
+        columns: of a file; see `opencse.train`.
+        split: of a Hub data set.
+        pooling: replaces the model's own.
+        device: where the encoder runs; a GPU if there is one.
+        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        progress: hears of it.
+
+    Raises:
+        UserError: for bad input, or settings that do not fit the model.
+    """
+    folder, tell, chosen = Path(out), progress or Silent(), settings or DistilSettings()
+    require_empty(folder)
+    texts: list[str] = []
+    if corpus is not None:
+        texts = sample_texts(open_texts(corpus, columns=columns, split=split), chosen.sentences)
+    encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    if chosen.dimension is None or chosen.dimension > encoder.dimension:
+        if "dimension" in chosen.model_fields_set and chosen.dimension is not None:
+            raise UserError(
+                f"dimension {chosen.dimension} is above the {encoder.dimension} of the model; give a smaller one"
+            )
+        chosen = chosen.model_copy(update={"dimension": encoder.dimension})
+    made = distil(encoder, chosen, texts, tell)
+    make(folder)
+    made.encoder.save(folder, card=distilled_card(name_of(model), made, chosen))
+    if made.before is not None:
+        tell.say(f"fitted     cosine to the encoder's vectors {made.before:.3f} before, {made.after:.3f} after")
+    tell.say(
+        f"table      {made.rows:,} rows of {made.encoder.dimension}, {made.words:,} of them whole words of the text"
+    )
+    return made
 
 
 def _graded(pairs: str | Path | None, int8: bool) -> ScoredPairs | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -17,8 +18,10 @@ from opencse.runs.begin import GivenEncoder, NewBackbone
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
+from opencse.runs.trackers import require_tracker
 from opencse.selection.chosen import DevChoice
 from opencse.text.given import Text, open_texts
+from opencse.training.callbacks import Callback
 
 
 def train(
@@ -38,6 +41,8 @@ def train(
     overwrite: bool = False,
     dry_run: bool = False,
     report: bool = False,
+    callbacks: Sequence[Callback] = (),
+    track: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
@@ -69,6 +74,8 @@ def train(
         overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
         dry_run: check everything and return the plan; nothing is written, and nothing trained.
         report: write ``report.html`` at the end: what training changed.
+        callbacks: hear of steps, evaluations, checkpoints and the end; see `opencse.training.callbacks.Callback`.
+        track: ``tensorboard`` or ``wandb``: every line of ``metrics.jsonl`` goes there too.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         progress: hears of progress and decisions, for instance `opencse.progress.Terminal`; silent by default.
@@ -94,7 +101,7 @@ def train(
         own,
         metric,
     )
-    return _carry_out(job, out, resume, overwrite, dry_run, report, progress)
+    return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 
 
 def pretrain(
@@ -114,6 +121,8 @@ def pretrain(
     overwrite: bool = False,
     dry_run: bool = False,
     report: bool = False,
+    callbacks: Sequence[Callback] = (),
+    track: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
@@ -140,6 +149,8 @@ def pretrain(
         overwrite: see `train`.
         dry_run: see `train`.
         report: see `train`.
+        callbacks: see `train`.
+        track: see `train`.
         device: where to run.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         progress: hears of progress and decisions.
@@ -172,7 +183,7 @@ def pretrain(
             f"data.max_length {asked.data.max_length} is beyond the {size.positions} positions of the new "
             f"backbone; set --positions {asked.data.max_length} or --set data.max_length={size.positions}"
         )
-    return _carry_out(job, out, resume, overwrite, dry_run, report, progress)
+    return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 
 
 def adapt(
@@ -188,6 +199,8 @@ def adapt(
     overwrite: bool = False,
     dry_run: bool = False,
     report: bool = False,
+    callbacks: Sequence[Callback] = (),
+    track: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
@@ -212,6 +225,8 @@ def adapt(
         overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
         dry_run: see `train`.
         report: see `train`.
+        callbacks: see `train`.
+        track: see `train`.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         progress: hears of progress and decisions; silent by default.
@@ -235,7 +250,16 @@ def adapt(
         trust_remote_code=trust_remote_code,
         progress=tell,
     )
-    return _carry_out(job, out, resume, overwrite, dry_run, report, tell)
+    return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, tell)
+
+
+def _heard(job: TrainJob, callbacks: Sequence[Callback], track: str | None) -> TrainJob:
+    """``job``, with those who hear of it."""
+    if not isinstance(callbacks, Sequence) or not all(isinstance(one, Callback) for one in callbacks):
+        raise TypeError("callbacks is a list of objects derived from opencse.training.callbacks.Callback")
+    if track is not None:
+        require_tracker(track)
+    return replace(job, callbacks=tuple(callbacks), track=track)
 
 
 def _carry_out(

@@ -341,7 +341,7 @@ def _texts_of_indexes(folders: Sequence[str | Path]) -> list[str]:
         if not texts:
             raise UserError(f"{folder}: the index is empty; add texts to it")
         if first and texts != first:
-            raise UserError(f"{folder}: holds other texts than {folders[0]}; build both from the same text")
+            raise UserError(f"{folder}: holds other texts than {folders[0]}; build both from one text, with --no-cut")
         first = texts
     return first
 

@@ -42,6 +42,7 @@ def adapt(
     resume: own.Resume = False,
     overwrite: own.Overwrite = False,
     report: own.Report = True,
+    track: own.Track = None,
     dry_run: own.DryRun = False,
 ) -> None:
     """Adapt an encoder to your documents; no labels needed.
@@ -67,6 +68,7 @@ def adapt(
         overwrite=overwrite,
         dry_run=dry_run,
         report=report,
+        track=track,
         device=device,
         trust_remote_code=trust_remote_code,
         progress=progress,

@@ -52,8 +52,9 @@ WELCOME = """\
 OpenCSE makes sentence-embedding models from raw text.
 
   Adapt a model to your text    opencse adapt docs.jsonl --model MODEL --out my-model
-  Score it on your queries      opencse evaluate MODEL my-model --suite retrieval --data FOLDER
-  Search with it                opencse nearest my-model --corpus docs.txt --query "a question"
+  Check it on your queries      opencse evaluate MODEL my-model --suite retrieval --data FOLDER
+  Search with it, or serve it   opencse index build my-index my-model docs.jsonl
+                                opencse serve my-model --index my-index
 
 See it work first (offline, about a minute):  opencse demo
 All commands:  opencse --help      Of one:  opencse adapt --help

@@ -61,6 +61,9 @@ Overwrite = Annotated[
     bool, typer.Option("--overwrite", help="Replace a run or encoder of opencse in --out; other files stay.")
 ]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")]
+Track = Annotated[
+    str | None, typer.Option("--track", help="tensorboard or wandb: every line of metrics.jsonl goes there too.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")]
 Json = Annotated[Path | None, typer.Option("--json", help="Write every number here.")]
 Data = Annotated[str, typer.Option(help="Folder with sts/, transfer/, ... (or one suite's own folder), or 'hub'.")]

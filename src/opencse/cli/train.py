@@ -42,6 +42,7 @@ def train(
     resume: own.Resume = False,
     overwrite: own.Overwrite = False,
     report: own.Report = True,
+    track: own.Track = None,
     dry_run: own.DryRun = False,
 ) -> None:
     """Train a sentence encoder from text; no labels needed.
@@ -71,6 +72,7 @@ def train(
         overwrite=overwrite,
         dry_run=dry_run,
         report=report,
+        track=track,
         device=device,
         trust_remote_code=trust_remote_code,
         progress=progress,

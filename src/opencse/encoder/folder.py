@@ -57,13 +57,14 @@ class SentenceConfig:
 
 @dataclass(frozen=True)
 class _Modules:
-    """What modules.json lists."""
+    """What modules.json lists; of a table of word vectors ``transformer`` is the table's folder."""
 
     transformer: Path
     pooling: Path
     weighted_layers: Path | None
     dense: tuple[Path, ...]
     normalize: Path | None
+    table: bool = False
 
 
 def parse_pooling(name: str) -> Pooling:
@@ -89,6 +90,8 @@ def read_folder(
     chosen = None if pooling is None else parse_pooling(pooling)
     folder = locate(model, code=trust_remote_code)
     modules = _modules(folder)
+    if modules is not None and modules.table:
+        return _read_table(cls, model, folder, modules, chosen, max_length, dropout, layers)
     transformer = modules.transformer if modules else folder
     sentence = sentence_config(transformer)
     require_tokenizer(transformer)
@@ -122,9 +125,44 @@ def read_folder(
     return encoder
 
 
+def _read_table(
+    cls: type[E],
+    model: str | Path,
+    folder: Path,
+    modules: _Modules,
+    pooling: Pooling | None,
+    max_length: int | None,
+    dropout: float | None,
+    layers: int | None,
+) -> E:
+    """An encoder of word vectors; see `opencse.encoder.table`."""
+    from opencse.encoder.table import read_table
+
+    if pooling not in (None, Pooling.MEAN):
+        raise UserError(f"{model}: a table of word vectors has no pooling but mean; choose that one")
+    if layers:
+        raise UserError(f"{model}: {layers} layers cannot be kept of a model that has 0")
+    if max_length is not None and max_length < 1:
+        raise UserError(f"max_length {max_length} leaves no room for text")
+    if dropout is not None and not 0 <= dropout < 1:
+        raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
+    table, tokenizer, length = read_table(folder, modules.transformer, dropout=dropout)
+    dense = [_read_dense(path) for path in modules.dense]
+    _require_chain(folder, int(table.config.hidden_size), dense)
+    return cls(
+        table,
+        tokenizer,
+        pooling=Pooling.MEAN,
+        max_length=max_length or length,
+        dense=dense,
+        normalize=modules.normalize is not None or bool(read_config(folder / "config.json").get("normalize")),
+        prompt=_default_prompt(folder),
+    )
+
+
 def has_own_pooling(model: str | Path) -> bool:
-    """Whether the folder says how to pool (sentence-transformers' do, plain transformers' do not)."""
-    return (locate(model) / "modules.json").is_file()
+    """Whether the folder says how to pool (sentence-transformers' and model2vec's do, plain transformers' do not)."""
+    return _modules(locate(model)) is not None
 
 
 def own_pooling(model: str | Path) -> Pooling | None:
@@ -137,6 +175,8 @@ def own_pooling(model: str | Path) -> Pooling | None:
     modules = _modules(folder)
     if modules is None:
         return None
+    if modules.table:
+        return Pooling.MEAN
     return _read_pooling(modules, read_config(modules.transformer / "config.json"), _default_prompt(folder))
 
 
@@ -148,9 +188,12 @@ def transformer_folder(folder: Path) -> Path:
 
 def _modules(folder: Path) -> _Modules | None:
     """The modules that modules.json lists; None for a plain transformers folder."""
+    from opencse.encoder.table import table_folder
+
     listing = folder / "modules.json"
+    table = table_folder(folder)
     if not listing.is_file():
-        return None
+        return None if table is None else _Modules(folder, folder, None, (), None, table=True)
     entries = read_json(listing)
     paths: dict[str, list[Path]] = {name: [] for name in _MODULES}
     last = ""
@@ -158,6 +201,11 @@ def _modules(folder: Path) -> _Modules | None:
         if not isinstance(module, dict) or not {"type", "path"} <= module.keys():
             raise UserError(f"{listing}: a list of objects with type and path was expected")
         package, _, name = str(module["type"]).rpartition(".")
+        if table is not None and not last and name == "StaticEmbedding":
+            paths["Transformer"].append(table)
+            paths["Pooling"].append(table)
+            last = "Pooling"
+            continue
         if name not in _MODULES or package.split(".")[0] != "sentence_transformers":
             supported = ", ".join(_MODULES)
             raise UserError(f"{folder}: module {module['type']} is not supported here; supported: {supported}")
@@ -178,6 +226,7 @@ def _modules(folder: Path) -> _Modules | None:
         weighted_layers=next(iter(paths["WeightedLayerPooling"]), None),
         dense=tuple(paths["Dense"]),
         normalize=next(iter(paths["Normalize"]), None),
+        table=table is not None,
     )
 
 

@@ -57,6 +57,8 @@ def read_config(path: Path) -> dict[str, Any]:
     return value
 
 
+TABLE = "opencse-table"
+"""`model_type` of a backbone that is a table of word vectors."""
 SENTENCE_CONFIG = "config_sentence_transformers.json"
 WRITTEN_BY = "opencse"
 """Among the versions in ``SENTENCE_CONFIG``: that this library wrote the folder."""

@@ -17,12 +17,14 @@ from opencse.encoder.layout import (
     POOLING_FLAGS,
     POOLING_MODES,
     SENTENCE_CONFIG,
+    TABLE,
     WRITTEN_BY,
     read_config,
     write_json,
 )
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.quiet import quiet_transformers
+from opencse.encoder.table import write_table
 from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
@@ -75,7 +77,8 @@ def is_ours(folder: Path) -> bool:
 
 
 def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype, masked_lm: bool) -> None:
-    modules = [("Transformer", "")]
+    table = encoder.backbone.config.model_type == TABLE
+    modules = [("StaticEmbedding" if table else "Transformer", "")]
 
     def place(module: str) -> Path:
         modules.append((module, f"{len(modules)}_{module}"))
@@ -83,12 +86,16 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
         path.mkdir()
         return path
 
-    _write_transformer(encoder, folder, dtype)
+    if table:
+        write_table(encoder, folder, dtype)
+    else:
+        _write_transformer(encoder, folder, dtype)
     if masked_lm:
         _add_masked_lm_head(encoder, folder, dtype)
     if len(encoder.pooling.layers(encoder.depth)) > 1:
         _write_layer_weights(encoder, place("WeightedLayerPooling"))
-    _write_pooling(encoder, place("Pooling"))
+    if not table:
+        _write_pooling(encoder, place("Pooling"))
     for layer in encoder.dense:
         assert isinstance(layer, Dense)
         _write_dense(layer, place("Dense"), dtype)

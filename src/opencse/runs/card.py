@@ -13,6 +13,7 @@ from opencse.text.corpus import CorpusFacts
 if TYPE_CHECKING:
     from opencse.baselines.whitening import Whitening
     from opencse.encoder.encoder import SentenceEncoder
+    from opencse.export.distil import Distilled, DistilSettings
     from opencse.making.static import Static, StaticSettings
 
 _TRAINED = """# Sentence encoder trained with OpenCSE
@@ -55,6 +56,19 @@ coordinates of variance one (Su et al. 2021, BERT-whitening). Nothing was traine
 | pooling | {pooling} |
 | text | {text}: {sentences:,} texts; content hash {fingerprint} |
 | dimension | {before} to {after}{dropped} |
+
+"""
+_DISTILLED = """# Word vectors distilled with OpenCSE
+
+A table of word vectors made of {model}: every token of its vocabulary through it, principal components, weights by
+frequency{fitted}. A text's vector is the mean of its tokens' rows, so word order has no say in it.
+
+| | |
+|---|---|
+| encoder | {model} |
+| rows, dimension | {rows:,}, {dimension} |
+| whole words added | {words:,} |
+| settings | {settings} |
 
 """
 _USE = """## Use
@@ -129,6 +143,26 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
             dimension=settings.dimension,
             layers=settings.layers,
             settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
+        )
+    )
+
+
+def distilled_card(model: str, made: Distilled, settings: DistilSettings) -> str:
+    """Markdown that tells what a table of word vectors was made of, and how to use it."""
+    fitted = ""
+    if made.before is not None:
+        fitted = (
+            f", fitted to the encoder's vectors of {made.texts:,} texts (mean cosine {made.before:.3f} before, "
+            f"{made.after:.3f} after)"
+        )
+    return _card(
+        _DISTILLED.format(
+            model=as_text(model),
+            fitted=fitted,
+            rows=made.rows,
+            dimension=made.encoder.dimension,
+            words=made.words,
+            settings=", ".join(f"{key} {value}" for key, value in settings.model_dump().items()),
         )
     )
 

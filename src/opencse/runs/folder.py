@@ -17,6 +17,7 @@ from opencse.errors import UserError, reason
 from opencse.progress import Progress
 from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
+from opencse.runs.trackers import WRITTEN as TRACKED
 from opencse.training.checkpoint import CHECKPOINT, checkpoint_folders
 from opencse.training.metrics import METRICS
 
@@ -264,7 +265,7 @@ class RunFolder:
         parts = [found for pattern in _MODEL for found in sorted(self.path.glob(pattern))]
         parts += [path for path in self.path.iterdir() if path.is_dir() and _MODULE.fullmatch(path.name)]
         parts += checkpoint_folders(self.checkpoint)
-        parts += [self.path / name for name in (METRICS, REPORT, NUMBERS, LAST, _OF_A_STUDY)]
+        parts += [self.path / name for name in (METRICS, REPORT, NUMBERS, LAST, _OF_A_STUDY, *TRACKED)]
         if self._start_is_ours():
             parts.append(self.start)
         for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -33,12 +34,14 @@ from opencse.runs.folder import RunFolder, require_makeable
 from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
 from opencse.runs.start import Start, build_encoder, settle
+from opencse.runs.trackers import open_tracker
 from opencse.selection.chosen import AUTO, DevChoice, load_selector
 from opencse.selection.score import DevScore, Selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
 from opencse.training.budget import choose_chunks
+from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.soundness import probes_of, require_sound
@@ -55,7 +58,15 @@ class Prepared:
     inputs: InputBuilder
     batches: Batches
 
-    def trainer(self, folder: Path, progress: Progress, *, dev: Selector | None, start: DevScore | None) -> Trainer:
+    def trainer(
+        self,
+        folder: Path,
+        progress: Progress,
+        *,
+        dev: Selector | None,
+        start: DevScore | None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Trainer:
         """What makes the steps; see `Trainer`."""
         return Trainer(
             encoder=self.encoder,
@@ -70,6 +81,7 @@ class Prepared:
             progress=progress,
             start=start,
             chunks=self.plan.chunks,
+            callbacks=Callbacks(callbacks),
         )
 
 
@@ -104,6 +116,8 @@ class TrainJob:
     trust_remote_code: bool = False
     begin: NewStart | None = None
     metric: str | None = None
+    callbacks: tuple[Callback, ...] = ()
+    track: str | None = None
 
     def resolve(self) -> Asked:
         """What is asked for, with presets and settings applied.
@@ -271,7 +285,10 @@ class TrainJob:
             tell.say(f"this run had finished before: {before.verdict}")
             return TrainResult(folder.path, before.kept, before.verdict, before.scores, plan)
         start = start_score(plan, record, folder, tell) if world.first else None
-        trainer = prepared.trainer(folder.path, tell, dev=plan.dev, start=start)
+        tracked = plan.recipe.model_dump(mode="json", exclude={"presets"}) | {"model": plan.model}
+        trackers = [open_tracker(self.track, folder.path, tracked)] if self.track and world.first else []
+        heard = (*self.callbacks, *trackers) if world.first else ()
+        trainer = prepared.trainer(folder.path, tell, dev=plan.dev, start=start, callbacks=heard)
         started = time.perf_counter()
         history = trainer.run(resume=resume)
         record.seconds = round(time.perf_counter() - started, 1)
@@ -280,6 +297,7 @@ class TrainJob:
         outcome = world.share(record.result)
         if outcome is None:
             raise RuntimeError("the first process shared no outcome")
+        trainer.callbacks.on_end(folder.path, outcome.verdict)
         return TrainResult(folder.path, outcome.kept, outcome.verdict, outcome.scores, plan)
 
     def _prepare(self, tell: Progress, record: RunRecord | None, staged: Path, world: Processes = ALONE) -> Prepared:

@@ -401,8 +401,9 @@ class Index:
             stamp = (self.folder / NAMES).stat().st_mtime_ns
             if stamp != self._stamp:
                 name = current(self.folder)
-                if name != self._store.name:
-                    self._store.close()
+                if (
+                    name != self._store.name
+                ):  # other threads may still read the old one, which closes when they are done
                     self._store, self._seen = Store(self.folder, name), None
                 self._stamp = stamp
 

@@ -4,28 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from opencse import io
 from opencse.errors import UserError, reason
+from opencse.training.callbacks import Record
 
 METRICS = "metrics.jsonl"
 
 
 class MetricsLog:
-    """Appends records to a JSON-lines file; each record has its ``step``."""
+    """Appends records to a JSON-lines file; each record has its ``step``, and is told to ``heard`` too."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, heard: Callable[[Record], None] | None = None) -> None:
         self.path = path
+        self.heard = heard
 
-    def write(self, record: Mapping[str, float | int | str]) -> None:
+    def write(self, record: Record) -> None:
         """Appends one record."""
         try:
             with self.path.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(record) + "\n")
         except OSError as error:
             raise self._unwritten(error) from None
+        if self.heard is not None:
+            self.heard(record)
 
     def clear(self) -> None:
         """Begins the log anew."""

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -23,6 +23,7 @@ from opencse.processes import Processes
 from opencse.progress import Progress
 from opencse.selection.score import DevScore, History, Selector
 from opencse.text.batches import Batches
+from opencse.training.callbacks import Callbacks
 from opencse.training.checkpoint import (
     CHECKPOINT,
     Checkpoint,
@@ -65,6 +66,7 @@ class Trainer:
         progress: what the user sees.
         start: dev score of the start as training takes it up; None without dev.
         chunks: how a step's rows are encoded, and by which processes; the first of them evaluates and writes.
+        callbacks: hear of the run.
     """
 
     encoder: SentenceEncoder
@@ -79,9 +81,10 @@ class Trainer:
     progress: Progress
     start: DevScore | None = None
     chunks: Chunks = WHOLE
+    callbacks: Callbacks = field(default_factory=Callbacks)
 
     def __post_init__(self) -> None:
-        self.metrics = MetricsLog(self.folder / METRICS)
+        self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.heard)
         self.history = History()
         self.best: dict[str, Tensor] = {}
         self.began = self._weights() if self.settings.average_with_start else {}
@@ -112,6 +115,8 @@ class Trainer:
             InterruptedRunError: on Ctrl-C or SIGTERM, after a checkpoint.
         """
         step = self._restore() if resume else 0
+        if self.world.first:
+            self.callbacks.on_begin(step)
         if step == 0:
             self._begin()
         self.world.wait()
@@ -227,6 +232,7 @@ class Trainer:
         chunks = {"rows": self.chunks.rows, "keep": self.chunks.keep, "processes": self.world.count}
         values = {"step": step, "history": asdict(self.history), "chunks": chunks}
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
+        self.callbacks.on_checkpoint(step, self.checkpoint_folder)
 
     def _restore(self) -> int:
         checkpoint = load_checkpoint(self.checkpoint_folder, self.progress.say)

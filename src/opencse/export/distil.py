@@ -1,0 +1,290 @@
+"""Word vectors of an encoder: every token of its vocabulary through it, then PCA and weights by frequency.
+
+    u_t = encoder(t)                    the sentence vector of token t (or word) by itself, before L2 normalisation
+    v_t = (u_t - mean(u)) Q_d           the first d principal components over the vocabulary
+    e_t = a / (a + p_t) v_t             p_t: share of the running tokens (Arora, Liang & Ma 2017, equation 3)
+
+Where no text is given, p_t is Zipf's: proportional to 1 / (rank + 2), the vocabulary being ordered by frequency, as
+those of WordPiece and BPE are (Tulkens & van Dongen 2024, model2vec). With texts, p_t is counted, and the table is
+fitted so that the mean of a text's rows is the encoder's vector of the text: with A (n, V) the shares of the tokens in
+n texts and T (n, d) the encoder's unit vectors in the same principal components,
+
+    E* = argmin_E |A E - T|^2 + ridge |E - s E_0|^2,        s = argmin_s |s A E_0 - T|^2
+
+so rare tokens stay near where the distillation put them: a least-squares problem, solved by conjugate gradients.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from pydantic import Field
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.pooling import Pooling
+from opencse.encoder.table import bare_tokenizer, new_table
+from opencse.encoder.vectors import unit_rows
+from opencse.errors import UserError
+from opencse.progress import Progress
+from opencse.settings import Settings
+
+Floats = NDArray[np.float32]
+_BUDGET = 8_192
+
+
+class DistilSettings(Settings):
+    """How an encoder becomes a table of word vectors.
+
+    Attributes:
+        dimension: length of a vector (d); unset keeps the encoder's.
+        sif: a of the weights a / (a + p); inf weighs all tokens alike.
+        words: frequent whole words of the text that get a row of their own, where the tokenizer cuts them up.
+        fewest: times a word must occur for that.
+        fit: whether the table is fitted to the encoder's vectors of the texts, where texts are given.
+        ridge: how strongly it is held to where it was; see the module's text.
+        iterations: of conjugate gradients.
+        sentences: texts to fit on at most, drawn at random.
+    """
+
+    dimension: int | None = Field(default=256, ge=1, le=65_536)
+    sif: float = Field(default=1e-3, gt=0, allow_inf_nan=True)
+    words: int = Field(default=0, ge=0, le=1_000_000)
+    fewest: int = Field(default=5, ge=1)
+    fit: bool = True
+    ridge: float = Field(default=0.01, ge=0)
+    iterations: int = Field(default=30, ge=1, le=10_000)
+    sentences: int = Field(default=50_000, ge=2)
+
+
+@dataclass(frozen=True)
+class Distilled:
+    """What came of it.
+
+    Attributes:
+        encoder: a table, on the CPU, in evaluation mode.
+        rows: of the table.
+        words: whole words added to the vocabulary.
+        texts: that the table was fitted on; 0 where it was not.
+        before: mean cosine of the texts' vectors to the encoder's before the fit (d dimensions); None without one.
+        after: and after it.
+    """
+
+    encoder: SentenceEncoder
+    rows: int
+    words: int
+    texts: int = 0
+    before: float | None = None
+    after: float | None = None
+
+
+def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[str], progress: Progress) -> Distilled:
+    """The table of ``encoder``; see the module's text.
+
+    Args:
+        encoder: with a fast tokenizer; on any device.
+        settings: sizes and constants.
+        texts: of the domain; may be empty.
+        progress: hears of it.
+
+    Raises:
+        UserError: for an encoder of another kind, or settings that do not fit it.
+    """
+    hf = encoder.tokenizer.hf
+    if not hf.is_fast:
+        raise UserError(
+            f"{hf.name_or_path or type(hf).__name__}: a table of words needs a tokenizer with tokenizer.json"
+        )
+    if settings.words and not texts:
+        raise UserError("words are counted in a text; give --corpus too")
+    added = _frequent_words(encoder, texts, settings)
+    tokenizer = bare_tokenizer(_with_words(hf.backend_tokenizer, added))
+    names = _by_id(tokenizer.hf.get_vocab())
+    special = {hf.convert_tokens_to_ids(token) for token in hf.all_special_tokens} | {tokenizer.pad_id}
+    vectors = _through(encoder, names, len(hf.get_vocab()), progress)
+    real = np.array([i not in special and name is not None and not _unused(name) for i, name in enumerate(names)])
+    mean, directions = _components(vectors[real], settings.dimension)
+    rows = (vectors - mean) @ directions
+    ids = tokenizer.encode(list(texts), encoder.max_length)
+    weights = settings.sif / (settings.sif + _shares(ids, len(names), real)) if np.isfinite(settings.sif) else 1.0
+    rows = np.where(real[:, None], rows * np.reshape(weights, (-1, 1)), 0.0).astype(np.float32)
+    rows /= np.sqrt((rows[real] ** 2).sum(axis=1).mean())
+    used, before, after = 0, None, None
+    if len(texts) and settings.fit:
+        targets = _targets(encoder, texts, mean, directions, progress)
+        used = len(texts)
+        rows, before, after = _fitted(rows, ids, targets, real, settings, progress)
+    table = SentenceEncoder(
+        new_table(torch.from_numpy(rows)),
+        tokenizer,
+        pooling=Pooling.MEAN,
+        max_length=512,
+        normalize=True,
+        prompt=encoder.prompt,
+    )
+    return Distilled(table.eval(), len(rows), len(added), used, before, after)
+
+
+def _frequent_words(encoder: SentenceEncoder, texts: Sequence[str], settings: DistilSettings) -> list[str]:
+    """The words of ``texts`` that the tokenizer cuts up, the most frequent first, as its normaliser leaves them."""
+    if not settings.words:
+        return []
+    backend = encoder.tokenizer.hf.backend_tokenizer
+    counts: Counter[str] = Counter()
+    for text in texts:
+        plain = backend.normalizer.normalize_str(text) if backend.normalizer is not None else text
+        counts.update(word for word in plain.split() if word.isalpha())
+    known = encoder.tokenizer.hf.get_vocab()
+    often = [word for word, count in counts.most_common() if count >= settings.fewest and word not in known]
+    cut = encoder.tokenizer.encode(often, None)
+    extra = encoder.tokenizer.hf.num_special_tokens_to_add()
+    return [word for word, row in zip(often, cut, strict=True) if len(row) > 1 + extra][: settings.words]
+
+
+def _with_words(backend: Any, words: Sequence[str]) -> Any:  # noqa: ANN401 - the tokenizers library is untyped
+    """``backend`` with whole ``words`` in its vocabulary: WordPiece's own, or added tokens of other kinds."""
+    from tokenizers import AddedToken, Tokenizer
+
+    stated = json.loads(backend.to_str())
+    model = stated["model"]
+    if model.get("type") == "WordPiece":
+        start = 1 + max([*model["vocab"].values(), *(token["id"] for token in stated["added_tokens"])])
+        model["vocab"] |= {word: start + place for place, word in enumerate(words)}
+        return Tokenizer.from_str(json.dumps(stated))
+    made = Tokenizer.from_str(json.dumps(stated))
+    made.add_tokens([AddedToken(word, single_word=True, normalized=True) for word in words])
+    return made
+
+
+def _by_id(vocabulary: dict[str, int]) -> list[str | None]:
+    names: list[str | None] = [None] * (1 + max(vocabulary.values()))
+    for name, number in vocabulary.items():
+        names[number] = name
+    return names
+
+
+def _unused(name: str) -> bool:
+    return name.startswith("[unused") and name.endswith("]")
+
+
+def _through(encoder: SentenceEncoder, names: Sequence[str | None], own: int, progress: Progress) -> Floats:
+    """The vector (V, D) of every token by itself: its id between the special tokens; of words, their own ids."""
+    before, after = _around(encoder)
+    words = encoder.tokenizer.encode([name or "" for name in names[own:]], encoder.max_length)
+    ids = [np.array([*before, number, *after], dtype=np.int32) for number in range(min(own, len(names)))] + words
+    ids = [row if len(row) else np.array([encoder.tokenizer.pad_id], dtype=np.int32) for row in ids]
+    found = np.zeros((len(ids), encoder.dimension), dtype=np.float32)
+    order = np.argsort([len(row) for row in ids], kind="stable")
+    unit, encoder.normalize = encoder.normalize, False
+    progress.start("encoding the vocabulary", len(ids))
+    try:
+        with torch.inference_mode():
+            start = 0
+            while start < len(order):
+                most = max(1, _BUDGET // len(ids[order[min(start + 512, len(order) - 1)]]))
+                chosen = order[start : start + min(512, most)]
+                tokens = encoder.tokenizer.pad([ids[i] for i in chosen]).to(encoder.device)
+                found[chosen] = encoder.embed(tokens).float().cpu().numpy()
+                start += len(chosen)
+                progress.advance(start)
+    finally:
+        encoder.normalize = unit
+        progress.finish()
+    return found
+
+
+def _around(encoder: SentenceEncoder) -> tuple[list[int], list[int]]:
+    """The special ids that the tokenizer puts before and after a text."""
+    found = encoder.tokenizer.hf.backend_tokenizer.encode("a")
+    inside = [place for place, special in enumerate(found.special_tokens_mask) if not special]
+    return found.ids[: inside[0]], found.ids[inside[-1] + 1 :]
+
+
+def _components(vectors: Floats, dimension: int | None) -> tuple[Floats, Floats]:
+    """Mean (D,) and the first principal directions (D, d) of ``vectors`` (n, D)."""
+    mean = vectors.mean(axis=0)
+    _, directions = np.linalg.eigh(np.cov(vectors, rowvar=False, dtype=np.float64))
+    return mean, directions[:, ::-1][:, :dimension].astype(np.float32)
+
+
+def _shares(ids: Sequence[NDArray[np.int32]], size: int, real: NDArray[np.bool_]) -> NDArray[np.float64]:
+    """Share of each token among the running ones: counted, and Zipf's where there is no text."""
+    if len(ids):
+        counts = np.bincount(np.concatenate(ids), minlength=size)[:size] * real
+        return np.asarray(counts / max(1, counts.sum()))
+    ranks = np.cumsum(real) + 1.0
+    shares = np.where(real, 1 / ranks, 0)
+    return np.asarray(shares / shares.sum())
+
+
+def _targets(
+    encoder: SentenceEncoder, texts: Sequence[str], mean: Floats, directions: Floats, progress: Progress
+) -> Floats:
+    """The encoder's vectors of ``texts`` in the table's dimensions, as unit vectors."""
+    unit, encoder.normalize = encoder.normalize, False
+    progress.start("encoding the text", len(texts))
+    try:
+        given = encoder.encode(texts, progress=lambda done, _: progress.advance(done))
+    finally:
+        encoder.normalize = unit
+        progress.finish()
+    projected = (given - given.mean(axis=0)) @ directions
+    return unit_rows(projected)
+
+
+def _fitted(
+    rows: Floats,
+    ids: Sequence[NDArray[np.int32]],
+    targets: Floats,
+    real: NDArray[np.bool_],
+    settings: DistilSettings,
+    progress: Progress,
+) -> tuple[Floats, float, float]:
+    """The ridge solution from ``rows``, and the mean cosine to ``targets`` before and after."""
+    from scipy.sparse import csr_array
+
+    kept = [row[real[row]] for row in ids]
+    lengths = np.array([len(row) for row in kept])
+    starts = np.concatenate([[0], np.cumsum(lengths)])
+    values = np.repeat(1 / np.maximum(lengths, 1), lengths).astype(np.float32)
+    met, places = np.unique(np.concatenate(kept), return_inverse=True)  # the other rows stay as they are
+    shares = csr_array((values, places, starts), shape=(len(kept), len(met)))
+    shares.sum_duplicates()
+    all_rows, rows = rows, rows[met]
+    made = shares @ rows
+    before = _cosine(made, targets)
+    scale = float((made * targets).sum() / max(float((made * made).sum()), 1e-12))
+    start = rows * scale
+    transposed = shares.T.tocsr()
+    held = settings.ridge
+    change = np.zeros_like(start)
+    residual = transposed @ (targets - shares @ start)
+    inverse = 1 / (np.asarray(shares.multiply(shares).sum(axis=0)).reshape(-1, 1) + held + 1e-8)  # Jacobi's
+    direction = inverse * residual
+    energy = (residual * direction).sum(axis=0)
+    progress.start("fitting the table", settings.iterations)
+    for step in range(settings.iterations):
+        image = transposed @ (shares @ direction) + held * direction
+        length = energy / np.maximum((direction * image).sum(axis=0), 1e-20)
+        change += (length * direction).astype(np.float32)
+        residual = residual - length * image
+        moved = inverse * residual
+        again = (residual * moved).sum(axis=0)
+        direction, energy = moved + again / np.maximum(energy, 1e-20) * direction, again
+        progress.advance(step + 1)
+    progress.finish()
+    found = (start + change).astype(np.float32)
+    after = _cosine(shares @ found, targets)
+    fitted = all_rows * np.float32(scale)
+    fitted[met] = found
+    return fitted, before, after
+
+
+def _cosine(a: Floats, b: Floats) -> float:
+    return float((unit_rows(a) * unit_rows(b)).sum(axis=1).mean())

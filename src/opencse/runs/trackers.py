@@ -1,0 +1,112 @@
+"""TensorBoard and Weights & Biases: every number of metrics.jsonl goes there too."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import secrets
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from opencse import io
+from opencse.errors import UserError, require_known
+from opencse.training.callbacks import Callback, Record
+
+TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb"}
+"""The package of each tracker."""
+WRITTEN = ("tensorboard", "wandb", "wandb.id")
+"""What trackers leave in a run's folder."""
+
+
+def require_tracker(name: str) -> None:
+    """Raises a ``UserError`` for an unknown tracker, or one whose package is not installed."""
+    require_known(name, list(TRACKERS), "tracker")
+    if importlib.util.find_spec(TRACKERS[name]) is None:
+        raise UserError(f"--track {name}: {TRACKERS[name]} is not installed; pip install {TRACKERS[name]}")
+
+
+def open_tracker(name: str, folder: Path, settings: Mapping[str, Any]) -> Callback:
+    """The tracker called ``name`` for the run in ``folder``, whose ``settings`` it shows."""
+    require_tracker(name)
+    return TensorBoard(folder) if name == "tensorboard" else WandB(folder, settings)
+
+
+def _numbers(record: Record) -> dict[str, float]:
+    return {key: float(value) for key, value in record.items() if key != "step" and not isinstance(value, str)}
+
+
+class TensorBoard(Callback):
+    """Writes ``FOLDER/tensorboard``; look at it with ``tensorboard --logdir FOLDER``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder / WRITTEN[0]
+        self._writer: Any = None
+
+    def on_begin(self, step: int) -> None:
+        """Opens the log; what was written beyond a resumed run's checkpoint is hidden."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)
+
+    def on_step(self, step: int, record: Record) -> None:
+        """Every number of the line."""
+        self._write("train", step, record)
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        """Every number of the line."""
+        self._write("dev", step, record)
+
+    def on_checkpoint(self, step: int, folder: Path) -> None:
+        """What a kill would lose is written."""
+        self._writer.flush()
+
+    def on_end(self, folder: Path, verdict: str) -> None:
+        """Closes the log."""
+        self._writer.add_text("verdict", verdict)
+        self._writer.close()
+
+    def _write(self, group: str, step: int, record: Record) -> None:
+        for name, value in _numbers(record).items():
+            self._writer.add_scalar(f"{group}/{name}", value, step)
+
+
+class WandB(Callback):
+    """Logs to Weights & Biases; ``WANDB_MODE=offline`` keeps everything in ``FOLDER/wandb``.
+
+    The project is ``WANDB_PROJECT`` or ``opencse``. A resumed run goes on under its own name.
+    """
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self._folder, self._settings = folder, settings
+        self._run: Any = None
+
+    def on_begin(self, step: int) -> None:
+        """Opens the run."""
+        import wandb
+
+        known = self._folder / WRITTEN[2]
+        if not (step and known.is_file()):
+            io.write_text(known, secrets.token_hex(4))
+        self._run = wandb.init(
+            project=os.environ.get("WANDB_PROJECT", "opencse"),
+            name=self._folder.name,
+            id=known.read_text(encoding="utf-8").strip(),
+            dir=str(self._folder),
+            config=dict(self._settings),
+            resume="allow",
+            settings=wandb.Settings(silent=True),
+        )
+
+    def on_step(self, step: int, record: Record) -> None:
+        """Every number of the line."""
+        self._run.log({f"train/{name}": value for name, value in _numbers(record).items()} | {"step": step})
+
+    def on_evaluate(self, step: int, record: Record) -> None:
+        """Every number of the line."""
+        self._run.log({f"dev/{name}": value for name, value in _numbers(record).items()} | {"step": step})
+
+    def on_end(self, folder: Path, verdict: str) -> None:
+        """Ends the run."""
+        self._run.summary["verdict"] = verdict
+        self._run.finish()
