@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable
 
 import pytest
+from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.serving.guard import Keys, is_local
 from opencse.serving.limits import Limits
+from opencse.text.tokenizer import Tokens
 from serving.conftest import Serve
 from serving.harness import to
 
@@ -79,21 +80,23 @@ async def test_every_answer_keeps_browsers_in(serve: Serve) -> None:
 
 
 @pytest.fixture
-def held(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """Keeps the encoder busy until it is called."""
+def go(model: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """While it is cleared the encoder is kept busy."""
     go = threading.Event()
+    go.set()
     embed = model.embed
 
-    def waiting(tokens: object) -> object:
+    def waiting(tokens: Tokens, **more: bool) -> Tensor:
         assert go.wait(20)
-        return embed(tokens)  # type: ignore[arg-type]
+        return embed(tokens, **more)
 
     monkeypatch.setattr(model, "embed", waiting)
-    return go.set
+    return go
 
 
-async def test_too_much_is_told_to_come_back(serve: Serve, held: Callable[[], None]) -> None:
+async def test_too_much_is_told_to_come_back(serve: Serve, go: threading.Event) -> None:
     async with to(serve(limits=Limits(waiting_texts=600, body_bytes=2**20))) as client:
+        go.clear()
         texts = [f"the snow {i} " * 20 for i in range(600)]
         first = [asyncio.create_task(client.post("/v1/embeddings", json={"input": texts})) for _ in range(2)]
         while 'opencse_waiting_texts{model="tiny"} 0.0' in (await client.get("/metrics")).text:
@@ -110,18 +113,19 @@ async def test_too_much_is_told_to_come_back(serve: Serve, held: Callable[[], No
             pytest.fail("nothing was ever refused")
         assert int(late.result().headers["Retry-After"]) >= 1
         assert late.result().json()["error"]["code"] == "overloaded"
-        held()
+        go.set()
         assert {task.status_code for task in await asyncio.gather(*first)} <= {200, 503}
         assert 200 in {(await task).status_code for task in first}
         assert (await client.post("/v1/embeddings", json={"input": ["after"]})).status_code == 200
 
 
-async def test_long_bodies_are_bounded_together(serve: Serve, held: Callable[[], None]) -> None:
+async def test_long_bodies_are_bounded_together(serve: Serve, go: threading.Event) -> None:
     async with to(serve(limits=Limits(held_bytes=5_000))) as client:
+        go.clear()
         first = asyncio.create_task(client.post("/v1/embeddings", json={"input": ["snow " * 600]}))
         while "opencse_held_bytes 0.0" in (await client.get("/metrics")).text:
             await asyncio.sleep(0.01)
         assert (await client.post("/v1/embeddings", json={"input": ["snow " * 600]})).status_code == 503
-        held()
+        go.set()
         assert (await first).status_code == 200
         assert "opencse_held_bytes 0.0" in (await client.get("/metrics")).text

@@ -59,6 +59,7 @@ class ServedModel:
         self.name = name
         self.encoder = encoder
         self.fingerprint = fingerprint(encoder)
+        encoder.encode("What is made at the first text is made before two threads ask for it.")
         self._limits = limits
         self._metrics = metrics
         self._ids = len(torch.as_tensor(encoder.backbone.get_input_embeddings().weight))
