@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 DEMO_OUT ?= demo-out
 SPREAD := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help demo docs quick record test test-portable lint types check clean
+.PHONY: help bench-quick demo docs quick record test test-portable lint types check clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -30,6 +30,9 @@ demo: $(VENV)/.installed  ## train, evaluate, search and report on the built-in 
 
 quick: lint types  ## lint, types and all but the slow tests, in a minute or two
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) -m "not slow"
+
+bench-quick: $(VENV)/.installed-dev  ## whether training, encoding, the loss or start-up got slower
+	OMP_NUM_THREADS=1 $(BIN)/python benchmarks/quick.py
 
 record: $(VENV)/.installed-dev  ## the recorded numbers anew, where they should move
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m recorded --write

@@ -24,7 +24,7 @@ with tempfile.TemporaryDirectory() as folder:
     run("train", str(text), "--out", model, *quick)
     assert run("similarity", model, "a cat", "a cat").startswith("1.0000")
     if extra == "serve":
-        run("index", "build", model, str(text), "--out", str(Path(folder) / "index"))
+        run("index", "build", str(Path(folder) / "index"), model, str(text))
         run("serve", "--help")
     if extra == "export":
         run("export", "onnx", model, "--out", str(Path(folder) / "onnx"))

@@ -2,6 +2,7 @@
 
     python benchmarks/adapt.py --data DATA --models opencse-mini FOLDER --seeds 42 43 44 --out study   # goes on
     python benchmarks/adapt.py --out study --table                                      # the table of what is there
+    python benchmarks/adapt.py --out study --table --picture docs/results/figures/adapt.svg --picture-of opencse-mini
 
 For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read; nDCG@10 of its test queries and
 the seven STS tasks (``DATA/sts``) are taken before and after.
@@ -18,6 +19,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from opencse import adapt
+from opencse.analysis.figures.base import AFTER, BEFORE, INK, canvas, standalone, to_svg
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
@@ -89,6 +91,29 @@ def table(out: Path) -> str:
     return "\n".join(lines)
 
 
+def picture(out: Path, model: str) -> str:
+    """Bars of nDCG@10 before and after, a pair for each collection, with the standard deviation over seeds."""
+    records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
+    records = [record for record in records if record["model"] == model]
+    names = sorted({record["collection"] for record in records}, reverse=True)
+    figure, axes = canvas(
+        f"{model}, adapted to a collection's documents: its test queries", "", "nDCG@10 x 100", width=5.6, height=2.6
+    )
+    for place, name in enumerate(names):
+        found = [r["after"]["ndcg@10"] for r in records if r["collection"] == name and r["seed"] is not None]
+        before = next(r["after"]["ndcg@10"] for r in records if r["collection"] == name and r["seed"] is None)
+        spread = stdev(found) if len(found) > 1 else 0.0
+        for at, height, error, colour, label in (
+            (place - 0.2, before, 0.0, BEFORE, "before"),
+            (place + 0.2, mean(found), spread, AFTER, f"after, {len(found)} seeds"),
+        ):
+            axes.bar(at, height, 0.36, yerr=error or None, color=colour, label=label if place == 0 else None)
+            axes.annotate(f"{height:.1f}", (at, height + error), ha="center", va="bottom", fontsize=8, color=INK)
+    axes.set_xticks(range(len(names)), [name.capitalize() for name in names])
+    axes.margins(y=0.15)
+    return standalone(to_svg(figure, {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}))
+
+
 def main() -> None:
     """Runs what is not there yet, and prints the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -99,6 +124,8 @@ def main() -> None:
     parser.add_argument("--set", nargs="+", default=[], help="settings of every run")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", action="store_true", help="only the table of what is there")
+    parser.add_argument("--picture", type=Path, help="an SVG file to draw into")
+    parser.add_argument("--picture-of", default="opencse-mini", help="the model that is drawn")
     arguments = parser.parse_args()
     if not arguments.table:
         (arguments.out / "records").mkdir(parents=True, exist_ok=True)
@@ -110,6 +137,8 @@ def main() -> None:
                     sts = arguments.data / "sts"
                     once(path, partial(run, collection, model, seed, arguments.out, sts, arguments.set))
     print(table(arguments.out))
+    if arguments.picture is not None:
+        arguments.picture.write_text(picture(arguments.out, arguments.picture_of), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -65,9 +65,10 @@ def paired(
     unit: str,
     turns: int,
     note: str = "",
+    clock: Callable[[], float] = time.perf_counter,
 ) -> Row:
     """The row of two sides; see `timed`."""
-    return timed(name, {"ours": ours}, peer, size=size, unit=unit, turns=turns, notes={"ours": note})[0]
+    return timed(name, {"ours": ours}, peer, size=size, unit=unit, turns=turns, notes={"ours": note}, clock=clock)[0]
 
 
 def timed(
@@ -79,6 +80,7 @@ def timed(
     unit: str,
     turns: int,
     notes: dict[str, str] | None = None,
+    clock: Callable[[], float] = time.perf_counter,
 ) -> list[Row]:
     """Rows of several of our ways beside one peer, timed in turn after two turns to warm up.
 
@@ -90,16 +92,18 @@ def timed(
         unit: of the rates.
         turns: that count.
         notes: of each way.
+        clock: in seconds; `time.process_time` leaves out what other work takes from a shared machine, and is right for
+            one thread.
     """
     seconds: dict[str, list[float]] = {way: [] for way in ours}
     base: list[float] = []
     for turn in range(-2, turns):
         for way, call, taken in (("peer", peer, base), *((way, ours[way], seconds[way]) for way in ours)):
             del way
-            started = time.perf_counter()
+            started = clock()
             call(turn + 2)
             if turn >= 0:
-                taken.append(time.perf_counter() - started)
+                taken.append(clock() - started)
     return [
         _row(name.format(way), taken, base, size, unit, (notes or {}).get(way, "")) for way, taken in seconds.items()
     ]

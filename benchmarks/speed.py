@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import tempfile
+import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,7 @@ from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
+from opencse.training.memory import keep_freed_memory
 from opencse.training.optimizer import build_optimizer
 from opencse.training.step import Step, step_inputs
 
@@ -36,6 +38,7 @@ BATCH, LENGTH = 64, 32
 SHAPES = {"mini": (4, 256), "minilm": (6, 384), "base": (12, 768)}
 """Layers and width."""
 Precision = Literal["float32", "bf16"]
+Clock = Callable[[], float]
 
 
 def shaped(shape: str, folder: Path) -> str:
@@ -58,13 +61,16 @@ def shaped(shape: str, folder: Path) -> str:
     return str(folder)
 
 
-def step(model: str, text: str, *, precision: Precision, turns: int, name: str = "") -> list[Row]:
+def step(
+    model: str, text: str, *, precision: Precision, turns: int, name: str = "", clock: Clock = time.perf_counter
+) -> list[Row]:
     """A training step beside sentence-transformers' of the same arithmetic, and beside its default (float32)."""
     rows = []
     for theirs in dict.fromkeys((precision, "float32")):
         what = f"training step, {name or model}, {precision} ({{}}) beside sentence-transformers {theirs}"
         ways = {way: our_step(model, text, precision, way) for way in ("packed", "plain")}
-        rows += timed(what, ways, their_step(model, text, theirs), size=BATCH, unit="sentences/s", turns=turns)
+        peer = their_step(model, text, theirs)
+        rows += timed(what, ways, peer, size=BATCH, unit="sentences/s", turns=turns, clock=clock)
     return rows
 
 
@@ -126,7 +132,9 @@ def their_step(model: str, text: str, precision: str) -> Callable[[int], None]:
     return make
 
 
-def encode(model: str, text: str, *, pooling: str, turns: int, count: int, name: str = "") -> list[Row]:
+def encode(
+    model: str, text: str, *, pooling: str, turns: int, count: int, name: str = "", clock: Clock = time.perf_counter
+) -> list[Row]:
     """Texts to vectors, beside sentence-transformers' `encode` at its defaults (float32, batch 32)."""
     texts = lines(text)[:count]
     ours = SentenceEncoder.load(model, pooling=pooling, device="cpu")
@@ -144,14 +152,20 @@ def encode(model: str, text: str, *, pooling: str, turns: int, count: int, name:
     )
 
 
-def static(text: str, *, turns: int, count: int) -> list[Row]:
+def static(text: str, *, turns: int, count: int, clock: Clock = time.perf_counter) -> list[Row]:
     """Word vectors alone, tokenising included: opencse-mini, and the same vectors in both peers."""
     from model2vec import StaticModel
     from sentence_transformers import SentenceTransformer
     from sentence_transformers.models import StaticEmbedding
     from tokenizers import Tokenizer
 
-    texts = lines(text)[:count]
+    texts = lines(text)
+
+    def part(turn: int) -> list[str]:
+        """Texts that no turn before had (as long as there are any): words are looked up that were seen before."""
+        start = turn * count % max(1, len(texts) - count)
+        return texts[start : start + count]
+
     ours = SentenceEncoder.load(device="cpu")
     words = ours.backbone.get_input_embeddings().weight.detach().numpy()
     rust = ours.tokenizer.hf.backend_tokenizer.to_str()
@@ -160,14 +174,16 @@ def static(text: str, *, turns: int, count: int) -> list[Row]:
     )
     model = StaticModel(vectors=np.array(words), tokenizer=Tokenizer.from_str(rust), normalize=False)
     rows = []
-    for name, call in (("model2vec", model.encode), ("StaticEmbedding", theirs.encode)):
+    for peer, (name, call) in enumerate((("model2vec", model.encode), ("StaticEmbedding", theirs.encode))):
+        first = peer * (turns + 2)
         rows += timed(
             f"encode, opencse-mini beside {name}",
-            {"ours": lambda _: ours.encode(texts)},
-            lambda _, call=call: call(texts),
-            size=len(texts),
+            {"ours": lambda turn, first=first: ours.encode(part(first + turn))},
+            lambda turn, call=call, first=first: call(part(first + turn)),
+            size=min(count, len(texts)),
             unit="sentences/s",
             turns=turns,
+            clock=clock,
         )
     return rows
 
@@ -211,10 +227,13 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=1024, help="texts to encode")
     parser.add_argument("--threads", type=int, help="of both sides; unset leaves torch's choice")
     parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--clock", default="wall", choices=("wall", "cpu"), help="cpu: on a shared machine, one thread")
     parser.add_argument("--json", type=Path)
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     quiet()
+    keep_freed_memory()  # as `opencse train` does
+    clock = time.process_time if asked.clock == "cpu" else time.perf_counter
     if asked.threads:
         torch.set_num_threads(asked.threads)
     rows: list[Row] = []
@@ -222,13 +241,13 @@ def main() -> None:
         for name, model in models:
             if "step" in asked.work:
                 for precision in asked.precision:
-                    rows += step(model, asked.text, precision=precision, turns=asked.turns, name=name)
+                    rows += step(model, asked.text, precision=precision, turns=asked.turns, name=name, clock=clock)
             if "encode" in asked.work:
                 rows += encode(
                     model, asked.text, pooling=asked.pooling, turns=asked.turns, count=asked.count, name=name
                 )
     if "static" in asked.work:
-        rows += static(asked.text, turns=asked.turns, count=16 * asked.count)
+        rows += static(asked.text, turns=asked.turns, count=16 * asked.count, clock=clock)
     print(machine(), "", HEADER, *(row.line() for row in rows), sep="\n")
     if asked.json:
         write_json(asked.json, rows, {key: str(value) for key, value in vars(asked).items()})

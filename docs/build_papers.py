@@ -14,6 +14,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.lines import lines
 from opencse.analysis.significance import PairedSeeds, after_holm, brief, paired_bootstrap, paired_seeds, summary
@@ -424,7 +426,7 @@ def _overview(tables: Sequence[Table], found: Found, verdicts: Mapping[str, str]
         known = _known(table, found)
         pairs = [(table.of_paper(recipe), _above(found, recipe, table.base)) for _, recipe in known]
         both = [(theirs, ours) for theirs, ours in pairs if theirs is not None]
-        order = f"{spearman([a for a, _ in both], [b for _, b in both]):+.2f}" if len(both) > 2 else ""
+        order = f"{spearman(*np.array(both, dtype=np.float64).T):+.2f}" if len(both) > 2 else ""
         best = max(known, key=lambda row: _above(found, row[1], table.base))[0]
         printed = [(value, label) for label, recipe in known if (value := table.of_paper(recipe)) is not None]
         theirs = max(printed)[1] if len(printed) > 1 else "no numbers"

@@ -35,8 +35,7 @@ def main() -> None:
                 alone = gradients(run, Chunks(CHUNK), dropout=True)
                 plain = gradients(run, WHOLE, dropout=False)
                 found[name] = [gap(shares[:-1], plain[:-1]), gap(together, alone), gap(alone[:1], plain[:1])]
-        if world.first:
-            Path(out).write_text(json.dumps(found), encoding="utf-8")
+                Path(out).write_text(json.dumps(found), encoding="utf-8")
         world.wait()
 
 

@@ -35,7 +35,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
 NAMES = [*recipe_names(), *VARIANTS]
 
 
-def prepared(name: str, model: Path, folder: Path, sentences: list[str]) -> Prepared:
+def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:
     """A recipe or variant, ready for steps in float64 on a little text."""
     recipe = "simcse" if name in VARIANTS else name
     read = load_recipe(recipe)
@@ -48,7 +48,9 @@ def prepared(name: str, model: Path, folder: Path, sentences: list[str]) -> Prep
     settings = [f"training.batch_size={BATCH}", "data.max_length=32", "training.precision=float32"]
     if read.training.batch_tokens is not None:
         settings.append("training.batch_tokens=200")
-    job = TrainJob(Source(str(path)), recipe, str(model), settings=(*settings, *VARIANTS.get(name, ())), dev=None)
+    job = TrainJob(
+        Source(str(path)), recipe, str(model), settings=(*settings, *VARIANTS.get(name, ()), *more), dev=None
+    )
     made = job.prepare(Silent())
     made.encoder.double()
     made.objective.double()

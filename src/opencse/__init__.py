@@ -28,6 +28,7 @@ __all__ = [
     "doctor",
     "encode",
     "evaluate",
+    "evaluate_all",
     "export_index",
     "export_onnx",
     "export_static",
@@ -52,7 +53,7 @@ __all__ = [
 if TYPE_CHECKING:
     from opencse.api.demo import demo
     from opencse.api.diagnosis import doctor
-    from opencse.api.evaluation import evaluate
+    from opencse.api.evaluation import evaluate, evaluate_all
     from opencse.api.exporting import export_onnx, export_static
     from opencse.api.index import (
         add_to_index,
@@ -79,7 +80,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "opencse.api.demo": ("demo",),
     "opencse.api.diagnosis": ("doctor",),
-    "opencse.api.evaluation": ("evaluate",),
+    "opencse.api.evaluation": ("evaluate", "evaluate_all"),
     "opencse.api.index": (
         "add_to_index",
         "build_index",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -121,8 +122,8 @@ class Processes:
             exchange(dist)
         except (RuntimeError, ValueError) as error:
             raise UserError(
-                f"process {self.rank} of {self.count} lost the others ({reason(error)[:200]}): one of them has ended, "
-                "and says why, or hangs; go on with --resume from the last checkpoint"
+                f"process {self.rank} of {self.count} lost the others ({_short(error)}): one of them has ended, and "
+                "says why, or hangs; go on with --resume from the last checkpoint"
             ) from None
 
 
@@ -182,7 +183,7 @@ def joined(device: str) -> Iterator[Processes]:
         _waiting_groups.append(dist.new_group(backend="gloo", timeout=WAIT_LIMIT))
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"process {own.rank} of {own.count} cannot reach the others ({reason(error)[:200]}); start them with "
+            f"process {own.rank} of {own.count} cannot reach the others ({_short(error)}); start them with "
             "torchrun --nproc-per-node N, and on several machines with --nnodes, --node-rank and --master-addr"
         ) from None
     try:
@@ -191,6 +192,11 @@ def joined(device: str) -> Iterator[Processes]:
         _waiting_groups.pop()
         if ours:
             dist.destroy_process_group()
+
+
+def _short(error: BaseException) -> str:
+    """What ``error`` says, without the place in torch's own code and the advice."""
+    return re.sub(r"^\[[^\]]*\] *", "", reason(error)).split(". ")[0][:200]
 
 
 def _add_up(flat: Tensor, dist: Any) -> None:  # noqa: ANN401 - torch's module

@@ -166,7 +166,7 @@ def test_doctor_tells_versions(opencse: Run) -> None:
 def test_alone_it_shows_what_people_come_for(opencse: Run) -> None:
     code, stdout, err = opencse()
     assert (code, err) == (0, "")
-    for command in ("adapt", "evaluate", "nearest", "demo", "--help"):
+    for command in ("adapt", "evaluate", "index build", "serve", "demo", "--help"):
         assert f"opencse {command}" in stdout
 
 

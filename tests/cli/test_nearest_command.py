@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import typer
 from typer.testing import CliRunner, Result
 
 from opencse.analysis.calibration import calibrate
+from opencse.api.index import build_index
 from opencse.cli.nearest import nearest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.text import sample
+from opencse.text.readers import Source
 
 pytestmark = pytest.mark.slow
 
@@ -100,3 +103,43 @@ def test_a_calibration_of_another_model_is_refused_before_anything_is_encoded(
     calibrate(encoder, ["One.", "Two.", "Three."]).save(model)
     SentenceEncoder.load(model, pooling="cls", device="cpu").save(model)
     assert "calibrate again" in refused(model, "--corpus", corpus, "--columns", 2, "-q", "x")
+
+
+def test_a_corpus_is_encoded_once(corpus: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted: list[int] = []
+    encode = SentenceEncoder.encode
+
+    def counting(self: SentenceEncoder, texts: list[str], **named: Any) -> Any:
+        counted.append(len(texts))
+        return encode(self, texts, **named)
+
+    monkeypatch.setattr(SentenceEncoder, "encode", counting)
+    asked = ("opencse-mini", tiny_folder, "--corpus", corpus, "--columns", 2, "-q", "A cat sleeps.", "--device", "cpu")
+    first = run(*asked)
+    assert sum(counted) > 100
+    counted.clear()
+    again = run(*asked)
+    assert counted == [1, 1]  # the query, by each model
+    assert again.stdout == first.stdout
+    counted.clear()
+    assert run(*asked, "--no-cache").stdout == first.stdout
+    assert sum(counted) > 100
+    lines = corpus.read_text(encoding="utf-8").splitlines()
+    corpus.write_text("\n".join([*lines[:-1], "x.jpg\tA cat sleeps in the sun."]), encoding="utf-8")
+    assert "A cat sleeps in the sun." in run(*asked).stdout.replace("\n", " ")
+    assert len(list(corpus.with_name("captions.tsv.index").iterdir())) == 2  # one for each model
+
+
+def test_indexes_in_place_of_a_corpus(corpus: Path, tiny_folder: Path, tmp_path: Path) -> None:
+    source = Source(str(corpus), columns=("2",))
+    build_index(tmp_path / "a", "opencse-mini", source, cut=False, device="cpu")
+    build_index(tmp_path / "b", tiny_folder, source, cut=False, device="cpu")
+    models = ("opencse-mini", tiny_folder, "-q", "A cat sleeps.", "--device", "cpu")
+    both = run(*models, "--index", tmp_path / "a", "--index", tmp_path / "b")
+    assert both.stdout == run(*models, "--corpus", corpus, "--columns", 2).stdout
+    assert "1 indexes for 2 models" in refused(*models, "--index", tmp_path / "a")
+    assert "was built with" in refused(*models, "--index", tmp_path / "b", "--index", tmp_path / "a")
+    assert "give a corpus" in refused(*models)
+    assert "give a corpus" in refused(*models, "--corpus", corpus, "--index", tmp_path / "a")
+    build_index(tmp_path / "c", tiny_folder, ["Other."], device="cpu")
+    assert "holds other texts" in refused(*models, "--index", tmp_path / "a", "--index", tmp_path / "c")

@@ -31,7 +31,7 @@ def plain(encoder: SentenceEncoder, texts: list[str]) -> NDArray[np.float32]:
     return np.stack(rows)
 
 
-@pytest.mark.parametrize("kernel", ["mkl", "onednn"])
+@pytest.mark.parametrize("kernel", ["torch", "onednn"])
 @pytest.mark.parametrize("pooling", ["cls", "mean", "first_last_0", "top2", "max"])
 def test_float32_is_transformers_own(
     kernel: Kernel, pooling: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -80,7 +80,7 @@ def _matrix(encoder: SentenceEncoder) -> torch.nn.Parameter:
     return encoder.backbone.get_parameter("encoder.layer.1.attention.self.value.weight")
 
 
-@pytest.mark.parametrize("kernel", ["mkl", "onednn"])
+@pytest.mark.parametrize("kernel", ["torch", "onednn"])
 @pytest.mark.parametrize("change", [_in_place, _past_the_count, _another_tensor, _loaded, _trained])
 def test_a_change_of_the_weights_is_seen(
     change: Callable[[SentenceEncoder], None], kernel: Kernel, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
@@ -104,4 +104,4 @@ def test_copies_leave_the_prepared_weights_out(encoder: SentenceEncoder) -> None
 
 
 def test_the_kernel_is_a_function_of_the_processor() -> None:
-    assert float32_kernel() in ("mkl", "onednn")
+    assert float32_kernel() in ("torch", "onednn")

@@ -10,9 +10,13 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
+from opencse.objective.columns import VectorColumns
+from opencse.objective.losses import Columns
+from opencse.objective.negatives import gaussian
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -40,6 +44,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "own layers": {"negatives": [IN_BATCH, {"kind": "layers", "columns": "own", "average_with_plain": True}]},
     "layers without gradient": {"negatives": [IN_BATCH, {"kind": "layers", "detach": True}]},
     "gaussian": {"negatives": [IN_BATCH, {"kind": "gaussian", "count": 1.5, "weight": 0.4}]},
+    "gaussian of full covariance": {"negatives": [IN_BATCH, {"kind": "gaussian", "covariance": "full"}]},
     "gmm": {"negatives": [IN_BATCH, {"kind": "gmm", "components": 2}]},
     "vae": {"negatives": [IN_BATCH, {"kind": "vae", "latent": 3, "hidden": 5}]},
     "memory bank": {"negatives": [IN_BATCH, {"kind": "memory_bank", "steps": 2, "weight": 3.0}]},
@@ -105,9 +110,12 @@ def representations(seed: int = 0, duplicates: bool = True, dtype: torch.dtype =
     )
 
 
-def figures(objective: Objective, reps: Representations) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+def figures(
+    objective: Objective, reps: Representations, autocast: bool = False
+) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Losses and report; gradients of whatever has one."""
-    outcome = objective(reps)
+    with torch.autocast("cpu", torch.bfloat16, enabled=autocast):
+        outcome = objective(reps)
     leaves = {"anchor": reps.anchor, "positive": reps.positive, "hard": reps.hard}
     leaves |= {str(request): answer for request, answer in reps.answers.items()}
     found = torch.autograd.grad(outcome.total, list(leaves.values()), allow_unused=True)
@@ -139,3 +147,129 @@ def test_tiles_give_the_dense_loss_and_gradients(
         for name, wanted in dense_gradients.items():
             assert wanted.abs().max() > 1e-6, name
             torch.testing.assert_close(gradients[name], wanted, rtol=1e-10, atol=1e-10)
+
+
+def test_rows_in_which_nothing_counts(encoder: SentenceEncoder) -> None:
+    for temperature in (0.3, 0.001):  # exp(1 / 0.001) is infinite in float64 too
+        data = {"negatives": [IN_BATCH], "temperature": temperature, "label_smoothing": 0.1}
+        reps = representations()
+        alike = replace(reps, keys=torch.ones_like(reps.keys), positive=(-10 * reps.anchor.detach()).requires_grad_())
+        for tile_bytes in (1, 10**9):
+            outcome = objective_of(data, encoder, tile_bytes)(alike)
+            assert outcome.total.item() == pytest.approx(0.0, abs=1e-12)
+            assert outcome.report["negative_similarity"] == 0
+            assert outcome.report["duplicates_masked"] == N * (N - 1)
+            gradients = torch.autograd.grad(outcome.total, (alike.anchor, alike.positive))
+            assert all(g.abs().max() < 1e-12 for g in gradients)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_half_precision_is_raised_and_autocast_lowers_nothing(encoder: SentenceEncoder, dtype: torch.dtype) -> None:
+    data = {**OBJECTIVES["everything"], "temperature": 0.4}
+    found = {}
+    for tile_bytes in (64, 10**9):
+        objective = objective_of(data, encoder, tile_bytes).float()
+        found[tile_bytes] = figures(objective, representations(dtype=dtype), autocast=True)
+    (tiled, gradients), (dense, wanted) = found.values()
+    for name, value in dense.items():
+        assert tiled[name].dtype == torch.float32
+        torch.testing.assert_close(tiled[name], value, rtol=1e-5, atol=1e-5)
+    for name, gradient in wanted.items():
+        assert gradients[name].dtype == dtype
+        rel, most = (1e-4, 1e-6) if dtype == torch.float32 else (3e-2, 3e-3)  # dense sums gradients in half
+        torch.testing.assert_close(gradients[name], gradient, rtol=rel, atol=most)
+
+
+def test_the_dense_loss_is_taken_up_to_the_bytes_it_needs(
+    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[int] = []
+    whole = VectorColumns.dense
+
+    def dense(columns: VectorColumns) -> Columns:
+        made.append(columns.shape[1])
+        return whole(columns)
+
+    monkeypatch.setattr(VectorColumns, "dense", dense)
+    needed = 8 * N * (N + 2 * N)  # float64: in-batch and two hard negatives
+    for tile_bytes, sources in ((needed, 2), (needed - 1, 0)):
+        made.clear()
+        objective_of(OBJECTIVES["hard"], encoder, tile_bytes)(representations())
+        assert len(made) == sources
+
+
+def test_no_gradients_are_made_where_nobody_asks(encoder: SentenceEncoder) -> None:
+    objective, reps = objective_of(OBJECTIVES["everything"], encoder, 1), representations()
+    with torch.no_grad():
+        quiet = objective(reps)
+    assert not quiet.total.requires_grad
+    assert quiet.total == objective(reps).total
+    assert objective(reps.detached()).total == quiet.total
+
+
+def test_the_gradient_can_be_asked_for_twice_but_not_derived(encoder: SentenceEncoder) -> None:
+    reps = representations()
+    total = objective_of(OBJECTIVES["hard"], encoder, 1)(reps).total
+    first, second = (torch.autograd.grad(3 * total, reps.anchor, retain_graph=True)[0] for _ in range(2))
+    assert torch.equal(first, second)
+    (once,) = torch.autograd.grad(total, reps.anchor, create_graph=True)
+    with pytest.raises(RuntimeError):
+        torch.autograd.grad(once.sum(), reps.anchor)
+
+
+class _Largest(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """The most elements of any tensor that is made."""
+
+    most = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        made = function(*args, **(kwargs or {}))
+        for one in made if isinstance(made, tuple | list) else [made]:
+            if isinstance(one, Tensor):
+                self.most = max(self.most, one.numel(), one.untyped_storage().nbytes() // max(1, one.element_size()))
+        return made
+
+
+def largest(n: int, tile_bytes: int, data: dict[str, Any], encoder: SentenceEncoder) -> int:
+    """The most numbers in any tensor of a step's loss, its report, and its backward pass, at ``n`` examples."""
+    objective = Objective.from_settings(validate(ObjectiveSettings, {**data, "tile_bytes": tile_bytes}, "test"))
+    objective.begin(encoder, batch_size=n, seed=0)
+    random = torch.Generator().manual_seed(0)
+
+    def leaf(*shape: int) -> Tensor:
+        return torch.randn(*shape, D, generator=random).requires_grad_()
+
+    keys = torch.arange(4 * n).reshape(n, 4)
+    keys[7] = keys[5]
+    answers = {Clean(): leaf(n), Layer(-2): leaf(2 * n), Layer(0): leaf(2 * n), Means(3): leaf(2, n)}
+    reps = Representations(leaf(n), leaf(n), leaf(n, H), keys, answers, noise_seed=1)
+    for source in objective.negatives:
+        if isinstance(source, MomentumQueue):
+            assert source.queue is not None
+            source.queue.push(reps.positive.detach(), keys[:, 1])
+        elif source.kind != "gmm":
+            source.after_backward(encoder, [], [reps.detached()])
+    watch = _Largest()  # type: ignore[no-untyped-call]
+    with watch:
+        outcome = objective(reps)
+        outcome.total.backward()
+        with torch.no_grad():
+            objective.diagnose(reps.detached())
+    assert reps.anchor.grad is not None
+    return watch.most
+
+
+BIG = 600
+
+
+@pytest.mark.parametrize("name", [name for name in OBJECTIVES if name not in ("gmm", "empty queue")])
+def test_no_tensor_of_a_batch_by_batch_size_is_made(
+    name: str, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tile = 4 * 6_000
+    monkeypatch.setattr(gaussian, "DRAWN_BYTES", tile)
+    vectors = 4 * BIG * D  # the largest set of vectors: two layers of both views
+    most = largest(BIG, tile, OBJECTIVES[name], encoder)
+    assert most <= max(vectors, tile // 4, 8 * BIG) < BIG * BIG / 20
+    if name in ("in batch", "everything"):
+        assert largest(BIG, 10**12, OBJECTIVES[name], encoder) >= BIG * BIG, "the dense loss would be seen"

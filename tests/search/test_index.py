@@ -1,7 +1,9 @@
-"""The index against a plain sort and a plain dictionary."""
+"""The index against a plain sort; what it refuses."""
 
 from __future__ import annotations
 
+import json
+import sqlite3
 from pathlib import Path
 
 import numpy as np
@@ -10,19 +12,9 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.index import Index
-
-TEXTS = ["A cat sleeps.", "Rain falls on the roof.", "A cat sleeps.", "The train is late again.", "Dogs bark at night."]
-
-
-@pytest.fixture(scope="module")
-def mini() -> SentenceEncoder:
-    return SentenceEncoder.load(device="cpu")
-
-
-@pytest.fixture
-def index(tmp_path: Path, mini: SentenceEncoder) -> Index:
-    rows = [{"text": text, "id": f"n{number}", "length": len(text)} for number, text in enumerate(TEXTS)]
-    return Index.build(tmp_path / "index", rows, mini, model="opencse-mini")
+from opencse.search.rows import Row
+from opencse.search.store import locked
+from search_texts import TEXTS
 
 
 def test_hits_are_those_of_a_plain_sort(index: Index, mini: SentenceEncoder) -> None:
@@ -36,12 +28,227 @@ def test_hits_are_those_of_a_plain_sort(index: Index, mini: SentenceEncoder) -> 
         assert [hit.score for hit in hits] == pytest.approx(cosines[order].tolist(), abs=1e-6)
     first = index.search(["A cat sleeps."], 2)[0]
     assert [(hit.id, hit.text) for hit in first] == [("n0", TEXTS[0]), ("n2", TEXTS[2])]
-    assert first[0].score == first[1].score
+    assert first[0].score == first[1].score == pytest.approx(1)
     assert first[0].metadata == {"length": 13}
 
 
-def test_another_model_is_refused(index: Index, tiny_folder: Path, mini: SentenceEncoder) -> None:
+def test_no_threshold_but_the_one_that_is_asked_for(index: Index) -> None:
+    everything = index.search(["A cat sleeps."], 99)[0]
+    assert len(everything) == 5
+    assert min(hit.score for hit in everything) < 0.6
+    least = everything[2].score
+    assert index.search(["A cat sleeps."], 99, threshold=least)[0] == everything[:3]
+    assert index.search(["A cat sleeps."], 2, threshold=least)[0] == everything[:2]
+    assert index.search(["A cat sleeps."], threshold=1.5) == [[]]
+
+
+def test_texts_and_their_vectors_find_the_same(index: Index, mini: SentenceEncoder) -> None:
+    queries = ["rain", "a dog"]
+    vectors = 7 * mini.encode(queries)
+    found = index.search(vectors, 3)
+    assert [[hit.id for hit in hits] for hits in found] == [[h.id for h in hits] for hits in index.search(queries, 3)]
+    assert index.search([], 3) == []
+    assert index.search(vectors[:0], 3) == []
+
+
+@pytest.mark.parametrize(
+    ("where", "ids"),
+    [
+        ({"length": 13}, ["n0", "n2"]),
+        ({"length": [13, 23]}, ["n0", "n1", "n2"]),
+        ({"length": (">=", 19, "<", 24)}, ["n1", "n4"]),
+        ({"length": {"!=": 13, "<=": 19}}, ["n4"]),
+        ({"length": "13"}, []),
+        ({"length": (">", "13")}, []),
+        ({"length": None}, []),
+        ({"id": ["n3", "n4"]}, ["n3", "n4"]),
+        ({"length": 13, "id": "n2"}, ["n2"]),
+        ({"length": {"!=": [13, 23]}}, ["n3", "n4"]),
+    ],
+)
+def test_the_k_are_of_the_rows_that_meet_the_conditions(index: Index, where: dict[str, object], ids: list[str]) -> None:
+    every = [hit for hit in index.search(["cat"], 5)[0] if hit.id in ids]
+    assert index.search(["cat"], 5, where=where)[0] == every
+    assert index.search(["cat"], 1, where=where)[0] == every[:1]
+    assert len(every) == len(ids)
+
+
+def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: SentenceEncoder) -> None:
+    assert index.add([Row("New.", "x"), "Newer.", {"text": "Newest.", "id": 9, "length": 7.5, "kind": "late"}]) == 3
+    assert [hit.id for hit in index.rows()] == ["n0", "n1", "n2", "n3", "n4", "x", "0", "9"]
+    assert [hit.id for hit in index.rows(5, 2)] == ["x", "0"]
+    assert index.rows(7)[0].metadata == {"length": 7.5, "kind": "late"}
+    assert index.rows(0, 1)[0].metadata == {"length": 13, "kind": None}
+    assert index.add(["Next."]) == 1
+    assert index.rows(8)[0].id == "10"
+    expected = mini.encode(["Newer.", "New."], normalize_embeddings=True)
+    assert index.vectors(["0", "x"]) == pytest.approx(expected, abs=1e-6)
+    assert index.vectors().shape == (9, 448)
+    assert index.info().columns == {"length": "number", "kind": "text"}
+    with pytest.raises(UserError, match="no row has the id 'y'"):
+        index.vectors(["y"])
+
+
+def test_an_id_is_there_once(index: Index) -> None:
+    before = index.rows()
+    with pytest.raises(UserError, match="the id 'n1' is there already"):
+        index.add([{"text": "Other.", "id": "fresh"}, {"text": "Another.", "id": "n1"}])
+    assert index.rows() == before
+    assert index.add([{"text": "Another.", "id": "n1"}], replace=True) == 1
+    assert [hit.id for hit in index.rows()] == ["n0", "n2", "n3", "n4", "n1"]
+    assert index.rows(4)[0].text == "Another."
+    with pytest.raises(UserError, match="'a' is given twice"):
+        index.add([{"text": "One.", "id": "a"}, {"text": "Two.", "id": "a"}], replace=True)
+
+
+def test_deleting(index: Index) -> None:
+    with pytest.raises(UserError, match="no row has the id 'n9'; nothing was deleted"):
+        index.delete(["n0", "n9"])
+    with pytest.raises(UserError, match="give ids or conditions"):
+        index.delete(where={})
+    with pytest.raises(UserError, match="give ids or conditions"):
+        index.delete()
+    assert len(index) == 5
+    assert index.delete(["n0", "n0"]) == 1
+    assert [hit.id for hit in index.search(["A cat sleeps."], 1)[0]] == ["n2"]
+    assert index.delete(where={"length": (">", 0)}) == 4
+    assert index.search(["cat"]) == [[]]
+    assert index.rows() == []
+    assert index.add(["Back."]) == 1
+    assert index.search(["Back."])[0][0].score == pytest.approx(1)
+
+
+def test_an_open_index_sees_what_others_write(index: Index, mini: SentenceEncoder) -> None:
+    with Index.open(index.folder, encoder=mini) as reader:
+        assert len(reader.search(["cat"], 9)[0]) == 5
+        index.add(["A new cat."])
+        index.delete(["n0", "n1", "n2", "n3"])  # so many that the vectors are written anew
+        assert sorted(hit.id for hit in reader.search(["cat"], 9)[0]) == ["0", "n4"]
+        Index.build(index.folder, ["Another index."], mini, overwrite=True)
+        assert [hit.text for hit in reader.search(["cat"], 9)[0]] == ["Another index."]
+        assert len(list(index.folder.glob("*.f32"))) == 1
+
+
+def test_another_model_is_refused(index: Index, tiny_folder: Path) -> None:
     other = SentenceEncoder.load(tiny_folder, device="cpu")
-    with pytest.raises(UserError, match="built with opencse-mini"):
+    with pytest.raises(UserError, match="was built with opencse-mini"):
         Index.open(index.folder, encoder=other)
-    assert Index.open(index.folder).search(["cat"], 1) == index.search(["cat"], 1)
+    with pytest.raises(UserError, match="was built with opencse-mini"):
+        index.add(["x"], encoder=other)
+    with Index.open(index.folder) as alone:  # loads the model that it names
+        assert alone.search(["cat"], 1) == index.search(["cat"], 1)
+
+
+def test_an_index_whose_model_changed_since_is_refused(
+    tmp_path: Path, tiny_folder: Path, mini: SentenceEncoder
+) -> None:
+    model = tmp_path / "model"
+    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(model)
+    Index.build(tmp_path / "i", TEXTS, SentenceEncoder.load(model, device="cpu"), model=str(model)).close()
+    SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu").save(model)
+    with Index.open(tmp_path / "i") as opened, pytest.raises(UserError, match="this encoder is another"):
+        opened.search(["cat"])
+
+
+@pytest.mark.parametrize(
+    ("queries", "message"),
+    [
+        ("cat", "give a list of texts"),
+        (np.ones((2, 3), dtype=np.float32), "a (n, 448) array"),
+        (np.full((1, 448), np.nan, dtype=np.float32), "NaN"),
+    ],
+)
+def test_queries_that_cannot_be(index: Index, queries: object, message: str) -> None:
+    import re
+
+    with pytest.raises(UserError, match=re.escape(message)):
+        index.search(queries)  # type: ignore[arg-type]
+
+
+def test_arguments_that_cannot_be(index: Index) -> None:
+    for where, message in (
+        ({"colour": 1}, "unknown column 'colour'"),
+        ({"length": ("=>", 1)}, "unknown operator '=>'"),
+        ({"length": (">",)}, "pairs such as"),
+        ({"length": (">", [1])}, "not with a list"),
+        ({"length": (">", None)}, "not with nothing"),
+        ({"length": {1: 2}}, "unknown operator"),
+        ({"length": object()}, "holds object"),
+    ):
+        with pytest.raises(UserError, match=message):
+            index.search(["cat"], where=where)
+    with pytest.raises(UserError, match="at least 1"):
+        index.search(["cat"], 0)
+    with pytest.raises(UserError, match="at least 0"):
+        index.rows(-1)
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ({"text": "  "}, r"rows\[1\]: the text is empty"),
+        ({"id": "x"}, r"rows\[1\] has no 'text'"),
+        ({"text": "x", "id": " "}, "the id is empty"),
+        ({"text": "x", "tags": ["a"]}, "column 'tags' holds list"),
+        ({"text": "x", "n": 2**64}, "more than 64 bits"),
+        ({"text": "x", "n": "\ud800"}, "surrogate"),
+        ({"text": "x", "id": 1.5}, "the id is float"),
+    ],
+)
+def test_rows_that_cannot_be_kept(index: Index, row: dict[str, object], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        index.add(["Fine.", row])
+    assert len(index) == 5
+
+
+def test_a_second_writer_is_refused(index: Index) -> None:
+    with locked(index.folder), pytest.raises(UserError, match="another process is writing this index"):
+        index.add(["x"])
+    index.add(["x"])
+
+
+def test_what_is_no_index_is_told_in_a_line(index: Index, tmp_path: Path, mini: SentenceEncoder) -> None:
+    folder = index.folder
+    index.close()
+
+    def told() -> str:
+        with pytest.raises(UserError) as error:
+            Index.open(folder)
+        assert "\n" not in str(error.value)
+        return str(error.value)
+
+    with pytest.raises(UserError, match="holds no index"):
+        Index.open(tmp_path / "nowhere")
+    vectors = next(folder.glob("*.f32"))
+    content = vectors.read_bytes()
+    vectors.write_bytes(content[:-4])
+    assert "damaged (vectors-" in told()
+    vectors.unlink()
+    assert "is missing" in told()
+    vectors.write_bytes(content)
+    rows = next(folder.glob("*.sqlite"))
+    whole = rows.read_bytes()
+    rows.write_bytes(whole[: len(whole) // 2])
+    assert "damaged" in told()
+    rows.write_bytes(b"something else entirely, and long enough" * 100)
+    assert "damaged (file is not a database)" in told()
+    rows.unlink()
+    assert f"{rows.name} is missing" in told()
+    for foreign in ("[1]", "{", json.dumps({"format": 1})):
+        (folder / "index.json").write_text(foreign)
+        assert "damaged or not of an index" in told()
+    (folder / "index.json").write_text(json.dumps({"format": 9, "rows": "x"}))
+    assert "format 9" in told()
+    (folder / "index.json").write_text(json.dumps({"format": 1, "rows": "../x"}))
+    assert "names no file beside it" in told()
+    sqlite3.connect(folder / "rows-foreign.sqlite").close()
+    (folder / "index.json").write_text(json.dumps({"format": 1, "rows": "rows-foreign.sqlite"}))
+    assert "damaged (no such table" in told()
+
+
+def test_building_over_an_index_is_asked_for(index: Index, mini: SentenceEncoder) -> None:
+    with pytest.raises(UserError, match="give --overwrite"):
+        Index.build(index.folder, ["x"], mini)
+    with pytest.raises(UserError, match="is empty"):
+        Index.build(index.folder, ["x", " "], mini, overwrite=True)
+    assert len(index) == 5

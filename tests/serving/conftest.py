@@ -16,7 +16,7 @@ from opencse.search.rows import Row
 from opencse.serving.app import create_app
 from opencse.serving.limits import Limits
 from opencse.serving.service import Service
-from serving.harness import to
+from serving.harness import short, to
 
 Serve = Callable[..., FastAPI]
 
@@ -43,7 +43,7 @@ def offline(apart_folder: Path) -> SentenceEncoder:
 def index_folder(tmp_path_factory: pytest.TempPathFactory, offline: SentenceEncoder, sentences: list[str]) -> Path:
     """An index of 120 sentences, with a column."""
     folder = tmp_path_factory.mktemp("index") / "of-sentences"
-    distinct = list(dict.fromkeys(sentences))[:120]
+    distinct = short(sentences, offline)[:120]
     Index.build(folder, [Row(text, f"s{i}", {"half": i % 2}) for i, text in enumerate(distinct)], offline).close()
     return folder
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import httpx
 from fastapi import FastAPI
 
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.serving.server import address, bind, server
 
 LOCAL = "http://127.0.0.1"
@@ -19,6 +20,12 @@ def to(app: FastAPI) -> httpx.AsyncClient:
     """A client of an application; what fails in it is answered as on a network, not raised."""
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=False)
     return httpx.AsyncClient(transport=transport, base_url=LOCAL)
+
+
+def short(texts: Iterable[str], encoder: SentenceEncoder) -> list[str]:
+    """The different ones that the encoder reads whole."""
+    distinct = list(dict.fromkeys(texts))
+    return [t for t, ids in zip(distinct, encoder.tokenize(distinct), strict=True) if len(ids) < encoder.max_length]
 
 
 @contextmanager

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.vectors import unit_rows
+from opencse.search.index import Index
+from opencse.serving.app import create_app
 from opencse.serving.limits import Limits
+from opencse.serving.service import Service
 from serving.conftest import Serve
-from serving.harness import to
+from serving.harness import short, to
 
 pytestmark = pytest.mark.anyio
 
@@ -17,7 +23,7 @@ pytestmark = pytest.mark.anyio
 async def test_search_finds_what_brute_force_finds(
     serve: Serve, offline: SentenceEncoder, sentences: list[str]
 ) -> None:
-    corpus = list(dict.fromkeys(sentences))[:120]
+    corpus = short(sentences, offline)[:120]
     queries = ["a dog in the snow", corpus[7]]
     scores = unit_rows(offline.encode(queries)) @ unit_rows(offline.encode(corpus)).T
     async with to(serve()) as client:
@@ -37,6 +43,25 @@ async def test_search_finds_what_brute_force_finds(
             half = (await client.post("/search", json={"query": queries[0], "k": 200, "where": where})).json()
             assert len(half["data"][0]["hits"]) == 60
             assert {hit["metadata"]["half"] for hit in half["data"][0]["hits"]} == {1}
+
+
+async def test_words_count_too_where_asked(
+    serve: Serve, offline: SentenceEncoder, index_folder: Path, sentences: list[str]
+) -> None:
+    queries = [sentences[3].split()[1] + " and " + sentences[90].split()[-1], "a dog in the snow"]
+    with Index.open(index_folder, encoder=offline) as index:
+        expected = index.search(queries, 6, hybrid=True)
+        assert [hit.id for hit in expected[0]] != [hit.id for hit in index.search(queries, 6)[0]]
+    async with to(serve()) as client:
+        asked = [client.post("/search", json={"query": queries, "k": 6, "hybrid": True}) for _ in range(8)]
+        others = [client.post("/v1/embeddings", json={"input": sentences[i : i + 40]}) for i in range(8)]
+        answers = await asyncio.gather(*asked, *others)
+        for answer in answers[:8]:
+            assert [[hit["id"] for hit in found["hits"]] for found in answer.json()["data"]] == [
+                [hit.id for hit in hits] for hits in expected
+            ]
+        refused = await client.post("/search", json={"query": "snow", "hybrid": True, "threshold": 0.1})
+        assert refused.status_code == 400
 
 
 @pytest.mark.parametrize(
@@ -70,8 +95,8 @@ async def test_similarity_is_the_cosine(serve: Serve, offline: SentenceEncoder) 
         assert (await client.post("/similarity", json={"texts": [*texts, "More."]})).status_code == 400
 
 
-async def test_the_map_is_of_the_corpus(serve: Serve, sentences: list[str]) -> None:
-    corpus = list(dict.fromkeys(sentences))[:120]
+async def test_the_map_is_of_the_corpus(serve: Serve, offline: SentenceEncoder, sentences: list[str]) -> None:
+    corpus = short(sentences, offline)[:120]
     async with to(serve()) as client:
         drawn = (await client.get("/map")).json()
         assert drawn["rows"] == len(drawn["points"]) == 120
@@ -80,11 +105,23 @@ async def test_the_map_is_of_the_corpus(serve: Serve, sentences: list[str]) -> N
         places = np.array([[point["x"], point["y"]] for point in drawn["points"]])
         assert np.abs(places).max() == pytest.approx(1, abs=1e-3)
         assert (await client.get("/map")).json() == drawn
-        assert (await client.get("/map", params={"method": "umap"})).status_code in (400, 422)
+        refused = await client.get("/map", params={"method": "umap"})
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, "method")
     async with to(serve(limits=Limits(map_points=40))) as client:
         some = (await client.get("/map")).json()
         assert some["rows"] == 120
         assert len(some["points"]) == 40
+
+
+async def test_the_map_of_passages(model: SentenceEncoder, tmp_path: Path) -> None:
+    texts = ["Snow fell.", " ".join(f"stone river {i}" for i in range(60)), "Tea?"]
+    with Index.build(tmp_path / "index", texts, model) as index:
+        assert index.info().rows > index.info().documents == 3
+        service = Service({"tiny": model}, {"tiny": index})
+        async with to(create_app(service)) as client:
+            drawn = (await client.get("/map")).json()
+            assert [point["text"][:40] for point in drawn["points"]] == [hit.text[:40] for hit in index.rows()]
+        service.close()
 
 
 async def test_what_the_page_is_told(serve: Serve) -> None:

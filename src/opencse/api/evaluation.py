@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 from opencse.evaluation import EvaluationRecord, Sts, StsResult
+from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model
+from opencse.evaluation.once import Remembered, one_by_one
 from opencse.evaluation.probing.result import ProbingResult
 from opencse.evaluation.regression.result import RegressorResult
 from opencse.evaluation.retrieval.result import RetrievalResult
@@ -135,15 +138,12 @@ def evaluate(
         TypeError: for data that is no path; pairs of your own stand in a file of each task.
         UserError: for bad input, in one line.
     """
-    if not isinstance(data, str | Path):
-        raise TypeError(f"data is a path, not {type(data).__name__}")
     if not isinstance(suite, str):
         raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     tell = progress or Silent()
     options = Options(tasks=tasks, fast=fast, logistic=logistic, device=device)
-    folder = suite_folder(data, suite_named(suite).name, alone=True)
-    opener = partial(
-        open_model,
+    score = _scorer(suite, _folder(data, suite, alone=True), options, transform, fit, tell)
+    opened = open_model(
         model,
         pooling=pooling,
         layer=layer,
@@ -152,12 +152,108 @@ def evaluate(
         say=tell.say,
         trust_remote_code=trust_remote_code,
     )
+    return score(opened)
+
+
+def evaluate_all(
+    models: Sequence[object],
+    data: str | Path,
+    suites: Sequence[str] = ("sts",),
+    *,
+    layers: Sequence[int] | Literal["all"] | None = None,
+    pooling: str | None = None,
+    tasks: Sequence[str] | None = None,
+    fast: bool = False,
+    logistic: bool = False,
+    transform: Kind | None = None,
+    fit: str | Path = TARGET,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Iterator[tuple[str, dict[str, EvaluationRecord]]]:
+    """Scores several models, or layers of them, on several suites: each text is read and encoded once.
+
+    Each suite's data is read once, each model is loaded once, a text that stands in several suites is encoded once,
+    and where layers are scored, one pass over the texts serves as many layers as fit into 2 GiB of vectors.
+
+    Args:
+        models: see `evaluate`; so are all arguments that are not listed here.
+        data: a folder that holds one folder a suite; where one suite is asked for, that suite's own folder too.
+        suites: their names.
+        layers: score these layers, from 0 (the embedding layer's output) on, or ``all``, not the whole encoders.
+        pooling: see `evaluate`.
+        tasks: of the suite, where it is one.
+        fast: see `evaluate`.
+        logistic: see `evaluate`.
+        transform: see `evaluate`.
+        fit: see `evaluate`.
+        device: see `evaluate`.
+        trust_remote_code: see `evaluate`.
+        progress: see `evaluate`.
+
+    Yields:
+        Each suite's name as soon as it is done, and the records by model (or ``model, layer n``).
+
+    Raises:
+        TypeError: for data that is no path.
+        UserError: for bad input, in one line.
+    """
+    tell = progress or Silent()
+    options = Options(tasks=tasks, fast=fast, logistic=logistic, device=device)
+    folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
+    told: Any = {
+        "pooling": pooling,
+        "device": device,
+        "progress": Counted(tell, "encoding"),
+        "say": tell.say,
+        "trust_remote_code": trust_remote_code,
+    }
+    several = len(folders) > 1
+    kept: list[EmbeddingModel] = []
+    for suite, folder in folders.items():
+        score = _scorer(suite, folder, options, transform, fit, tell)
+        results: dict[str, EvaluationRecord] = {}
+        if several and not kept:
+            kept = [replace(one, encode=Remembered(one.encode)) for one in _opened(models, layers, told)]
+        for judged in kept or _opened(models, layers, told):
+            results[judged.name] = score(judged)
+        yield suite, results
+
+
+def _folder(data: str | Path, suite: str, *, alone: bool) -> Path:
+    if not isinstance(data, str | Path):
+        raise TypeError(f"data is a path, not {type(data).__name__}")
+    return suite_folder(data, suite_named(suite).name, alone=alone)
+
+
+def _opened(
+    models: Sequence[object],
+    layers: Sequence[int] | Literal["all"] | None,
+    told: Any,  # noqa: ANN401 - keywords of `open_model`
+) -> Iterator[EmbeddingModel]:
+    """What is scored, one after the other, each by a name of its own."""
+    seen: Counter[str] = Counter()
+    for model in models:
+        opened = open_model(model, **told)
+        seen[opened.name] += 1
+        if seen[opened.name] > 1:  # loaded models are called by their class
+            opened = replace(opened, name=f"{opened.name} ({seen[opened.name]})")
+        yield from [opened] if layers is None else one_by_one(opened, layers)
+
+
+def _scorer(
+    suite: str, folder: Path, options: Options, transform: Kind | None, fit: str | Path, tell: Progress
+) -> Callable[[EmbeddingModel], EvaluationRecord]:
+    """Reads a suite's data; what comes back scores models on it."""
     if transform is not None and suite == "sts" and str(fit) == TARGET:
-        sts = Sts().load(folder, tasks)
-        return evaluate_sts_on_target(opener(), transform, sts, progress=tell.say, stage=Stages(tell))
-    opened = suite_named(suite).open(folder, options)
-    judged = opener()
-    if transform is not None:
-        judged = postprocessed(judged, transform, fit, progress=Stages(tell), say=tell.say)
-    found: EvaluationRecord = opened(judged, tell.say).record
-    return found
+        sts = Sts().load(folder, options.tasks)
+        return lambda model: evaluate_sts_on_target(model, transform, sts, progress=tell.say, stage=Stages(tell))
+    evaluate = suite_named(suite).open(folder, options)
+
+    def score(model: EmbeddingModel) -> EvaluationRecord:
+        if transform is not None:
+            model = postprocessed(model, transform, fit, progress=Stages(tell), say=tell.say)
+        found: EvaluationRecord = evaluate(model, tell.say).record
+        return found
+
+    return score

@@ -20,6 +20,8 @@ from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import Encode, ScoredPairs, read_scored_pairs
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.progress import Counted, Progress, Silent
+from opencse.search.index import Index
+from opencse.search.kept import kept_index, place_beside, vectors_of
 from opencse.text.given import GivenTexts, Text, open_texts, texts_of
 
 Precision = Literal["float32", "bf16"]
@@ -183,10 +185,12 @@ def similarity(
 
 def nearest(
     models: Model | Sequence[Model],
-    corpus: Text,
+    corpus: Text | None,
     queries: Sequence[str],
     *,
     k: int = 3,
+    index: str | Path | Sequence[str | Path] | None = None,
+    cache: bool = True,
     columns: Sequence[str] | None = None,
     split: str | None = None,
     pooling: str | None = None,
@@ -199,11 +203,17 @@ def nearest(
     Sentences that differ in case or white space alone are one, and the query itself is left out. Encoders are loaded
     one at a time. With a calibration in a model's folder (see `calibrate`) also how many random pairs are below.
 
+    A file is encoded once by each model: its vectors are kept in ``NAME.index`` beside it, and used again until the
+    file or the model changes.
+
     Args:
         models: the built-in encoder's name, a folder, a Hub id or a `SentenceEncoder`; one or several.
-        corpus: sentences to look among: a file, a Hub data set id, a `Source` or a list of texts.
+        corpus: sentences to look among: a file, a Hub data set id, a `Source` or a list of texts; None: those of
+            ``index``.
         queries: sentences, in the corpus or not.
         k: sentences for each query.
+        index: an index for each model, all of the same texts (`build_index`), in place of a corpus.
+        cache: keep the vectors of a file beside it.
         columns: of a file; see `opencse.train`.
         split: of a Hub data set.
         pooling: replaces the models' own.
@@ -224,13 +234,33 @@ def nearest(
     for model in given:
         if not isinstance(model, SentenceEncoder):
             locate(model, code=trust_remote_code)  # before any of them encodes the corpus
-    texts = texts_of(open_texts(corpus, columns=columns, split=split))
+    indexes = [index] if isinstance(index, str | Path) else list(index or [])
+    if (corpus is None) == (not indexes):
+        raise UserError("give a corpus to look among, or an index for each model in its place")
+    place = None
+    if corpus is None:
+        if len(indexes) != len(given):
+            raise UserError(f"{len(indexes)} indexes for {len(given)} models; give each model its own, in their order")
+        if columns is not None or split is not None:
+            raise UserError("columns and split are of a corpus; leave them out with an index")
+        texts = _texts_of_indexes(indexes)
+    else:
+        source = open_texts(corpus, columns=columns, split=split)
+        texts = texts_of(source)
+        place = place_beside(source) if cache else None
+    several = list(dict.fromkeys(texts))
 
-    def encoding(model: Model) -> Encode:
+    def encoding(number: int, model: Model) -> Encode:
         """Loads its model when it is called, so that one at a time is in memory."""
 
         def encode(texts: Sequence[str]) -> NDArray[np.floating]:
             encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+            if indexes:
+                with Index.open(indexes[number], encoder=encoder) as kept:
+                    return vectors_of(kept, texts)
+            if place is not None:
+                with kept_index(place, several, name_of(model), encoder, tell) as kept:
+                    return vectors_of(kept, texts)
             return _encoded(encoder, texts, f"encoding with {name_of(model)}", tell)
 
         return encode
@@ -242,11 +272,11 @@ def nearest(
         if folder is not None
     }
     return compare_neighbours(
-        {name: encoding(model) for name, model in zip(names, given, strict=True)},
+        {name: encoding(number, model) for number, (name, model) in enumerate(zip(names, given, strict=True))},
         texts,
         list(queries),
         k=k,
-        source=str(corpus) if isinstance(corpus, str | Path) else None,
+        source=str(corpus) if isinstance(corpus, str | Path) else ", ".join(map(str, indexes)) or None,
         percentile_of={name: one.percentile_of for name, one in known.items() if one is not None},
         progress=tell.say,
     )
@@ -300,6 +330,20 @@ def _calibrated(model: Model, pooling: str | None) -> Path | None:
     if pooling is not None or isinstance(model, SentenceEncoder) or not Path(model).is_dir():
         return None
     return Path(model)
+
+
+def _texts_of_indexes(folders: Sequence[str | Path]) -> list[str]:
+    """The texts of indexes, which must be the same."""
+    first: list[str] = []
+    for folder in folders:
+        with Index.open(folder) as index:
+            texts = [hit.text for hit in index.rows()]
+        if not texts:
+            raise UserError(f"{folder}: the index is empty; add texts to it")
+        if first and texts != first:
+            raise UserError(f"{folder}: holds other texts than {folders[0]}; build both from one text, with --no-cut")
+        first = texts
+    return first
 
 
 def _encoded(

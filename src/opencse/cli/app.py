@@ -30,8 +30,8 @@ PURPOSES = {
         "encode": "Turn texts into vectors, in a file.",
         "index": "Keep a text's vectors in a folder: search, filter, pairs, duplicates.",
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
-        "similarity": "Cosine similarity of one text to others.",
         "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
+        "similarity": "Cosine similarity of one text to others.",
         "export": "Write an encoder as ONNX, or as a table of word vectors.",
         "whiten": "Whiten an encoder with a linear map fitted on a text.",
     },
@@ -52,8 +52,9 @@ WELCOME = """\
 OpenCSE makes sentence-embedding models from raw text.
 
   Adapt a model to your text    opencse adapt docs.jsonl --model MODEL --out my-model
-  Score it on your queries      opencse evaluate MODEL my-model --suite retrieval --data FOLDER
-  Search with it                opencse nearest my-model --corpus docs.txt --query "a question"
+  Check it on your queries      opencse evaluate MODEL my-model --suite retrieval --data FOLDER
+  Search with it, or serve it   opencse index build my-index my-model docs.jsonl
+                                opencse serve my-model --index my-index
 
 See it work first (offline, about a minute):  opencse demo
 All commands:  opencse --help      Of one:  opencse adapt --help

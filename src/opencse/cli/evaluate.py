@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Literal
 
 import typer
 
 from opencse.cli import options as own
-
-if TYPE_CHECKING:
-    from opencse.evaluation import EvaluationRecord
 
 
 class Aggregation(StrEnum):
@@ -79,35 +76,32 @@ def evaluate(
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.sts.result import length_table
-    from opencse.evaluation.suites import suite_folder, suite_named
+    from opencse.evaluation.suites import suite_named
 
-    suites = [suite_named(name) for name in own.listed(suite) or [suite]]
-    parts = {name: (model, layer) for model in models for name, layer in _parts(model, layers, trust_remote_code)}
-    if json_file is not None and (len(parts) > 1 or len(suites) > 1):
+    suites = [suite_named(name) for name in dict.fromkeys(own.listed(suite) or [suite])]
+    wanted = _layers(layers)
+    parts = len(set(models)) * (2 if wanted == "all" else len(wanted or [0]))
+    if json_file is not None and (parts > 1 or len(suites) > 1):
         raise UserError("--json takes the result of one model (or layer) on one suite; call evaluate for each")
     own.require_writable(json_file)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
-    for one in suites:
-        folder = suite_folder(data, one.name, alone=len(suites) == 1)
-        results: dict[str, EvaluationRecord] = {
-            name: opencse.evaluate(
-                model,
-                folder,
-                one.name,
-                pooling=pooling,
-                layer=layer,
-                tasks=own.listed(tasks),
-                fast=fast,
-                logistic=logistic,
-                transform=None if transform is None else transform.value,
-                fit=fit,
-                device=device,
-                trust_remote_code=trust_remote_code,
-                progress=progress,
-            )
-            for name, (model, layer) in parts.items()
-        }
+    scored = opencse.evaluate_all(
+        list(dict.fromkeys(models)),
+        data,
+        [one.name for one in suites],
+        layers=wanted,
+        pooling=pooling,
+        tasks=own.listed(tasks),
+        fast=fast,
+        logistic=logistic,
+        transform=None if transform is None else transform.value,
+        fit=fit,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        progress=progress,
+    )
+    for one, (_, results) in zip(suites, scored, strict=True):
         if json_file is not None:
             next(iter(results.values())).write_json(json_file)
         sts = {model: result for model, result in results.items() if isinstance(result, StsResult)}
@@ -119,20 +113,15 @@ def evaluate(
             show(sts_table(sts, aggregation=aggregation.value, correlation=correlation.value, subsets=subsets))
 
 
-def _parts(model: str, layers: str | None, trust_remote_code: bool) -> list[tuple[str, int | None]]:
-    """What of a model is scored: its name and None, or a name and number for each layer."""
-    from opencse import SentenceEncoder
+def _layers(given: str | None) -> list[int] | Literal["all"] | None:
+    """The layers that ``--layers`` names."""
     from opencse.errors import UserError, shortened
     from opencse.numerals import whole_number
 
-    if layers is None:
-        return [(model, None)]
-    if layers.strip() == "all":
-        depth = SentenceEncoder.load(model, device="cpu", trust_remote_code=trust_remote_code).depth
-        numbers = list(range(depth + 1))
-    else:
-        given = [whole_number(part.strip()) for part in layers.split(",")]
-        numbers = [number for number in given if number is not None]
-        if len(numbers) < len(given):
-            raise UserError(f"--layers is 'all' or numbers from 0, such as 0,2,4, not {shortened(layers)!r}")
-    return [(f"{model}, layer {number}", number) for number in numbers]
+    if given is None or given.strip() == "all":
+        return None if given is None else "all"
+    parts = [whole_number(part.strip()) for part in given.split(",")]
+    numbers = [number for number in parts if number is not None]
+    if len(numbers) < len(parts):
+        raise UserError(f"--layers is 'all' or numbers from 0, such as 0,2,4, not {shortened(given)!r}")
+    return numbers

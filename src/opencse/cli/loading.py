@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 
 from opencse import __version__
+from opencse.processes import started
 from opencse.progress import Terminal
 
 
@@ -14,6 +15,6 @@ def terminal() -> Terminal:
     To be called before anything of ``opencse`` that needs it.
     """
     tell = Terminal()
-    if "torch" not in sys.modules:
+    if "torch" not in sys.modules and started().first:
         tell.say(f"opencse    {__version__}; loading PyTorch and transformers")
     return tell

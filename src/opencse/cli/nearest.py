@@ -15,16 +15,23 @@ def nearest(
         list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini.", metavar="MODEL...")
     ],
     corpus: Annotated[
-        str,
+        str | None,
         typer.Option(help="Sentences to look among: a file (txt, csv, tsv, jsonl, parquet) or Hub data set id."),
-    ],
+    ] = None,
     query: Annotated[
         list[str] | None, typer.Option("--query", "-q", help="A sentence, quoted; may be repeated.")
     ] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one a line.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Sentences to show for each query.")] = 3,
+    index: Annotated[
+        list[str] | None,
+        typer.Option(help="Index to look in, in place of a corpus; one for each model, in their order."),
+    ] = None,
+    cache: Annotated[
+        bool, typer.Option("--cache/--no-cache", help="Keep the corpus's vectors in NAME.index beside it.")
+    ] = True,
     columns: own.OwnColumns = None,
-    split: own.Split = "train",
+    split: Annotated[str | None, typer.Option(help="Split of a Hub data set; train by default.")] = None,
     pooling: own.Pooling = None,
     json_file: own.Json = None,
     device: own.Device = None,
@@ -32,6 +39,7 @@ def nearest(
 ) -> None:
     """Show the sentences nearest to a query by one or more encoders, side by side.
 
+    A file is encoded once by each model: its vectors are kept in NAME.index beside it.
     Sentences that differ in case or white space alone are shown once, and the query itself is left out. With a
     calibration in a model's folder (`opencse calibrate`) also how many random pairs of that text are below.
     """
@@ -53,6 +61,8 @@ def nearest(
         corpus,
         asked,
         k=k,
+        index=index,
+        cache=cache,
         columns=own.listed(columns),
         split=split,
         pooling=pooling,

@@ -18,12 +18,13 @@ from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.batches import listed, require_texts, token_batches
 from opencse.encoder.devices import default_device, usable
 from opencse.encoder.head import Dense
-from opencse.encoder.kernels import Kernels, float32_kernel
+from opencse.encoder.kernels import Kernels, bf16_kernel, float32_kernel
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.vectors import unit_rows
+from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
@@ -238,20 +239,23 @@ class SentenceEncoder(nn.Module):
             bf16: compute the backbone in bf16.
         """
         fast = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled() and not self.training
-        if fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None:
-            states = self._inferred(tokens, bf16=bf16)
+        fast = fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None
+        if fast and self.pooling is Pooling.MEAN and WordMeans.fits(self.backbone):
+            pooled = self.kernels.word_means(self.backbone)(tokens)
+        elif fast:
+            pooled = self._pool(self._inferred(tokens, bf16=bf16), tokens)
         else:
             with torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext():
-                states = self._states(tokens)
-        vectors: Tensor = self.dense(self._pool(states, tokens))
+                pooled = self._pool(self._states(tokens), tokens)
+        vectors: Tensor = self.dense(pooled)
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
     def _inferred(self, tokens: Tokens, *, bf16: bool) -> Sequence[Tensor]:
         """Hidden states of all layers or the last, by the packed forward without gradient."""
         packed, first = pack(self.backbone), self.pooling is Pooling.CLS
-        maps = self.kernels.maps(packed.blocks, "onednn-bf16" if bf16 else float32_kernel(), first_only=first)
+        dtype, kernel = (torch.bfloat16, bf16_kernel()) if bf16 else (torch.float32, float32_kernel())
+        maps = self.kernels.maps(packed.blocks, kernel, dtype, first_only=first)
         wanted = range(self.depth + 1) if len(self.pooling.layers(self.depth)) > 1 else [self.depth]
-        dtype = torch.bfloat16 if bf16 else torch.float32
         found = packed.states(tokens.input_ids, tokens.attention_mask, wanted, first_only=first, maps=maps, dtype=dtype)
         return [found[layer] for layer in wanted]
 

@@ -12,15 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from opencse.encoder.linear import onednn_has_bf16
 from opencse.encoder.packed import Block, Maps
+from opencse.encoder.word_means import WordMeans
 
-Kernel = Literal["mkl", "onednn", "onednn-bf16"]
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+T = TypeVar("T")
+
+Kernel = Literal["torch", "onednn"]
 _ROWS = 1_024
 """Rows of a product that the packing of its weights is made for; other numbers of rows give the same result."""
 
@@ -30,8 +37,14 @@ def float32_kernel() -> Kernel:
     """What computes float32 products fastest on this processor; a function of its maker alone, so no run differs."""
     x86 = platform.machine().lower() in ("x86_64", "amd64")
     if not (x86 and torch._C._has_mkldnn and torch._C.has_mkl):
-        return "mkl"
-    return "mkl" if _maker() == "GenuineIntel" else "onednn"
+        return "torch"
+    return "torch" if _maker() == "GenuineIntel" else "onednn"
+
+
+@cache
+def bf16_kernel() -> Kernel:
+    """What computes bf16 products: oneDNN, where it can here."""
+    return "onednn" if onednn_has_bf16() else "torch"
 
 
 def _maker() -> str:
@@ -80,16 +93,17 @@ class Plain:
 
 
 class Kernels:
-    """The maps of a backbone's layers for inference, made when first asked for, and anew once the weights changed.
+    """The maps of a backbone's layers for inference (or its `WordMeans`), made anew once the weights changed.
 
-    They are copies (but for float32 by MKL, where only query, key and value are joined), so a change of the weights has
-    to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out of each, which
-    shows what is written past that count (through ``.data``). Copies and pickles of an encoder leave them out.
+    They are copies (but for float32 by torch's own call, where only query, key and value are joined), so a change of
+    the weights has to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out
+    of each, which shows what is written past that count (through ``.data``). Copies and pickles of an encoder leave
+    them out.
     """
 
     def __init__(self) -> None:
         self._stamp: tuple[object, ...] = ()
-        self._made: dict[tuple[Kernel, bool], list[Maps]] = {}
+        self._made: dict[tuple[object, ...], Any] = {}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Kernels:
         return Kernels()
@@ -97,20 +111,30 @@ class Kernels:
     def __reduce__(self) -> tuple[Callable[[], Kernels], tuple[()]]:
         return Kernels, ()
 
-    def maps(self, blocks: Sequence[Block], kernel: Kernel, *, first_only: bool) -> list[Maps]:
+    def maps(self, blocks: Sequence[Block], kernel: Kernel, dtype: torch.dtype, *, first_only: bool) -> list[Maps]:
         """Of each layer, the last one's apart for the first token if ``first_only``."""
-        stamp = _stamp_of(blocks)
-        if stamp != self._stamp:
-            self._stamp, self._made = stamp, {}
-        if (kernel, first_only) not in self._made:
-            last = len(blocks) - 1
-            made = [_prepared(block, kernel, apart=first_only and i == last) for i, block in enumerate(blocks)]
-            self._made = {(kernel, first_only): made}  # one at a time: they are as large as the weights
-        return self._made[kernel, first_only]
+        last = len(blocks) - 1
+
+        def make() -> list[Maps]:
+            return [_prepared(block, kernel, dtype, apart=first_only and i == last) for i, block in enumerate(blocks)]
+
+        read = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
+        return self._kept((kernel, dtype, first_only), read, make)
+
+    def word_means(self, backbone: PreTrainedModel) -> WordMeans:
+        """The tables of a backbone that is embeddings alone."""
+        return self._kept(("word means",), WordMeans.reads(backbone), lambda: WordMeans.of(backbone))
+
+    def _kept(self, key: tuple[object, ...], read: Sequence[Tensor], make: Callable[[], T]) -> T:
+        """What was made of the tensors ``read``, if they are as they were; one thing at a time, for it is large."""
+        stamp = _stamp_of(read)
+        if stamp != self._stamp or key not in self._made:
+            self._stamp, self._made = stamp, {key: make()}
+        made: T = self._made[key]
+        return made
 
 
-def _stamp_of(blocks: Sequence[Block]) -> tuple[object, ...]:
-    tensors = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
+def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
     if not tensors:
         return ()
     marks = torch.stack([t.detach().view(-1)[t.numel() // 2] for t in tensors]).tolist()
@@ -118,15 +142,14 @@ def _stamp_of(blocks: Sequence[Block]) -> tuple[object, ...]:
     return tuple(zip((t.data_ptr() for t in tensors), counts, marks, strict=True))
 
 
-def _prepared(block: Block, kernel: Kernel, *, apart: bool) -> Maps:
+def _prepared(block: Block, kernel: Kernel, dtype: torch.dtype, *, apart: bool) -> Maps:
     """The maps of one layer; ``apart``: query by itself, else with key and value in one product."""
 
     def made(*linears: nn.Linear, gelu: bool = False) -> Packed | Plain:
         weight = torch.cat([linear.weight for linear in linears]) if len(linears) > 1 else linears[0].weight
         bias = torch.cat([linear.bias for linear in linears]) if len(linears) > 1 else linears[0].bias
-        if kernel == "mkl":
-            return Plain(weight, bias, gelu)
-        dtype = torch.bfloat16 if kernel == "onednn-bf16" else torch.float32
+        if kernel == "torch":
+            return Plain(weight.to(dtype), bias.to(dtype), gelu)
         return Packed.of(weight.to(dtype), bias.to(dtype), gelu=gelu)
 
     q, k, v = block.query, block.key, block.value

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -44,12 +44,27 @@ def layer_vectors(
     Raises:
         UserError: for an encoder without layers or hidden states, a layer it has not, or a text that is not a string.
     """
-    require_layer(encoder, layer)
+    return vectors_by_layer(encoder, texts, [layer], token_budget=token_budget, progress=progress)[layer]
+
+
+def vectors_by_layer(
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    layers: Collection[int],
+    *,
+    token_budget: int = BUDGET,
+    progress: Callable[[int, int], None] | None = None,
+) -> dict[int, Vectors]:
+    """`layer_vectors` of several layers, of one forward pass over the texts."""
+    for layer in layers:
+        require_layer(encoder, layer)
     ids = token_ids(encoder, texts)
-    vectors = np.zeros((len(ids), int(encoder.backbone.config.hidden_size)), dtype=np.float32)
+    shape = (len(ids), int(encoder.backbone.config.hidden_size))
+    vectors = {layer: np.zeros(shape, dtype=np.float32) for layer in layers}
     done = 0
     for batch in layer_states(encoder, ids, token_budget):
-        vectors[batch.rows] = encoder.pooling([batch.states[layer]], batch.mask).float().cpu().numpy()
+        for layer, found in vectors.items():
+            found[batch.rows] = encoder.pooling([batch.states[layer]], batch.mask).float().cpu().numpy()
         done += len(batch.rows)
         if progress is not None:
             progress(done, len(ids))

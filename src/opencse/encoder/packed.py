@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from opencse.encoder.linear import linear
 from opencse.errors import UserError
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ def _joint(x: Tensor, *linears: nn.Linear) -> Tensor:
     biases: list[Tensor] = [linear.bias for linear in linears]
     weight = weights[0] if len(linears) == 1 else torch.cat(weights)
     bias = biases[0] if len(linears) == 1 else torch.cat(biases)
-    return functional.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+    return linear(x, weight, bias)
 
 
 def _block(layer: nn.Module) -> Block:

@@ -23,6 +23,21 @@ def silent(line: str) -> None:
 
 
 @dataclass(frozen=True)
+class ByLayer:
+    """The layers of an encoder.
+
+    Attributes:
+        depth: of the last one; 0 is the embedding layer's output.
+        width: length of a layer's vectors.
+        encode: n texts and numbers of layers -> (n, width) float32 a layer, in one pass over the texts.
+    """
+
+    depth: int
+    width: int
+    encode: Callable[[Sequence[str], Sequence[int]], dict[int, NDArray[np.float32]]]
+
+
+@dataclass(frozen=True)
 class EmbeddingModel:
     """A model ready to be evaluated.
 
@@ -32,6 +47,7 @@ class EmbeddingModel:
         pooling: how token vectors become one, where that is known.
         device: where it runs, where that is known.
         code: the classes of its folder's own that made its vectors, where their code was trusted.
+        layers: an encoder's layers; None where there are none to choose from.
     """
 
     name: str
@@ -39,6 +55,7 @@ class EmbeddingModel:
     pooling: str | None = None
     device: str | None = None
     code: tuple[str, ...] = ()
+    layers: ByLayer | None = None
 
 
 BLOCK = 4096  # pairs compared at a time, so that float64 copies stay small

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.embedding import ByLayer, EmbeddingModel
+from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import told
 
 WORDS = "words:"
@@ -138,7 +139,7 @@ def _require_float32(model: str, precision: Precision) -> None:
 
 def _require_no_layer(model: str, layer: int | None) -> None:
     if layer is not None:
-        raise UserError(f"{model}: has no layers to choose from; only an encoder of transformers' has")
+        raise UserError(NO_LAYERS.format(model))
 
 
 def _of_encoder(
@@ -162,8 +163,17 @@ def _of_encoder(
 
     told = {"pooling": str(encoder.pooling), "device": str(encoder.device), "code": encoder.own_code}
     if layer is None:
-        return EmbeddingModel(name, encode, **told)
+        return EmbeddingModel(name, encode, layers=_layers_of(encoder, progress), **told)
     return EmbeddingModel(f"{name}, layer {layer}", of_layer, **told)
+
+
+def _layers_of(encoder: Any, progress: Progress | None) -> ByLayer:  # noqa: ANN401 - its module is heavy
+    def encode(texts: Sequence[str], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        from opencse.encoder.layers import vectors_by_layer
+
+        return vectors_by_layer(encoder, list(texts), layers, progress=progress)
+
+    return ByLayer(encoder.depth, int(encoder.backbone.config.hidden_size), encode)
 
 
 def _foreign(model: object) -> EmbeddingModel:

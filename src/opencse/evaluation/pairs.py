@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -20,6 +21,7 @@ COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
 
 GivenPairs = Sequence[tuple[float, str, str]]
+_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
 Record = tuple[str, Sequence[object]]
 """Where it was read (for messages) and the raw values in the order of ``COLUMNS``."""
 
@@ -153,7 +155,7 @@ def _sentence(value: object, column: str, where: str) -> str:
     text = value.strip()
     if not text:
         raise UserError(f"{where}: {column} is empty; fill it or drop the line")
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if _HALF.search(text):
         raise UserError(f"{where}: {column} holds half of a surrogate pair, which is not text; mend its \\u escapes")
     return text
 

@@ -72,7 +72,6 @@ def build(
     pooling: str | None,
     overwrite: bool,
     progress: Progress,
-    window: int = WINDOW,
 ) -> None:
     """Makes an index in ``folder``; broken off, the same call goes on after the last whole window."""
     cutter = how.cutter(encoder)
@@ -100,10 +99,10 @@ def build(
         )
         name = _begun(folder, facts, progress) or _begin(folder, facts)
         with Writer(folder, name) as writer:
-            taken = writer.facts.taken or 0
+            taken = rows if writer.facts.taken is None else writer.facts.taken
             progress.start("encoding", rows, taken)
             try:
-                for part in _windows(source, taken, window):
+                for part in _windows(source, taken):
                     append(writer, encoder, cutter, part, progress, done=taken)
                     taken += len(part)
                     writer.change(taken=taken)
@@ -112,9 +111,10 @@ def build(
                 progress.finish()
             if taken != rows:
                 raise UserError(f"{source.name}: changed while it was read ({rows:,} rows, then {taken:,})")
-            writer.change(taken=None)
-            write_engine(writer, progress)
-            writer.commit()
+            if writer.facts.taken is not None:
+                writer.change(taken=None)
+                write_engine(writer, progress)
+                writer.commit()
             facts = writer.facts
         point_to(folder, name)
         (folder / BUILDING).unlink(missing_ok=True)
@@ -128,7 +128,6 @@ def add(
     *,
     replace: bool,
     progress: Progress,
-    window: int = WINDOW,
 ) -> int:
     """Puts the rows of ``source`` into the change that ``writer`` makes; how many."""
     facts = writer.facts
@@ -136,7 +135,7 @@ def add(
     progress.start("encoding", source.count)
     done = 0
     try:
-        for part in _windows(source, 0, window):
+        for part in _windows(source, 0):
             append(writer, encoder, cutter, part, progress, done=done, replace=replace)
             done += len(part)
     finally:
@@ -194,9 +193,9 @@ def _with_ids(rows: Sequence[Row], next_id: int) -> Iterator[Row]:
         yield row
 
 
-def _windows(source: RowSource, before: int, window: int) -> Iterator[list[Row]]:
+def _windows(source: RowSource, before: int) -> Iterator[list[Row]]:
     rows = islice(iter(source), before, None)
-    while part := list(islice(rows, window)):
+    while part := list(islice(rows, WINDOW)):
         yield part
 
 

@@ -128,6 +128,12 @@ class Index:
         with self._store.snapshot() as facts:
             return facts.rows
 
+    @property
+    def source(self) -> str | None:
+        """Fingerprint of the text it was built from; None once it was changed."""
+        with self.moment() as state:
+            return state.facts.source
+
     def close(self) -> None:
         """Lets go of the files."""
         self._store.close()
@@ -360,6 +366,7 @@ class Index:
             return done
 
     def _finish(self, writer: Writer, progress: Progress) -> None:
+        writer.change(source=None)
         if writer.facts.slots > _COMPACT * max(1, writer.facts.rows) // (_COMPACT - 1):
             writer.compact()
         write_engine(writer, progress)
@@ -394,8 +401,9 @@ class Index:
             stamp = (self.folder / NAMES).stat().st_mtime_ns
             if stamp != self._stamp:
                 name = current(self.folder)
-                if name != self._store.name:
-                    self._store.close()
+                if (
+                    name != self._store.name
+                ):  # other threads may still read the old one, which closes when they are done
                     self._store, self._seen = Store(self.folder, name), None
                 self._stamp = stamp
 

@@ -45,7 +45,7 @@ def measure_recall(
         held: vectors drawn.
     """
     with index.moment() as state:
-        places = np.arange(len(state.vectors)) if state.alive is None else state.alive
+        places = state.places
         own = None
         if queries is None:
             random = np.random.default_rng(0)

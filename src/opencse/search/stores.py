@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason, require_known
 from opencse.search.index import Index
+from opencse.search.querying import hit_of
 from opencse.search.result import Hit
 
 _BATCH = 1_000
@@ -154,7 +155,7 @@ def statements(name: str, dimension: int, columns: dict[str, str]) -> tuple[str,
         f"(place bigserial PRIMARY KEY, id text NOT NULL, text text NOT NULL, "
         f"embedding vector({dimension}) NOT NULL{more})"
     )
-    named = "".join(f", {_quoted(column)}" for column in columns)
+    named = "".join(f", {_quoted(column)}" for column in columns).replace("%", "%%")  # psycopg fills in at %s
     insert = (
         f"INSERT INTO {_quoted(name)} (id, text, embedding{named}) VALUES ({', '.join(['%s'] * (3 + len(columns)))})"
     )
@@ -182,14 +183,17 @@ def _typed(hit: Hit, columns: Any) -> dict[str, Any]:  # noqa: ANN401 - a mappin
 def _batches(index: Index) -> Iterator[tuple[list[Hit], NDArray[np.float32]]]:
     """Rows and their vectors, all of one moment."""
     with index.moment() as state:
-        hits = index.rows()
-        places = np.arange(len(state.vectors)) if state.alive is None else state.alive
-        for start in range(0, len(hits), _BATCH):
-            yield hits[start : start + _BATCH], np.asarray(state.vectors[places[start : start + _BATCH]])
+        for start in range(0, len(state.places), _BATCH):
+            places = state.places[start : start + _BATCH]
+            rows = state.store.at(places, state.facts)
+            yield (
+                [hit_of(rows[place], 1.0, state.facts) for place in places.tolist()],
+                np.asarray(state.vectors[places]),
+            )
 
 
 def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""').replace("%", "%%") + '"'
+    return '"' + name.replace('"', '""') + '"'
 
 
 STORES: dict[str, Callable[[Index, str, str], int]] = {"qdrant": _qdrant, "lancedb": _lancedb, "pgvector": _pgvector}

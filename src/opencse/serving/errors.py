@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Literal
 
 from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
@@ -85,6 +86,12 @@ def answer_errors(app: FastAPI) -> None:
         }.get(error.status_code, str(error.detail))
         return ApiError(error.status_code, said, headers=error.headers).response()
 
+    async def query(_: Request, error: Exception) -> JSONResponse:
+        assert isinstance(error, RequestValidationError)
+        first = error.errors()[0]
+        name = str(first["loc"][-1])
+        return ApiError(400, shortened(f"{name}: {first['msg']}", 300), param=name, code="invalid_value").response()
+
     async def user(_: Request, error: Exception) -> JSONResponse:
         return ApiError(400, str(error)).response()
 
@@ -94,5 +101,6 @@ def answer_errors(app: FastAPI) -> None:
 
     app.add_exception_handler(ApiError, api)
     app.add_exception_handler(HTTPException, http)
+    app.add_exception_handler(RequestValidationError, query)
     app.add_exception_handler(UserError, user)
     app.add_exception_handler(Exception, unforeseen)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from asyncio import wrap_future
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,6 +24,8 @@ from opencse.text.tokenizer import Ids
 T = TypeVar("T")
 _SLICE = 64
 """Texts that are tokenised at a time, so that a short request need not wait for a long one."""
+_SHORT = 2_000
+"""Characters that are tokenised in well under a millisecond."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +64,7 @@ class ServedModel:
         self._ids = len(torch.as_tensor(encoder.backbone.get_input_embeddings().weight))
         self._batcher = Batcher(encoder, metrics.of_model(name))
         self._tokenizing = Worker("opencse-tokenizer")
+        self._tokenizer = threading.Lock()
         metrics.waits(name, lambda: self._batcher.waiting)
 
     async def read(self, inputs: Sequence[str] | Sequence[Sequence[int]], *, cut: bool) -> Given:
@@ -76,7 +80,7 @@ class ServedModel:
             part = inputs[start : start + _SLICE]
             texts = [one for one in part if isinstance(one, str)]
             if texts:
-                some, over = await self._tokenizing.call(partial(self._tokenized, texts))
+                some, over = await self._tokens(texts)
             else:
                 some, over = self._checked(part, start)
             if over and not cut:
@@ -96,7 +100,7 @@ class ServedModel:
 
     async def tokenizing(self, function: Callable[[], T]) -> T:
         """What ``function`` returns; it may use the tokenizer, which one thread alone may do at a time."""
-        return await self._tokenizing.call(function)
+        return await self._tokenizing.call(partial(self._alone, function))
 
     @property
     def alive(self) -> bool:
@@ -113,6 +117,19 @@ class ServedModel:
         if waiting >= self._limits.waiting_texts:
             seconds = min(60, round(self._batcher.seconds_left))
             raise overloaded(f"{waiting:,} texts wait for {self.name} already; try again in a while", seconds)
+
+    async def _tokens(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
+        """`_tokenized`, here where that takes less than handing it to a thread, and the tokenizer is free."""
+        if sum(map(len, texts)) <= _SHORT and self._tokenizer.acquire(blocking=False):
+            try:
+                return self._tokenized(texts)
+            finally:
+                self._tokenizer.release()
+        return await self.tokenizing(partial(self._tokenized, texts))
+
+    def _alone(self, function: Callable[[], T]) -> T:
+        with self._tokenizer:
+            return function()
 
     def _tokenized(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
         """Ids of each text, and (place, length) of those that were cut."""

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import re
+import sys
 import tempfile
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from opencse.errors import UserError, reason
 from opencse.foreign import not_trusted, own_tokenizer
+from opencse.text.word_ids import WordIds
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int32]
 WordNumbers = NDArray[np.int16]
+_MANY = 64
+"""Texts from which on a table of words is worth its making."""
 _VOCABULARIES = (
     "tokenizer.json",
     "vocab.txt",
@@ -100,6 +104,7 @@ class Tokenizer:
         self.pad_id = int(tokenizer.pad_token_id)
         self._fast: Backend | None = None
         self._limit: int | None = None
+        self._words: WordIds | Literal[False] | None = None
         if isinstance(tokenizer, PreTrainedTokenizerFast):
             from tokenizers import Tokenizer as RustTokenizer
 
@@ -163,6 +168,10 @@ class Tokenizer:
         if len(texts) == 0:
             return []
         if self._fast is not None:
+            if len(texts) >= _MANY and (by_word := self._by_word(self._fast)) is not None:
+                limit = sys.maxsize // 2**16 if max_length is None else max_length
+                if limit > by_word.special:
+                    return by_word.encode(texts, limit, from_left=self.hf.truncation_side == "left")
             self._truncate(self._fast, max_length)
             return [np.asarray(e.ids, dtype=np.int32) for e in self._fast.encode_batch_fast(list(texts))]
         rows = self.hf(
@@ -191,6 +200,18 @@ class Tokenizer:
             TokenisedText(np.asarray(e.ids, dtype=np.int32), _word_numbers(text, e.offsets, e.special_tokens_mask))
             for text, e in zip(texts, encodings, strict=True)
         ]
+
+    def _by_word(self, backend: Backend) -> WordIds | None:
+        """The table of words, made when first asked for; None where this tokenizer allows none."""
+        if self._words is None:
+            self._truncate(backend, None)
+            if not WordIds.fits(backend):
+                self._words = False
+            else:
+                own = type(backend).from_str(backend.to_str())
+                own.encode_special_tokens = backend.encode_special_tokens
+                self._words = WordIds(own)
+        return self._words or None
 
     def _truncate(self, backend: Backend, max_length: int | None) -> None:
         if max_length == self._limit:

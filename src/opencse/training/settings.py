@@ -24,8 +24,8 @@ class TrainingSettings(Settings):
         accumulate: batches whose gradients are averaged into one step. Each is contrasted for itself: this saves memory
             beside a larger ``batch_size``, but adds no negatives.
         chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient as without, of
-            a batch as large as you like in the memory of one chunk, for about a third more time. ``auto`` takes as many
-            as fit into half of the memory that is free. Dropout masks are others than without. See docs/scale.md.
+            a batch as large as you like in the memory of one chunk, for the time of a second forward. ``auto`` takes as
+            many as fit into half of the memory that is free. Dropout masks are others than without. See docs/scale.md.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
         learning_rate: peak of AdamW's rate.

@@ -196,8 +196,8 @@ def _text_form(loaded: dict[str, TaskPairs]) -> Text:
     telling = [pairs for pairs in loaded.values() if pairs.task.lower_cased]
     if not telling:
         return "unknown"
-    sentences = (text for pairs in telling for side in pairs.texts() for text in side)
-    return "raw" if any(character.isupper() for text in sentences for character in text) else "prepared"
+    characters = set[str]().union(*(text for pairs in telling for side in pairs.texts() for text in side))
+    return "raw" if any(character.isupper() for character in characters) else "prepared"
 
 
 def load_sts_hub(tasks: Sequence[str] | None = None, *, root: str | Path = "mteb") -> StsData:

@@ -11,6 +11,9 @@ from torch import Tensor
 from opencse.objective.negatives.generated import Generated, GeneratedSettings
 from opencse.objective.noise import centre_and_spread, standard_normal
 
+DRAWN_BYTES = 64 * 2**20
+"""Most bytes of noise that ``covariance = "full"`` draws at once."""
+
 
 class Gaussian(Generated):
     """Gaussian noise sampling: vectors from N(mu_z, sigma_z) of the batch (Park's thesis, section 4.3; Tables 5, 7).
@@ -60,8 +63,11 @@ class Gaussian(Generated):
         place = mean if settings.mean == "batch" else torch.zeros_like(mean)
         samples: Tensor
         if settings.covariance == "full":
-            samples = place + standard_normal((rows, len(anchors)), anchors, noise) @ deviations
-            return samples
+            at_once = max(1, DRAWN_BYTES // (len(anchors) * anchors.element_size()))  # never (K, N) of a large batch
+            sizes = [min(at_once, rows - start) for start in range(0, rows, at_once)]
+            return torch.cat(
+                [place + standard_normal((size, len(anchors)), anchors, noise) @ deviations for size in sizes]
+            )
         drawn = standard_normal((rows, anchors.shape[1]), anchors, noise)
         samples = place + (drawn * sd if settings.sd == "batch" else drawn)
         if settings.covariance == "product":

@@ -210,13 +210,15 @@ class _Pass:
 
     def made(self, *, kept: bool) -> tuple[Tensor, ...]:
         """The outcome, with its graph if ``kept``, else with what makes it again when its gradient comes."""
+        grad = torch.is_grad_enabled()
         if self.nothing:
             with torch.no_grad():
-                return tuple(one[:0] for one in self())
-        if kept or not torch.is_grad_enabled():
+                found = self()
+            return tuple(one[:0].requires_grad_(grad) for one in found)  # so that the gathered rows have a gradient
+        if kept or not grad:
             return self()
-        found: tuple[Tensor, ...] = _MadeAgain.apply(self, torch.zeros((), requires_grad=True))  # type: ignore[no-untyped-call]
-        return found
+        later: tuple[Tensor, ...] = _MadeAgain.apply(self, torch.zeros((), requires_grad=True))  # type: ignore[no-untyped-call]
+        return later
 
 
 class _MadeAgain(torch.autograd.Function):

@@ -37,7 +37,7 @@ function noIndex(model) {
     { className: "state" },
     make("h2", {}, "No index is served yet"),
     make("p", {}, "Build one from a file of texts, a line each, and start the server with it:"),
-    make("pre", { tabIndex: 0 }, `opencse index build texts.txt --model ${model} --out my-index\nopencse serve ${model} --index my-index`),
+    make("pre", { tabIndex: 0 }, `opencse index build my-index ${model} texts.txt\nopencse serve ${model} --index my-index`),
     make("p", { className: "muted" }, "Similarity works without one."),
   );
 }
@@ -56,7 +56,7 @@ function invite(examples) {
     make(
       "div",
       { className: "state" },
-      make("p", {}, "Type a sentence; what means the same comes up as you type. Or start from one of the texts:"),
+      make("p", {}, "Texts of the same meaning come up as you type. Or start from one of these:"),
       make("ul", { className: "examples" }, ...examples.map(button)),
     ),
   );
@@ -65,7 +65,8 @@ function invite(examples) {
 function asked() {
   const k = at("k").value === "" ? 10 : at("k").valueAsNumber;
   const body = { query: at("query").value.trim(), k: Math.max(1, Math.min(100, Math.round(k) || 10)), hybrid: at("hybrid").checked };
-  if (at("threshold").value !== "") body.threshold = at("threshold").valueAsNumber;
+  at("threshold").disabled = body.hybrid; // ranks are no scores
+  if (!body.hybrid && at("threshold").value !== "") body.threshold = at("threshold").valueAsNumber;
   const column = at("column").value;
   if (column !== "" && at("value").value !== "") {
     const value = at("value").value.trim();
@@ -112,37 +113,38 @@ async function search(examples) {
 
 function show(lists, hybrid) {
   const side = models.length > 1;
-  const ids = lists.map((hits) => new Set(hits.map((hit) => hit.id)));
-  models.forEach((model, i) => found.set(model.id, ids[i]));
+  models.forEach((model, i) => found.set(model.id, new Set(lists[i].map((hit) => hit.id))));
+  const texts = lists.map((hits) => new Set(hits.map((hit) => hit.text)));
   const best = Math.max(...lists.flat().map((hit) => hit.score), 1e-9);
+  const alone = (hit) => texts.filter((some) => some.has(hit.text)).length === 1;
+  const rare = lists.flat().filter(alone).length * 2 < lists.flat().length; // the fewer of the two kinds are marked
+  const mark = (hit) => (!side ? "" : rare && alone(hit) ? "only here" : !rare && !alone(hit) ? "in both" : "");
   const columns = lists.map((hits, i) => {
-    const alone = (hit) => side && !ids.some((others, j) => j !== i && others.has(hit.id));
-    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, alone(hit), hybrid ? hit.score / best : hit.score)));
+    const list = make("ol", { className: "hits" }, ...hits.map((hit) => row(hit, mark(hit), hybrid ? hit.score / best : hit.score)));
     return make("div", { className: "column" }, side ? make("h2", {}, models[i].id) : null, list);
   });
   at("results").replaceChildren(...columns);
 }
 
-function row(hit, alone, share) {
+function row(hit, mark, share) {
   const bar = make("i");
   bar.style.width = `${Math.round(100 * Math.max(0, Math.min(1, share)))}%`;
   const facts = Object.entries(hit.metadata).filter(([, value]) => value !== null);
   const about = facts.map(([name, value]) => make("span", {}, `${name}: ${value}`));
-  if (alone) about.unshift(make("span", { className: "alone" }, "only here"));
+  if (mark !== "") about.unshift(make("span", { className: "mark" }, mark));
   const item = make(
     "li",
     {},
     make("div", { className: "score" }, hit.score.toFixed(3), make("div", { className: "track", "aria-hidden": "true" }, bar)),
-    make("div", { className: "text", dir: "auto" }, hit.text),
-    about.length === 0 ? null : make("div", { className: "about" }, ...about),
+    make("div", {}, make("div", { className: "text", dir: "auto" }, hit.text), about.length === 0 ? null : make("div", { className: "about" }, ...about)),
   );
-  item.dataset.id = hit.id;
-  item.addEventListener("mouseenter", () => pair(hit.id, true));
-  item.addEventListener("mouseleave", () => pair(hit.id, false));
+  item.dataset.text = hit.text;
+  item.addEventListener("mouseenter", () => pair(hit.text, true));
+  item.addEventListener("mouseleave", () => pair(hit.text, false));
   return item;
 }
 
-function pair(id, on) {
+function pair(text, on) {
   if (models.length < 2) return;
-  for (const item of at("results").querySelectorAll("li")) item.classList.toggle("twin", on && item.dataset.id === id);
+  for (const item of at("results").querySelectorAll("li")) item.classList.toggle("twin", on && item.dataset.text === text);
 }

@@ -1,0 +1,132 @@
+"""Whether something got slower: ratios of this library beside plain references in the same run, against stored ones.
+
+    make bench-quick
+    python benchmarks/quick.py --write    # stores new ratios, where they should move
+
+Each row is the median ratio over turns in which both sides are timed one right after the other, so other work on the
+machine slows both. It fails (exit code 1) where a ratio is below the stored one by more than ``--tolerance``, and says
+which. References need nothing but the library's own dependencies.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+
+import torch
+from rows import HEADER, Row, machine, paired
+from speed import lines, our_step, quiet, shaped
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.layers import layer_vectors, vectors_by_layer
+from opencse.objective.objective import Objective
+from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.vectors.step import Representations
+from opencse.text import sample
+
+STORED = Path(__file__).parent / "quick.json"
+HELP = "import sys; sys.argv = ['opencse', '--help']; from opencse.cli import main; main()"
+TOOLS = "import argparse, dataclasses, inspect, typing, subprocess"
+
+
+def step(model: str, turns: int) -> Row:
+    """A packed training step beside the plain one."""
+    packed, plain = (our_step(model, str(sample.TRAIN), "float32", way) for way in ("packed", "plain"))
+    return paired("step: packed beside plain", packed, plain, size=64, unit="sentences/s", turns=turns)
+
+
+def encode(model: str, turns: int) -> Row:
+    """`SentenceEncoder.encode` beside transformers' model on padded batches of 32."""
+    encoder = SentenceEncoder.load(model, pooling="mean", device="cpu")
+    texts = lines(str(sample.TRAIN))[:256]
+    tokenizer, backbone = encoder.tokenizer.hf, encoder.backbone
+
+    @torch.inference_mode()
+    def reference(turn: int) -> None:
+        for start in range(0, len(texts), 32):
+            rows = tokenizer(texts[start : start + 32], padding=True, truncation=True, return_tensors="pt")
+            states = backbone(**rows).last_hidden_state
+            mask = rows["attention_mask"].unsqueeze(-1)
+            (states * mask).sum(1) / mask.sum(1)
+
+    return paired(
+        "encode beside transformers",
+        lambda turn: encoder.encode(texts),
+        reference,
+        size=len(texts),
+        unit="sentences/s",
+        turns=turns,
+    )
+
+
+def layers(model: str, turns: int) -> Row:
+    """All layers of one pass beside a pass each."""
+    encoder = SentenceEncoder.load(model, pooling="mean", device="cpu")
+    texts, every = lines(str(sample.TRAIN))[:64], range(encoder.depth + 1)
+    return paired(
+        "layers: at once beside one by one",
+        lambda turn: vectors_by_layer(encoder, texts, every),
+        lambda turn: [layer_vectors(encoder, texts, layer) for layer in every],
+        size=len(texts),
+        unit="sentences/s",
+        turns=turns,
+    )
+
+
+def loss(turns: int) -> Row:
+    """The loss in tiles beside the dense one, with gradients, at 1,024 examples."""
+    anchor, positive = (torch.randn(1024, 256).requires_grad_() for _ in range(2))
+    reps = Representations(anchor, positive, anchor.detach()[:, None][:, :0], torch.arange(2048).reshape(1024, 2))
+
+    def way(tile_bytes: int) -> Callable[[int], None]:
+        objective = Objective.from_settings(ObjectiveSettings(tile_bytes=tile_bytes))
+        return lambda turn: objective(reps).total.backward()
+
+    return paired("loss: tiles beside dense", way(2**20), way(10**12), size=1024, unit="examples/s", turns=turns)
+
+
+def start_up(turns: int) -> Row:
+    """`opencse --help` beside Python with what any command line needs."""
+
+    def run(code: str) -> Callable[[int], object]:
+        return lambda turn: subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
+
+    return paired("opencse --help beside Python", run(HELP), run(TOOLS), size=1, unit="starts/s", turns=turns)
+
+
+def main() -> None:
+    """Measures, prints, and compares."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=9)
+    parser.add_argument("--tolerance", type=float, default=0.25, help="share of a stored ratio that may be lost")
+    parser.add_argument("--write", action="store_true", help="store the ratios found")
+    asked = parser.parse_args()
+    warnings.simplefilter("ignore")
+    quiet()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        model = shaped("mini", Path(folder) / "mini")
+        rows = [step(model, asked.turns), encode(model, asked.turns), layers(model, asked.turns)]
+    rows += [loss(asked.turns), start_up(asked.turns)]
+    print(machine(), "", HEADER, *(row.line() for row in rows), sep="\n")
+    if asked.write:
+        STORED.write_text(json.dumps({row.name: round(row.ratio, 3) for row in rows}, indent=1) + "\n", "utf-8")
+        return
+    stored: dict[str, float] = json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {}
+    new = [row.name for row in rows if row.name not in stored]
+    if new:
+        sys.exit(f"{STORED.name} has no ratio of: {'; '.join(new)}; store them with --write")
+    slower = [row for row in rows if row.ratio < stored[row.name] * (1 - asked.tolerance)]
+    for row in slower:
+        print(f"slower: {row.name}: {row.ratio:.2f}x, stored {stored[row.name]:.2f}x", file=sys.stderr)
+    sys.exit(1 if slower else 0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,67 @@
+"""The vectors of a corpus, kept in an index beside it so that it is encoded once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError
+from opencse.progress import Progress
+from opencse.search.building import How
+from opencse.search.index import Index
+from opencse.search.reading import GivenRows
+from opencse.text.given import GivenTexts, TextSource
+from opencse.text.pipes import is_pipe
+
+SUFFIX = ".index"
+
+
+def place_beside(source: TextSource) -> Path | None:
+    """The folder for a corpus's vectors, one inside for each model; None where there is no room beside it.
+
+    That is ``NAME.index`` beside a file whose folder can be written.
+    """
+    if isinstance(source, GivenTexts) or is_pipe(source.location):
+        return None
+    path = Path(source.location)
+    if not path.is_file() or not os.access(path.absolute().parent, os.W_OK):
+        return None
+    return path.with_name(path.name + SUFFIX)
+
+
+def kept_index(place: Path, texts: Sequence[str], model: str, encoder: SentenceEncoder, progress: Progress) -> Index:
+    """The index of distinct ``texts`` in ``place``; built where it is not there, or not of these texts.
+
+    Raises:
+        UserError: if it cannot be built.
+    """
+    folder = place / fingerprint(encoder)
+    rows = GivenRows(texts)
+    try:
+        index = Index.open(folder, encoder=encoder)
+        if index.source == rows.fingerprint():
+            progress.say(f"{folder}: {rows.count:,} vectors, made before")
+            return index
+        index.close()
+    except UserError:
+        pass  # none yet, or damaged
+    return Index.build(folder, rows, encoder, how=How(cut=False), model=model, overwrite=True, progress=progress)
+
+
+def vectors_of(index: Index, texts: Sequence[str]) -> NDArray[np.float32]:
+    """(n, d) L2-normalised vectors of texts, those of the index taken from it."""
+    known = {hit.text: row for row, hit in enumerate(index.rows())}
+    kept = index.vectors()
+    vectors = np.empty((len(texts), index.info().dimension), dtype=np.float32)
+    new = [place for place, text in enumerate(texts) if text not in known]
+    old = [place for place, text in enumerate(texts) if text in known]
+    vectors[old] = kept[[known[texts[place]] for place in old]]
+    if new:
+        vectors[new] = index.encode_queries([texts[place] for place in new])
+    return vectors

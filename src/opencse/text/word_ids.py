@@ -1,0 +1,94 @@
+"""Ids of texts from the ids of their words: each word is tokenised once and looked up from then on.
+
+WordPiece after BERT's normaliser and splitting (lower case, accents, punctuation) makes the ids of a text those of its
+parts between spaces, one after the other. So a table of words gives what the tokenizer gives, several times as fast.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer as Backend
+
+_LONGEST = 40
+"""Characters of a word that is kept; longer ones (running text without spaces, links) hardly come again."""
+_KEPT = 200_000
+"""Words in the table; when it is full it begins anew."""
+_HEAD = 64
+"""Characters an id in the part of a long text that is tokenised first."""
+
+
+class WordIds:
+    """The table of one tokenizer.
+
+    Args:
+        backend: a copy for this table alone, without truncation and padding; see `WordIds.fits`.
+    """
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._known: dict[str, bytes] = {"": b""}
+        bare, full = (backend.encode("a", add_special_tokens=special).ids for special in (False, True))
+        at = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+        self._before, self._after = _bytes(full[:at]), _bytes(full[at + len(bare) :])
+        self.special = len(full) - len(bare)
+
+    @staticmethod
+    def fits(backend: Backend) -> bool:
+        """Whether the ids of a text are those of its parts between spaces for this tokenizer."""
+        described = json.loads(backend.to_str())
+        kinds = [(described[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
+        if kinds != ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
+            return False
+        if (described["post_processor"] or {}).get("type") not in (None, "TemplateProcessing", "BertProcessing"):
+            return False
+        return not any(" " in token["content"] for token in described["added_tokens"])
+
+    def encode(self, texts: Sequence[str], limit: int, *, from_left: bool = False) -> list[NDArray[np.int32]]:
+        """Ids of each text with special tokens, at most ``limit`` of them.
+
+        Args:
+            texts: any number of them.
+            limit: at least one more than there are special tokens.
+            from_left: longer ones lose their beginning instead of their end.
+        """
+        room = limit - self.special
+        if from_left:
+            return [self._cut(ids, room, from_left=True) for ids in self._bodies(texts)]
+        heads = [text[: text.rfind(" ", 0, _HEAD * room) + 1] if len(text) > _HEAD * room else text for text in texts]
+        bodies = self._bodies(heads)
+        short = [i for i, body in enumerate(bodies) if len(body) < 4 * room and len(heads[i]) < len(texts[i])]
+        for i, body in zip(short, self._bodies([texts[i] for i in short]), strict=True):
+            bodies[i] = body
+        return [self._cut(body, room) for body in bodies]
+
+    def _cut(self, body: bytes, room: int, *, from_left: bool = False) -> NDArray[np.int32]:
+        if len(body) > 4 * room:
+            body = body[len(body) - 4 * room :] if from_left else body[: 4 * room]
+        return np.frombuffer(bytearray().join((self._before, body, self._after)), dtype=np.int32)
+
+    def _bodies(self, texts: Sequence[str]) -> list[bytes]:
+        """Ids of each text without special tokens, as bytes."""
+        words = [text.split(" ") for text in texts]
+        if len(self._known) > _KEPT:
+            self._known = {"": b""}
+        known = self._known  # another thread may begin a new one meanwhile
+        fresh = list(set(chain.from_iterable(words)).difference(known))
+        made = self._backend.encode_batch_fast(fresh, add_special_tokens=False)
+        found = {word: _bytes(ids.ids) for word, ids in zip(fresh, made, strict=True)}
+        known.update((word, ids) for word, ids in found.items() if len(word) <= _LONGEST)
+        look: Callable[[str], bytes] = known.__getitem__
+        if any(len(word) > _LONGEST for word in fresh):
+            look = lambda word: found[word] if word in found else known[word]  # noqa: E731
+        return [b"".join(map(look, row)) for row in words]
+
+
+def _bytes(ids: Sequence[int]) -> bytes:
+    return np.asarray(ids, dtype=np.int32).tobytes()

@@ -1,0 +1,150 @@
+"""``opencse index``: what each command prints and writes, and what it refuses in a line."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import opencse as public
+from opencse.cli.index import index
+from opencse.text import sample
+
+pytestmark = pytest.mark.slow
+
+Run = Callable[..., tuple[int, str, str]]
+FUNCTIONS = {
+    "build": "build_index", "add": "add_to_index", "delete": "delete_from_index", "query": "query_index",
+    "info": "index_info", "pairs": "index_pairs", "duplicates": "index_duplicates", "negatives": "index_negatives",
+    "export": "export_index",
+}  # fmt: skip
+OTHERWISE = {"asked": "queries", **dict.fromkeys(
+    ("count", "first", "last", "ceiling", "floor", "same", "pick", "seed"), "how")}  # fmt: skip
+ROWS = """id,text,year,lang
+a1,"The cat sleeps, all day",1999,en
+a2,Rain falls on the roof,2003,en
+a3,Der Zug ist wieder spät,2010,de
+a4,the  CAT sleeps all day,,en
+"""
+
+
+@pytest.fixture
+def built(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("rows.csv").write_text(ROWS, encoding="utf-8")
+    named = ("--columns", "text", "--id", "id", "--metadata", "year,lang")
+    code, out, err = opencse("index", "build", "ix", "opencse-mini", "rows.csv", *named, "--json", "built.json")
+    assert (code, err) == (0, "")
+    assert out == "ix: 4 texts, 448 dimensions, flat\n"
+    assert json.loads(Path("built.json").read_text())["info"]["columns"] == {"year": "number", "lang": "text"}
+    return tmp_path
+
+
+def test_every_command_has_its_function() -> None:
+    commands = {one.callback.__name__: one.callback for one in index.registered_commands if one.callback}
+    assert commands.keys() == FUNCTIONS.keys()
+    for name, command in commands.items():
+        known = inspect.signature(getattr(public, FUNCTIONS[name])).parameters
+        for option in inspect.signature(command).parameters.keys() - {"json_file"}:
+            assert OTHERWISE.get(option, option) in known, (name, option)
+        source = inspect.getsource(command)
+        assert f"opencse.{FUNCTIONS[name]}(" in source
+
+
+def hits(built: Path) -> list[str]:
+    (asked,) = json.loads((built / "q.json").read_text(encoding="utf-8"))["queries"]
+    return [hit["id"] for hit in asked["hits"]]
+
+
+def test_query_with_conditions(opencse: Run, built: Path) -> None:
+    for conditions, ids in (
+        ([], ["a1", "a4", "a2", "a3"]),
+        (["year>=2000"], ["a2", "a3"]),
+        (["year>=2000", "year<2010"], ["a2"]),
+        (["lang=de,fr"], ["a3"]),
+        (["lang!=en"], ["a3"]),
+        (['lang=["de"]'], ["a3"]),
+        (["year="], ["a4"]),
+        (["id=a1,a3"], ["a1", "a3"]),
+    ):
+        where = [word for condition in conditions for word in ("--where", condition)]
+        code, out, err = opencse("index", "query", "ix", "The cat sleeps, all day", *where, "--json", "q.json")
+        assert (code, err) == (0, "")
+        assert sorted(hits(built)) == sorted(ids)
+        assert "score" in out
+    assert opencse("index", "query", "ix", "cat", "-k", 1, "--threshold", 2)[0] == 0
+    pytest.importorskip("bm25s")
+    assert opencse("index", "query", "ix", "Zug", "--hybrid", "--json", "q.json")[0] == 0
+    assert hits(built)[0] == "a3"
+
+
+def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
+    Path("more.jsonl").write_text('{"text": "More.", "key": 7}\n{"text": "Yet more.", "key": "x"}\n')
+    assert opencse("index", "add", "ix", "more.jsonl", "--columns", "text", "--id", "key")[1] == "ix: 2 texts added\n"
+    code, _, err = opencse("index", "add", "ix", "more.jsonl", "--columns", "text", "--id", "key")
+    assert code == 2
+    assert "the id '7' is there already" in err
+    assert opencse("index", "add", "ix", "more.jsonl", "--columns", "text", "--id", "key", "--replace")[0] == 0
+    assert opencse("index", "delete", "ix", "7", "x")[1] == "ix: 2 rows deleted\n"
+    assert opencse("index", "delete", "ix", "--where", "lang=de")[1] == "ix: 1 rows deleted\n"
+    out = opencse("index", "info", "ix", "--json", "i.json")[1]
+    assert "texts      3, 3 rows; cut at 128 ids" in out
+    assert "year (number), lang (text)" in out
+    assert json.loads(Path("i.json").read_text())["rows"] == 3
+    out = opencse("index", "duplicates", "ix", "--threshold", 0.9)[1]
+    assert "a1, a4" in out
+    assert "1 texts repeat another" in out
+    opencse("index", "pairs", "ix", "-n", 2, "--json", "p.json")
+    pairs = json.loads(Path("p.json").read_text(encoding="utf-8"))["pairs"]
+    assert (pairs[0]["first"], pairs[0]["second"]) == ("a1", "a4")
+    assert len(pairs) == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("build", "ix", "opencse-mini", "rows.csv", "--columns", "text"), "holds an index"),
+        (("build", "new", "opencse-mini", "rows.csv", "--columns", "txt"), "no column 'txt'"),
+        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--metadata", "yaer"), "no column 'yaer'"),
+        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--metadata", "id"), "row's own"),
+        (("build", "new", "opencse-mini", "none.csv"), "no such file"),
+        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--kind", "tree"), "unknown kind of index"),
+        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--kind", "ivfpq"), "take flat"),
+        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--overlap", 500), "overlap 500"),
+        (("build", "rows.csv", "opencse-mini", "rows.csv", "--columns", "text"), "cannot be written"),
+        (("query", "nowhere", "x"), "holds no index"),
+        (("query", "ix"), "no query"),
+        (("query", "ix", " "), "a query is blank"),
+        (("query", "ix", "x", "--where", "colour=red"), "unknown column 'colour'"),
+        (("query", "ix", "x", "--where", "year"), "a condition is COLUMN=VALUE"),
+        (("query", "ix", "x", "--where", "year>1", "--where", "year>2"), "given twice"),
+        (("query", "ix", "x", "--hybrid", "--threshold", 0.5), "no threshold"),
+        (("delete", "ix"), "give ids or conditions"),
+        (("delete", "ix", "a9"), "no row has the id 'a9'"),
+        (("pairs", "nowhere"), "holds no index"),
+        (("duplicates", "ix", "--threshold", 3), "cosine above 0"),
+        (("negatives", "ix", "rows.csv", "--out", "x.jsonl"), "query and positive"),
+        (("export", "ix", "redis", "x"), "unknown store 'redis'"),
+    ],
+)
+def test_bad_input_is_one_line(opencse: Run, built: Path, arguments: tuple[object, ...], message: str) -> None:
+    code, _, err = opencse("index", *arguments)
+    assert code == 2
+    assert message in err
+    assert err.count("\n") == 1
+    assert not (built / "new" / "index.json").exists()
+
+
+def test_negatives_of_a_file(opencse: Run, built: Path) -> None:
+    lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:60]
+    Path("pairs.tsv").write_text("\n".join(["anchor\tpositive", *(f"{line[:-1]}\t{line}" for line in lines)]))
+    assert opencse("index", "build", "s", "opencse-mini", "pairs.tsv", "--columns", "positive")[0] == 0
+    code, out, err = opencse("index", "negatives", "s", "pairs.tsv", "--out", "t.jsonl", "--count", 2)
+    assert (code, err) == (0, "")
+    assert out.startswith("t.jsonl: 1")
+    first = json.loads(Path("t.jsonl").read_text(encoding="utf-8").splitlines()[0])
+    assert first.keys() == {"anchor", "positive", "negative"}
+    assert first["negative"] in lines

@@ -1,0 +1,86 @@
+"""Approximate search beside the exact one: recall as it is measured, deletions, additions, damage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search import engines
+from opencse.search.building import How
+from opencse.search.engines import Kind
+from opencse.search.index import Index
+from opencse.search.recall import measure_recall
+from opencse.text import sample
+
+pytestmark = pytest.mark.slow
+faiss = pytest.importorskip("faiss")
+TEXTS = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:400]
+
+
+@pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
+def test_hits_are_nearly_those_of_the_exact_search(
+    tmp_path: Path, mini: SentenceEncoder, kind: Kind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "FEWEST", 256)
+    flat = Index.build(tmp_path / "flat", TEXTS, mini)
+    index = Index.build(tmp_path / "index", TEXTS, mini, how=How(kind=kind))
+    queries = TEXTS[:100:2]
+
+    def overlap() -> float:
+        pairs = zip(flat.search(queries, 10), index.search(queries, 10), strict=True)
+        return float(np.mean([len({h.id for h in a} & {h.id for h in b}) / 10 for a, b in pairs]))
+
+    assert overlap() > 0.8
+    with index.moment() as state:
+        assert state.engine is not None
+    recall = measure_recall(index, ks=(1, 10))
+    assert recall.held
+    assert recall.queries == 200
+    assert 0.5 < recall.at[10] <= 1
+    assert "recall@10" in recall.line()
+    assert measure_recall(flat).at == {1: 1.0, 10: 1.0, 100: 1.0}
+    found = {hit.id: hit.score for hit in flat.search(queries[:1], 400)[0]}
+    for hit in index.search(queries[:1], 10)[0]:
+        assert hit.score == pytest.approx(found[hit.id], abs=1e-6)  # scores are those of the true vectors
+    assert index.search(queries[:2], 5, where={"id": ["7", "9"]}) == flat.search(
+        queries[:2], 5, where={"id": ["7", "9"]}
+    )
+    for one in (flat, index):
+        one.delete([str(number) for number in range(40)])
+        one.add(["A sentence about nothing else.", "And one more."])
+    assert overlap() > 0.8
+    assert index.search(["A sentence about nothing else."], 1)[0][0].id == "400"
+    assert not {hit.id for hits in index.search(queries, 50) for hit in hits} & {str(n) for n in range(40)}
+    for one in (flat, index):
+        one.delete([str(number) for number in range(40, 200)])
+    assert overlap() > 0.8
+    assert len(list(index.folder.glob("engine-*"))) == (1 if kind == "hnsw" else 0)  # too few rows for codes by now
+
+
+def test_too_few_rows_a_missing_library_and_damage(
+    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(UserError, match="at least 9,984 texts, and there are 3; take flat"):
+        Index.build(tmp_path / "few", TEXTS[:3], mini, how=How(kind="ivfpq"))
+    index = Index.build(tmp_path / "i", TEXTS[:50], mini, how=How(kind="hnsw"))
+    index.close()
+    file = next(index.folder.glob("engine-*"))
+    whole = file.read_bytes()
+    file.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(UserError, match="damaged"):
+        Index.open(index.folder)
+    other = Index.build(tmp_path / "j", TEXTS[:20], mini, how=How(kind="hnsw"))
+    file.write_bytes(next(other.folder.glob("engine-*")).read_bytes())
+    with pytest.raises(UserError, match="of 20 rows, not 50"):
+        Index.open(index.folder)
+    file.unlink()
+    with pytest.raises(UserError, match="is missing; build the index again"):
+        Index.open(index.folder)
+    monkeypatch.setitem(__import__("sys").modules, "faiss", None)
+    with pytest.raises(UserError, match=r'faiss is not installed; pip install "opencse\[serve\]"'):
+        Index.build(tmp_path / "k", TEXTS[:50], mini, how=How(kind="hnsw"))
+    assert Index.build(tmp_path / "l", TEXTS[:50], mini).search(TEXTS[:1], 1)[0][0].id == "0"

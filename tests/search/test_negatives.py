@@ -1,0 +1,107 @@
+"""Hard negatives: each rule by itself against a plain loop, and a training run on the file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opencse
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search.index import Index
+from opencse.search.negatives import Mining
+from opencse.text import sample
+
+pytestmark = pytest.mark.slow
+TEXTS = list(dict.fromkeys(line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line))[:120]
+PAIRS = [(TEXTS[number].replace(" the ", " a ").rstrip("."), TEXTS[number]) for number in range(0, 40, 2)]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, mini: SentenceEncoder) -> Path:
+    folder = tmp_path_factory.mktemp("negatives") / "index"
+    Index.build(folder, [*TEXTS, TEXTS[0].upper()], mini, model="opencse-mini").close()
+    return folder
+
+
+def mined(folder: Path, out: Path, **how: object) -> tuple[opencse.api.index.Mined, list[dict[str, str]]]:  # type: ignore[name-defined]
+    found = opencse.index_negatives(folder, PAIRS, out, how=Mining.model_validate(how))
+    return found, [json.loads(line) for line in out.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"count": 3, "ranks": (3, 20)},
+        {"count": 2, "ceiling": 0.5, "same": None},
+        {"count": 4, "floor": 0.1, "same": 0.3},
+    ],
+)
+def test_what_is_taken_is_what_the_rules_allow(
+    folder: Path, tmp_path: Path, mini: SentenceEncoder, how: dict[str, object]
+) -> None:
+    found, rows = mined(folder, tmp_path / "out.jsonl", **how)
+    settings = Mining.model_validate(how)
+    corpus = [*TEXTS, TEXTS[0].upper()]
+    unit = mini.encode(corpus, normalize_embeddings=True).astype(np.float64)
+    expected = []
+    for query, positive in PAIRS:
+        q, p = mini.encode([query, positive], normalize_embeddings=True).astype(np.float64)
+        order = sorted(range(len(corpus)), key=lambda place: (-float(unit[place] @ q), place))
+        taken: list[str] = []
+        for place in order[settings.ranks[0] - 1 : settings.ranks[1]]:
+            score = float(unit[place] @ q)
+            allowed = (
+                corpus[place].casefold() not in (query.casefold(), positive.casefold())
+                and score < settings.ceiling * float(q @ p)
+                and (settings.floor is None or score >= settings.floor)
+                and (settings.same is None or float(unit[place] @ p) < settings.same)
+            )
+            if allowed and len(taken) < settings.count:
+                taken.append(corpus[place])
+        expected += [{"anchor": query, "positive": positive, "negative": negative} for negative in taken]
+    assert rows == expected
+    assert found.triples == len(rows) > 10
+    assert found.pairs == len(PAIRS)
+    assert found.refused.get("same text", 0) > 0 or settings.ranks[0] > 1
+
+
+def test_every_answer_of_a_query_is_no_negative_of_it(folder: Path, tmp_path: Path) -> None:
+    pairs = [("cat", text) for text in TEXTS]
+    with pytest.raises(UserError, match="no negative could be taken for any of 120 pairs"):
+        opencse.index_negatives(folder, pairs, tmp_path / "o.jsonl", how=Mining(ranks=(1, 121), ceiling=9))
+    assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_a_random_pick_is_the_same_with_the_same_seed(folder: Path, tmp_path: Path) -> None:
+    picks = [mined(folder, tmp_path / f"{n}.jsonl", pick="random", seed=seed)[1] for n, seed in enumerate((1, 1, 2))]
+    assert picks[0] == picks[1] != picks[2]
+
+
+def test_training_takes_the_file_as_it_is(folder: Path, tmp_path: Path, tiny_folder: Path) -> None:
+    found, rows = mined(folder, tmp_path / "triples.jsonl", count=2)
+    result = opencse.train(
+        tmp_path / "triples.jsonl", tmp_path / "out", recipe="simcse-supervised", model=tiny_folder, dev=None,
+        settings=["training.max_steps=2", "training.batch_size=4"], device="cpu",
+    )  # fmt: skip
+    assert (result.folder / "run.json").is_file()
+    record = json.loads((result.folder / "run.json").read_text())
+    assert found.triples == len(rows)
+    assert str(len(rows)) in json.dumps(record)
+
+
+def test_bad_input_is_one_line(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "o.jsonl"
+    with pytest.raises(UserError, match="query and positive"):
+        opencse.index_negatives(folder, ["one", "two"], out)
+    with pytest.raises(UserError, match=r"name the file so"):
+        opencse.index_negatives(folder, PAIRS, tmp_path / "o.csv")
+    with pytest.raises(UserError, match="cannot be written"):
+        opencse.index_negatives(folder, PAIRS, tmp_path / "nowhere" / "o.jsonl")
+    for how in ({"count": 0}, {"ranks": (5, 2)}, {"ceiling": 0}):
+        with pytest.raises(UserError):
+            mined(folder, out, **how)

@@ -1,0 +1,67 @@
+"""Pairs and duplicates against every pair in a plain loop."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.vectors import unit_rows
+from opencse.errors import UserError
+from opencse.search import pairs
+from opencse.search.building import How
+from opencse.search.index import Index
+
+
+@pytest.mark.parametrize("block", [3, 1000])
+@pytest.mark.parametrize("most", [1, 9, 5000])
+def test_the_best_of_all_pairs(block: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pairs, "_BLOCK", block)
+    random = np.random.default_rng(most)
+    vectors = unit_rows(random.normal(size=(30, 4)))[random.integers(0, 30, 40)]  # some are equal
+    wide = vectors.astype(np.float64)
+    every = [(-float((wide[a] * wide[b]).sum()), a, b) for a in range(40) for b in range(a + 1, 40)]
+    found, scores = pairs.nearest_pairs(vectors, most)
+    expected = sorted(every)[:most]
+    assert [tuple(pair) for pair in found.tolist()] == [(a, b) for _, a, b in expected]
+    assert scores.tolist() == [-score for score, _, _ in expected]
+    groups = np.arange(40) % 2
+    found, _ = pairs.nearest_pairs(vectors, most, groups=groups)
+    assert [tuple(pair) for pair in found.tolist()] == [(a, b) for _, a, b in sorted(every) if (a - b) % 2][:most]
+
+
+def test_duplicates_are_what_a_chain_of_pairs_joins(index: Index) -> None:
+    index.add(["a  CAT sleeps.", "A cat is sleeping.", "Something of its own."])
+    (exact,) = index.duplicates()
+    assert exact.ids == ("n0", "n2", "0")
+    assert exact.cosine == 1
+    vectors = index.vectors().astype(np.float64)
+    names = [hit.id for hit in index.rows()]
+    cosines = vectors @ vectors.T
+    near = float(cosines[0, names.index("1")])
+    assert 0.3 < near < 0.999
+    groups = index.duplicates(near - 1e-6)
+    assert groups[0].ids == ("n0", "n2", "0", "1")
+    assert groups[0].cosine == pytest.approx(near, abs=1e-6)
+    assert [group.ids for group in index.duplicates(min(1.0, near + 1e-3))] == [("n0", "n2", "0")]
+    for threshold in (0, 1.1, -1):
+        with pytest.raises(UserError, match="cosine above 0"):
+            index.duplicates(threshold)
+    with pytest.raises(UserError, match="at least 1"):
+        index.pairs(0)
+
+
+def test_pairs_of_an_index(index: Index, tmp_path: Path, mini: SentenceEncoder) -> None:
+    index.delete(["n1"])
+    first, second, *_ = index.pairs(2)
+    assert (first.first, first.second, first.first_text) == ("n0", "n2", "A cat sleeps.")
+    assert first.cosine == pytest.approx(1)
+    assert second.cosine < 1
+    long = "The cat sleeps on the mat. " * 20
+    rows = [{"text": long, "id": "a"}, {"text": "Rain.", "id": "b"}]
+    cut = Index.build(tmp_path / "cut", rows, mini, how=How(max_length=32))
+    assert len(cut) > 3
+    assert {frozenset((pair.first, pair.second)) for pair in cut.pairs(50)} == {frozenset("ab")}
+    assert cut.duplicates() == []

@@ -1,0 +1,90 @@
+"""Documents in passages: nothing lost, nothing too long, the best one told once."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search.building import How
+from opencse.search.index import Index
+from opencse.search.passages import Cutter, _packed
+from opencse.text import sample
+
+SENTENCES = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:40]
+
+
+def test_passages_are_runs_of_whole_sentences(mini: SentenceEncoder) -> None:
+    text = " ".join(SENTENCES)
+    passages, (short,) = Cutter(mini, 64).cut([text, "As it  is."])
+    assert short == "As it  is."
+    assert " ".join(passages) == text
+    assert len(passages) > 5
+    assert all(len(ids) <= 64 for ids in mini.tokenizer.encode(passages, None))
+    assert all(passage[-1] in ".!?" for passage in passages)
+    lengths = [len(ids) for ids in mini.tokenizer.encode(SENTENCES, None)]
+    assert len(passages) <= 2 * sum(lengths) / 64
+
+
+def test_passages_overlap_by_sentences(mini: SentenceEncoder) -> None:
+    (passages,) = Cutter(mini, 64, 24).cut([" ".join(SENTENCES)])
+    shared = 0
+    for one, two in itertools.pairwise(passages):
+        first = next(sentence for sentence in SENTENCES if two.startswith(sentence))
+        shared += one.endswith(first) or f"{first} " in one
+    assert shared > len(passages) // 3
+
+
+@pytest.mark.parametrize("text", ["x" * 900, "日本語の文章" * 90, "word " * 400, "Long, " * 200 + "end. Short."])
+def test_a_sentence_that_is_too_long_is_cut_inside(mini: SentenceEncoder, text: str) -> None:
+    (passages,) = Cutter(mini, 32).cut([text])
+    assert all(len(ids) <= 32 for ids in mini.tokenizer.encode(passages, None))
+    assert "".join("".join(passages).split()) == "".join(text.split())
+
+
+def test_lengths_that_cannot_be(mini: SentenceEncoder) -> None:
+    for length, overlap in ((mini.max_length + 1, 0), (2, 0), (32, 30), (32, -1)):
+        with pytest.raises(UserError):
+            Cutter(mini, length, overlap)
+
+
+@given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.integers(10, 25), st.integers(0, 9))
+@settings(deadline=None)
+def test_runs_hold_every_unit_and_fit(lengths: list[int], room: int, overlap: int) -> None:
+    runs = _packed(lengths, room, overlap)
+    assert sorted({unit for first, last in runs for unit in range(first, last)}) == list(range(len(lengths)))
+    for (first, last), (after, end) in itertools.pairwise(runs):
+        assert first < after <= last < end
+        assert sum(lengths[after:last]) <= overlap
+    assert all(sum(lengths[first:last]) <= room for first, last in runs)
+
+
+def test_a_document_is_told_once_with_its_best_passage(tmp_path: Path, mini: SentenceEncoder) -> None:
+    long = " ".join(SENTENCES[:20])
+    rows = [
+        {"text": long, "id": "long", "year": 1},
+        {"text": "A short one.", "id": "short", "year": 2},
+        {"text": " ".join(SENTENCES[20:40]), "id": "other", "year": 3},
+    ]
+    index = Index.build(tmp_path / "i", rows, mini, how=How(max_length=40))
+    info = index.info()
+    assert info.documents == 3
+    assert info.rows > 8
+    hits = index.search([SENTENCES[7]], 3)[0]
+    assert sorted(hit.id for hit in hits) == ["long", "other", "short"]
+    assert hits[0].id == "long"
+    assert SENTENCES[7] in hits[0].text
+    assert len(hits[0].text) < len(long)
+    assert hits[0].metadata == {"year": 1}
+    assert [hit.id for hit in index.search([SENTENCES[7]], 3, where={"year": (">", 1)})[0]] == [
+        hit.id for hit in hits if hit.id != "long"
+    ]
+    assert index.delete(["long"]) == info.rows - len(index)
+    assert index.info().documents == 2
+    index.add([{"text": long, "id": "again"}])
+    assert index.info().rows == info.rows

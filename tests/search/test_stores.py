@@ -1,0 +1,87 @@
+"""Exports, read back through the stores' own clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import opencse
+from opencse.errors import UserError
+from opencse.search.index import Index
+from opencse.search.stores import statements, values_of
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def exported(index: Index) -> Index:
+    index.delete(["n1"])
+    index.add([{"text": "New.", "id": "new", "kind": "late", "any": "text"}, {"text": "Newer.", "any": 2}])
+    return index
+
+
+def nearest(index: Index, k: int = 3) -> list[str]:
+    return [hit.id for hit in index.search(index.vectors(["n3"]), k)[0]]
+
+
+def test_qdrant(exported: Index, tmp_path: Path) -> None:
+    client = pytest.importorskip("qdrant_client")
+    done = opencse.export_index(exported.folder, "qdrant", str(tmp_path / "q"), name="texts")
+    assert done.rows == 6
+    opened = client.QdrantClient(path=str(tmp_path / "q"))
+    try:
+        points = opened.query_points("texts", query=exported.vectors(["n3"])[0].tolist(), limit=3).points
+        assert [point.payload["id"] for point in points] == nearest(exported)
+        assert points[0].score == pytest.approx(1, abs=1e-6)
+        assert points[0].payload["text"] == "The train is late again."
+        assert points[0].payload["length"] == 24
+    finally:
+        opened.close()
+    with pytest.raises(UserError, match="a collection 'texts' already"):
+        opencse.export_index(exported.folder, "qdrant", str(tmp_path / "q"), name="texts")
+
+
+def test_lancedb(exported: Index, tmp_path: Path) -> None:
+    lancedb = pytest.importorskip("lancedb")
+    assert opencse.export_index(exported.folder, "lancedb", str(tmp_path / "l")).rows == 6
+    table = lancedb.connect(str(tmp_path / "l")).open_table("opencse")
+    found = table.search(exported.vectors(["n3"])[0]).distance_type("cosine").limit(3).to_list()
+    assert [row["id"] for row in found] == nearest(exported)
+    rows = {row["id"]: row for row in table.to_arrow().to_pylist()}
+    assert rows["n0"]["length"] == 13
+    assert (rows["new"]["kind"], rows["new"]["any"], rows["0"]["any"]) == ("late", "text", "2")
+    with pytest.raises(UserError, match="a table 'opencse' already"):
+        opencse.export_index(exported.folder, "lancedb", str(tmp_path / "l"))
+
+
+def test_pgvector_statements(exported: Index) -> None:
+    columns = dict(exported.info().columns)
+    assert columns == {"length": "number", "kind": "text", "any": "mixed"}
+    create, insert = statements("texts", 448, {**columns, 'odd"na%me': "text"})
+    assert create == (
+        'CREATE TABLE "texts" (place bigserial PRIMARY KEY, id text NOT NULL, text text NOT NULL, '
+        'embedding vector(448) NOT NULL, "length" double precision, "kind" text, "any" text, "odd""na%me" text)'
+    )
+    assert insert == (
+        'INSERT INTO "texts" (id, text, embedding, "length", "kind", "any", "odd""na%%me") '
+        "VALUES (%s, %s, %s, %s, %s, %s, %s)"
+    )
+    row: tuple[Any, ...] = values_of(exported.rows(5), exported.vectors(["0"]), columns)[0]
+    assert (row[0], row[1], *row[3:]) == ("0", "Newer.", None, None, "2")
+    assert np.array_equal(row[2], exported.vectors(["0"])[0])
+
+
+def test_what_cannot_be_exported_is_one_line(exported: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="unknown store 'qdrnt'"):
+        opencse.export_index(exported.folder, "qdrnt", "x")
+    with pytest.raises(UserError, match="letters, digits and underscores"):
+        opencse.export_index(exported.folder, "qdrant", "x", name="a; drop")
+    pytest.importorskip("psycopg")
+    with pytest.raises(UserError, match="pgvector refused"):
+        opencse.export_index(exported.folder, "pgvector", "host=127.0.0.1 port=1 connect_timeout=2")
+    monkeypatch.setitem(__import__("sys").modules, "lancedb", None)
+    with pytest.raises(UserError, match="pip install lancedb"):
+        opencse.export_index(exported.folder, "lancedb", "x")

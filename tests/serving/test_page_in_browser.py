@@ -1,0 +1,194 @@
+"""The page in a real browser: searching, comparing, the map, by mouse and keys; what is pasted stays text."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from fastapi import FastAPI
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.search.index import Index
+from opencse.search.rows import Row
+from opencse.serving.app import create_app
+from opencse.serving.service import Service
+from serving.browser import CHROMIUM, Browser
+from serving.harness import live
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
+
+HOSTILE = [
+    '<img src=x onerror="document.title=1">',
+    "</script><script>document.title=2</script>",
+    "<style>*{display:none}</style> & &lt;b&gt; \u202e right to left",
+    "{{7*7}} ${7*7} <a href=javascript:document.title=3>go</a>",
+]
+
+
+@pytest.fixture(scope="module")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("profile")
+
+
+@pytest.fixture
+def browser(profile: Path) -> Iterator[Browser]:
+    """A page of 390 pixels' width; whatever is done on it, nothing may go wrong in it."""
+    with Browser(profile) as page:
+        page.screen(390, 800)
+        yield page
+        assert page.faults == []
+
+
+@pytest.fixture
+def two(model: SentenceEncoder, tiny_folder: Path, sentences: list[str], tmp_path: Path) -> Iterator[FastAPI]:
+    """Two models with the same texts, hostile ones among them."""
+    models = {"tiny": model, "<b>other": SentenceEncoder.load(tiny_folder, device="cpu")}
+    texts = [*HOSTILE, *list(dict.fromkeys(sentences))[:40]]
+    rows = [Row(text, f"<i>{i}", {"<u>col": "</script><i>x" if i % 2 else "even"}) for i, text in enumerate(texts)]
+    indexes = {name: Index.build(tmp_path / str(i), rows, encoder) for i, (name, encoder) in enumerate(models.items())}
+    service = Service(models, indexes)
+    yield create_app(service)
+    service.close()
+
+
+def fits(browser: Browser) -> bool:
+    return bool(browser.value("document.documentElement.scrollWidth <= innerWidth"))
+
+
+def named_controls(browser: Browser) -> list[str]:
+    """Controls without a name that a screen reader could tell."""
+    found: list[str] = browser.value(
+        "[...document.querySelectorAll('input, select, textarea, button, canvas')].filter((one) => "
+        "!(one.labels?.length && one.labels[0].textContent.trim()) && !one.textContent.trim() && "
+        "!one.getAttribute('aria-label')).map((one) => one.outerHTML)"
+    )
+    return found
+
+
+def test_searching_with_two_models(browser: Browser, two: FastAPI) -> None:
+    with live(two) as address:
+        browser.open(f"{address}/")
+        browser.until("document.querySelectorAll('.examples button').length")
+        assert fits(browser)
+        browser.press("/")
+        browser.type(HOSTILE[0])
+        browser.until("document.querySelectorAll('.hits li').length === 20")
+        assert browser.value("document.querySelector('.hits .text').textContent") == HOSTILE[0]
+        assert browser.value("document.querySelector('.hits .score').textContent") == "1.000"
+        assert browser.value("[...document.querySelectorAll('.column h2')].map((one) => one.textContent)") == [
+            "tiny", "<b>other",
+        ]  # fmt: skip
+        assert "10 results" in browser.value("document.getElementById('search-told').textContent")
+        assert fits(browser)
+
+        browser.click("summary")
+        browser.value("document.getElementById('k').select()")
+        browser.click("#k")
+        browser.value("document.getElementById('k').select()")
+        browser.type("3")
+        browser.until("document.querySelectorAll('.hits li').length === 6")
+        browser.value("document.getElementById('column').value = '<u>col'")
+        browser.value("document.getElementById('column').dispatchEvent(new Event('change'))")
+        browser.click("#value")
+        browser.type("even")
+        browser.until("[...document.querySelectorAll('.about')].every((one) => one.textContent.endsWith('even'))")
+        browser.click("#threshold")
+        browser.type("0.99999")
+        browser.until("document.querySelectorAll('.hits li').length < 6")
+        assert fits(browser)
+        assert named_controls(browser) == []
+        assert (
+            browser.value("document.querySelectorAll('#results img, #results script, #results a, #results i i')") == {}
+        )
+        assert browser.value("document.title") == "opencse"
+        assert all(request.startswith(address) for request in browser.requests)
+
+
+def test_comparing_what_is_pasted(browser: Browser, two: FastAPI) -> None:
+    with live(two) as address:
+        browser.open(f"{address}/#similarity")
+        browser.until("document.querySelectorAll('.matrix').length === 2")
+        browser.value("document.getElementById('sentences').select()")
+        browser.click("#sentences")
+        browser.value("document.getElementById('sentences').select()")
+        browser.type("\n".join(HOSTILE))
+        browser.until("document.querySelector('.matrix tbody th').textContent.includes('onerror')")
+        rows = browser.value("[...document.querySelectorAll('.matrix tbody th')].map((one) => one.title)")
+        assert rows == HOSTILE * 2
+        cells = browser.value("[...document.querySelectorAll('.matrix tbody td')].map((one) => one.textContent)")
+        assert len(cells) == 32
+        assert cells[0] == "1.00"
+        assert browser.value("document.querySelector('img, main script') === null")
+        assert browser.value("document.title") == "opencse"
+        assert fits(browser)
+
+
+def test_the_map_by_mouse_and_keys(browser: Browser, two: FastAPI) -> None:
+    with live(two) as address:
+        browser.screen(1280)
+        browser.open(f"{address}/")
+        browser.until("document.querySelectorAll('.examples button').length")
+        browser.click("#tab-search")
+        browser.press("ArrowRight")
+        browser.press("ArrowRight")
+        assert browser.value("document.activeElement.id") == "tab-map"
+        browser.until("!document.getElementById('map-figure').hidden")
+        assert browser.value("document.getElementById('map-told').textContent") == "44 texts"
+        browser.value("document.getElementById('canvas').focus()")
+        browser.press("ArrowUp")
+        browser.until("document.getElementById('map-at').textContent")
+        browser.press("ArrowLeft")
+        assert browser.value("document.getElementById('tip').hidden") is False
+        assert browser.value(
+            "document.getElementById('tip').textContent === document.getElementById('map-at').textContent"
+        )
+        painted = "document.getElementById('canvas').toDataURL().length"
+        assert browser.value(painted) > 3_000
+        browser.click("#map-method label:nth-of-type(2)")
+        browser.until("document.getElementById('map-told').textContent === '44 texts'")
+        assert fits(browser)
+
+
+def test_without_an_index_and_with_a_key(browser: Browser, serve: Callable[..., FastAPI]) -> None:
+    with live(serve(indexed=False, keys=["open-sesame"])) as address:
+        browser.open(f"{address}/")
+        browser.until("document.getElementById('key').open")
+        browser.type("wrong")
+        browser.press("Enter")
+        browser.until("document.getElementById('key-told').textContent === 'That key is not known here.'")
+        browser.type("open-sesame")
+        browser.press("Enter")
+        browser.until("document.querySelector('.state pre')")
+        assert "opencse index build" in browser.value("document.querySelector('.state pre').textContent")
+        assert fits(browser)
+        browser.click("#tab-similarity")
+        browser.until("document.querySelectorAll('.matrix').length === 1")
+        told = [fault["params"] for fault in browser.faults]
+        assert all("401" in str(one) for one in told), told  # the browser itself logs those
+        browser.faults.clear()
+
+
+def test_a_server_that_is_gone_is_told(browser: Browser, two: FastAPI) -> None:
+    with live(two) as address:
+        browser.open(f"{address}/")
+        browser.until("document.querySelectorAll('.examples button').length")
+    browser.click("#query")
+    browser.type("snow")
+    browser.until("document.getElementById('search-told').textContent.includes('does not answer')")
+    assert browser.value("document.getElementById('results').getAttribute('aria-busy')") is None
+    assert all("ERR_CONNECTION_REFUSED" in str(fault) for fault in browser.faults)
+    browser.faults.clear()
+
+
+def test_markup_would_be_kept_from_running(browser: Browser, serve: Callable[..., FastAPI]) -> None:
+    """Were a text ever read as HTML, the policy would stop it, and these tests would hear of it."""
+    with live(serve(indexed=False)) as address:
+        browser.open(f"{address}/")
+        browser.until("document.querySelector('.state pre')")
+        browser.value("document.getElementById('results').innerHTML = '<img src=x onerror=\"document.title=1\">'")
+        browser.value("document.body.insertAdjacentHTML('beforeend', '<i style=\"color: red\">x</i>')")
+        browser.until("document.querySelector('#results img').complete")
+        assert browser.value("document.title") == "opencse"
+        assert "unsafe-inline" in str(browser.faults) or "Content Security Policy" in str(browser.faults)
+        browser.faults.clear()
