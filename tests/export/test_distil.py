@@ -40,8 +40,8 @@ def test_without_weights_or_reduction_a_word_has_the_encoders_vector(encoder: Se
     everything = encoder.tokenizer.hf.get_vocab()
     special = set(encoder.tokenizer.hf.all_special_tokens)
     ids = [[2, number, 3] for word, number in everything.items() if word not in special]
-    before = encoder.tokenizer.hf.convert_tokens_to_ids(["[CLS]", "[SEP]"])
-    rows = [np.array([before[0], row[1], before[1]], dtype=np.int32) for row in ids]
+    first, *_, last = encoder.tokenizer.encode(["a"], None)[0]
+    rows = [np.array([first, row[1], last], dtype=np.int32) for row in ids]
     with torch.inference_mode():
         mean = encoder.embed(encoder.tokenizer.pad(rows)).mean(dim=0).numpy()
     expected = unit_rows(encoder.encode(words) - mean)

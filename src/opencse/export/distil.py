@@ -110,11 +110,11 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
     vectors = _through(encoder, names, len(hf.get_vocab()), progress)
     real = np.array([i not in special and name is not None and not _unused(name) for i, name in enumerate(names)])
     mean, directions = _components(vectors[real], settings.dimension)
-    rows = (vectors - mean) @ directions
+    rows: Floats = np.asarray((vectors - mean) @ directions, dtype=np.float32)
     ids = tokenizer.encode(list(texts), encoder.max_length)
     weights = settings.sif / (settings.sif + _shares(ids, len(names), real)) if np.isfinite(settings.sif) else 1.0
     rows = np.where(real[:, None], rows * np.reshape(weights, (-1, 1)), 0.0).astype(np.float32)
-    rows /= np.sqrt((rows[real] ** 2).sum(axis=1).mean())
+    rows = np.asarray(rows / np.sqrt((rows[real] ** 2).sum(axis=1).mean()), dtype=np.float32)
     used, before, after = 0, None, None
     if len(texts) and settings.fit:
         targets = _targets(encoder, texts, mean, directions, progress)
