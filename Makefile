@@ -52,7 +52,7 @@ types: $(VENV)/.installed-dev  ## mypy --strict
 	$(BIN)/mypy
 
 docs: $(VENV)/.installed-docs  ## the documentation site, in site/; warnings are errors
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
 
 $(VENV)/.installed-docs: $(VENV)/.installed
 	@$(PIP) -e '.[docs]'

@@ -10,11 +10,12 @@ from opencse.progress import Terminal
 
 
 def terminal() -> Terminal:
-    """Where the command tells what it does; it has told already if PyTorch, which takes seconds, is yet to be loaded.
+    """Where the command tells what it does; on a terminal it has told already if PyTorch,
+    which takes seconds, is yet to be loaded.
 
     To be called before anything of ``opencse`` that needs it.
     """
     tell = Terminal()
-    if "torch" not in sys.modules and started().first:
+    if "torch" not in sys.modules and sys.stderr.isatty() and started().first:
         tell.say(f"opencse    {__version__}; loading PyTorch and transformers")
     return tell
