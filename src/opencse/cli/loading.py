@@ -10,10 +10,10 @@ from opencse.progress import Terminal
 
 
 def terminal() -> Terminal:
-    """Where the command tells what it does; on a terminal it has told already if PyTorch,
-    which takes seconds, is yet to be loaded.
+    """Where the command tells what it does.
 
-    To be called before anything of ``opencse`` that needs it.
+    On a terminal it has told already that PyTorch, which takes seconds, is being loaded; to be called before anything
+    of ``opencse`` that needs it.
     """
     tell = Terminal()
     if "torch" not in sys.modules and sys.stderr.isatty() and started().first:
