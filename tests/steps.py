@@ -32,7 +32,36 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
 }
 """What no recipe has on its own, as settings of simcse."""
-NAMES = [*recipe_names(), *VARIANTS]
+
+
+def parts_of(name: str) -> set[tuple[str, ...]]:
+    """The kinds of parts that a recipe is made of, and what else a step is made by."""
+    recipe = load_recipe(name)
+    objective, training = recipe.objective, recipe.training
+    sources = [source.model_dump(mode="json") for source in objective.negatives]
+    return {
+        ("view", objective.view.kind),
+        ("positive", objective.positive.of.kind),
+        ("head", recipe.encoder.head.kind),
+        *(("negatives", source["kind"], source.get("of", {}).get("kind", "")) for source in sources),
+        *(("term", term.kind) for term in objective.terms),
+        *([("worst case", training.worst_case.kind)] if training.worst_case else []),
+        *([("tokens",)] if training.batch_tokens else []),
+    }
+
+
+def covering(names: list[str]) -> list[str]:
+    """As few of the recipes as hold every part that all of them hold, the richest first."""
+    kept: list[str] = []
+    seen: set[tuple[str, ...]] = set()
+    for name in sorted(names, key=lambda name: (-len(parts_of(name)), name)):
+        if not parts_of(name) <= seen:
+            kept.append(name)
+            seen |= parts_of(name)
+    return kept
+
+
+NAMES = [*covering(recipe_names()), *VARIANTS]
 
 
 def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:

@@ -9,6 +9,7 @@ import pytest
 from fastapi import FastAPI
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.search.building import How
 from opencse.search.index import Index
 from opencse.search.rows import Row
 from opencse.serving.app import create_app
@@ -46,7 +47,10 @@ def two(model: SentenceEncoder, tiny_folder: Path, sentences: list[str], tmp_pat
     models = {"tiny": model, "<b>other": SentenceEncoder.load(tiny_folder, device="cpu")}
     texts = [*HOSTILE, *list(dict.fromkeys(sentences))[:40]]
     rows = [Row(text, f"<i>{i}", {"<u>col": "</script><i>x" if i % 2 else "even"}) for i, text in enumerate(texts)]
-    indexes = {name: Index.build(tmp_path / str(i), rows, encoder) for i, (name, encoder) in enumerate(models.items())}
+    indexes = {
+        name: Index.build(tmp_path / str(i), rows, encoder, how=How(cut=False))
+        for i, (name, encoder) in enumerate(models.items())
+    }
     service = Service(models, indexes)
     yield create_app(service)
     service.close()

@@ -158,9 +158,15 @@ def pace_of(monkeypatch: pytest.MonkeyPatch, pace: float) -> list[float]:
     calls: list[float] = []
 
     def fixed(
-        encoder: object, objective: object, inputs: object, batches: Batches, settings: object, precision: object
+        encoder: object,
+        objective: object,
+        inputs: object,
+        batches: Batches,
+        settings: object,
+        precision: object,
+        chunks: object,
     ) -> float:
-        calls.append(seconds_per_step(encoder, objective, inputs, batches, settings, precision))  # type: ignore[arg-type]
+        calls.append(seconds_per_step(encoder, objective, inputs, batches, settings, precision, chunks))  # type: ignore[arg-type]
         return pace
 
     monkeypatch.setattr(job_room, "seconds_per_step", fixed)
