@@ -41,6 +41,8 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "--seeds 42-46": "--seeds 42-43",
     "--tokens 5000000": "--tokens 20000",
     "static corpus.txt --out": "static corpus.txt --dimension 64 --out",
+    "adapt corpus.txt": "adapt corpus.txt --set training.max_steps=5",
+    "train pairs.csv": "train pairs.csv --set training.max_steps=5",
 }
 ENDLESS = "opencse serve "
 """What goes on until it is stopped: its options must exist (tests/serving starts it)."""
