@@ -1,0 +1,116 @@
+"""A run of several processes, killed, stopped and gone on with, is one run."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.torch import load_file
+
+from joined import environment, free_port
+from opencse.errors import UserError
+from opencse.objective.vectors.chunks import Chunks
+from opencse.processes import Processes
+from opencse.progress import Silent
+from opencse.runs.job import TrainJob
+from opencse.text.readers import Source
+
+pytestmark = pytest.mark.slow
+
+RUN = (
+    "training.batch_size=8",
+    "training.epochs=1000",
+    "training.max_steps=80",
+    "training.log_every=1",
+    "training.evaluate_every=60",
+    "training.checkpoint_every=10",
+    "training.precision=float32",
+    "training.chunk=3",
+    "data.max_length=24",
+)
+
+
+def launched(text: Path, out: Path, model: Path, *more: str) -> subprocess.Popen[str]:
+    """``torchrun`` with two processes of ``opencse train``."""
+    settings = [part for setting in RUN for part in ("--set", setting)]
+    own = [sys.executable, "-c", "from opencse.cli import main; main()"]
+    asked = ["train", str(text), "--out", str(out), "--model", str(model), "--device", "cpu", "--dev", "none"]
+    port = ["--nproc-per-node", "2", "--master-port", str(free_port()), "--no-python"]
+    command = [sys.executable, "-m", "torch.distributed.run", *port, *own, *asked, "--no-report", *settings, *more]
+    return subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def steps_logged(out: Path) -> int:
+    log = out / "metrics.jsonl"
+    return len(log.read_text().splitlines()) if log.is_file() else 0
+
+
+def wait_for(out: Path, steps: int, process: subprocess.Popen[str]) -> None:
+    """Until so many steps are logged."""
+    end = time.monotonic() + 240
+    while steps_logged(out) < steps:
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_a_run_of_several_is_killed_stopped_and_goes_on_as_one(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str]
+) -> None:
+    text, out = tmp_path / "text.txt", tmp_path / "together"
+    text.write_text("\n".join(sentences[:20]))
+    run = launched(text, out, tiny_folder)
+    wait_for(out, 12, run)
+    workers = Path(f"/proc/{run.pid}/task/{run.pid}/children").read_text().split()
+    assert len(workers) == 2
+    os.kill(int(workers[1]), signal.SIGKILL)
+    _, told = run.communicate(timeout=90)
+    assert run.returncode != 0, "the end of one is the end of the job"
+    assert "lost the others" in told or "Signal 9" in told
+    at = steps_logged(out)
+    assert 12 <= at < 80
+
+    run = launched(text, out, tiny_folder, "--resume")
+    wait_for(out, at + 5, run)
+    run.send_signal(signal.SIGTERM)
+    _, told = run.communicate(timeout=90)
+    state = json.loads((out / "checkpoint" / "state.json").read_text())
+    assert f"stopped after step {state['step']:,} of 80" in told
+    assert state["step"] % 10 or state["step"] > at, "where it was stopped, not where it last saved"
+    assert state["chunks"] == {"rows": 3, "keep": 1, "processes": 2}
+
+    job = TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=RUN, dev=None, device="cpu")
+    job.run(out, resume=True)
+    job.run(tmp_path / "alone")
+    one, other = (load_file(folder / "model.safetensors") for folder in (out, tmp_path / "alone"))
+    before = load_file(tiny_folder / "model.safetensors")
+    moved = max(float((other[name] - before[f"bert.{name}"]).abs().max()) for name in other)
+    assert max(float((one[name] - other[name]).abs().max()) for name in one) < 1e-3 * moved
+    assert steps_logged(out) == steps_logged(tmp_path / "alone") == 80
+
+
+def test_masks_that_depend_on_the_number_of_processes_are_refused(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("\n".join(sentences[:20]))
+    plain = (*(setting for setting in RUN if "chunk" not in setting), "training.max_steps=12")
+    job = TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=plain, dev=None, device="cpu")
+    trainer = job.prepare(Silent()).trainer(tmp_path, Silent(), dev=None, start=None)
+    trainer._begin()
+    trainer._step(0)
+    trainer._save(1)
+    state = tmp_path / "checkpoint" / "state.json"
+    assert json.loads(state.read_text())["chunks"]["processes"] == 1
+    trainer.chunks = Chunks(world=Processes(0, 2, 0))
+    with pytest.raises(UserError, match=r"was written by 1 process, and without training.chunk .* now 2; start 1"):
+        trainer._restore()
+    trainer.encoder.eval()
+    trainer.chunks = Chunks(3, world=Processes(0, 2, 0))
+    assert trainer._restore() == 1
