@@ -140,12 +140,13 @@ def test_the_command_answers_what_it_took_on_before_it_ends(
         process.communicate()
 
 
-def test_ctrl_c_is_a_good_end(apart_folder: Path) -> None:
+@pytest.mark.parametrize("later", [0, 0.5])
+def test_ctrl_c_is_a_good_end(later: float, apart_folder: Path) -> None:
     process, said = start(apart_folder, "--port", 0)
     try:
         assert any(line.startswith("apart0: 32 dimensions") for line in said), said
-        timer = threading.Timer(0.3, process.send_signal, [signal.SIGINT])
-        timer.start()
+        time.sleep(later)
+        process.send_signal(signal.SIGINT)
         assert process.wait(20) == 0
     finally:
         process.kill()

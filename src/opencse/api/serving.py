@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -108,9 +108,11 @@ def serve(
         indexes = _indexes(folders, encoders, Path(scratch), tell)
         service = Service(encoders, indexes, limits=limits, cut=too_long == "cut")
         hosts = [*(allow_host or [])] if local and not keys else None
+        app = create_app(service, keys=keys, hosts=hosts)
         url = address(listening)
-        tell.say(f"{url}/ is the page, {url}/v1 the OpenAI-style endpoint; Ctrl-C ends it")
-        run(create_app(service, keys=keys, hosts=hosts), listening, grace=grace)
+        with suppress(KeyboardInterrupt):  # from here on a good end
+            tell.say(f"{url}/ is the page, {url}/v1 the OpenAI-style endpoint; Ctrl-C ends it")
+            run(app, listening, grace=grace)
         tell.say("stopped")
 
 

@@ -66,14 +66,12 @@ def server(app: FastAPI, *, grace: float) -> uvicorn.Server:
 
 
 def run(app: FastAPI, listening: socket.socket, *, grace: float) -> None:
-    """Serves until Ctrl-C or SIGTERM; a second Ctrl-C ends it at once."""
+    """Serves until SIGTERM, or Ctrl-C, which is raised again as `KeyboardInterrupt`; a second one ends it at once."""
     before = None
     if threading.current_thread() is threading.main_thread():
         before = signal.signal(signal.SIGTERM, _nothing)  # what uvicorn raises again at its end: that was a good end
     try:
         server(app, grace=grace).run(sockets=[listening])
-    except KeyboardInterrupt:
-        pass  # likewise
     finally:
         if before is not None:
             signal.signal(signal.SIGTERM, before)
