@@ -14,6 +14,11 @@ WRITING = ".writing-"
 """How the name of every unfinished file or folder begins; what is left of a killed process can be removed."""
 
 
+def standing(path: Path) -> Path:
+    """``path`` itself, or the nearest above it that is there."""
+    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """A name beside ``path`` to write to; at the end of the block it takes the place of ``path`` at once.

@@ -44,6 +44,18 @@ def test_a_full_disk_and_too_many_threads(monkeypatch: pytest.MonkeyPatch, tmp_p
     assert "OMP_NUM_THREADS" in crowded
 
 
+def test_folders_that_are_not_there_are_troubles(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def gone() -> Path:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(Path, "cwd", gone)
+    monkeypatch.setattr(diagnosis, "cache_root", gone)
+    assert [line.split(" (")[0] for line in diagnosis._room()] == [
+        "the current folder cannot be used",
+        "the token cache cannot be used",
+    ]
+
+
 def test_troubles_come_last() -> None:
     made = Diagnosis(
         Environment.here(), 2, "float32", "here", 1.0, 1000.0, 448,

@@ -16,6 +16,8 @@ from opencse.encoder.devices import default_device
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import choose_precision
 from opencse.environment import Environment, installed
+from opencse.errors import UserError, reason
+from opencse.io import standing
 from opencse.text.corpus import cache_root, describe_cache
 
 _ROOM = 2e9
@@ -133,17 +135,21 @@ def _extra(marker: str) -> str | None:
 def _room() -> list[str]:
     """Folders that runs write to, and that are nearly full or cannot be written."""
     found = []
-    for what, folder in (("the current folder", Path.cwd()), ("the token cache", _existing(cache_root()))):
-        if not os.access(folder, os.W_OK | os.X_OK):
-            mend = "; set OPENCSE_CACHE to another folder" if what == "the token cache" else "; go to another one"
-            found.append(f"{what} cannot be written ({folder}){mend}")
-        elif (free := shutil.disk_usage(folder).free) < _ROOM:
-            found.append(f"{what} has {free / 1e9:,.1f} GB left ({folder}); a run of a BERT-base writes about 1.5 GB")
+    for what, where, mend in (
+        ("the current folder", Path.cwd, "go to another one"),
+        ("the token cache", cache_root, "set OPENCSE_CACHE to another folder"),
+    ):
+        try:
+            folder = standing(where())
+            if not os.access(folder, os.W_OK | os.X_OK):
+                found.append(f"{what} cannot be written ({folder}); {mend}")
+            elif (free := shutil.disk_usage(folder).free) < _ROOM:
+                found.append(
+                    f"{what} has {free / 1e9:,.1f} GB left ({folder}); a run of a BERT-base writes about 1.5 GB"
+                )
+        except (OSError, UserError) as error:
+            found.append(f"{what} cannot be used ({reason(error)}); {mend}")
     return found
-
-
-def _existing(folder: Path) -> Path:
-    return next(parent for parent in (folder.absolute(), *folder.absolute().parents) if parent.exists())
 
 
 def _threads(threads: int) -> list[str]:
