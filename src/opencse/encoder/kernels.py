@@ -102,8 +102,7 @@ class Kernels:
     """
 
     def __init__(self) -> None:
-        self._stamp: tuple[object, ...] = ()
-        self._made: dict[tuple[object, ...], Any] = {}
+        self._made: tuple[object, Any] | None = None
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Kernels:
         return Kernels()
@@ -127,10 +126,11 @@ class Kernels:
 
     def _kept(self, key: tuple[object, ...], read: Sequence[Tensor], make: Callable[[], T]) -> T:
         """What was made of the tensors ``read``, if they are as they were; one thing at a time, for it is large."""
-        stamp = _stamp_of(read)
-        if stamp != self._stamp or key not in self._made:
-            self._stamp, self._made = stamp, {key: make()}
-        made: T = self._made[key]
+        wanted = (key, _stamp_of(read))
+        held = self._made  # read and set as one, for threads that share an encoder
+        if held is None or held[0] != wanted:
+            held = self._made = (wanted, make())
+        made: T = held[1]
         return made
 
 
