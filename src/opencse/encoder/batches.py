@@ -3,12 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+
+_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
+
+
+def token_budget(device: torch.device) -> int:
+    """Ids of a batch, padding counted, that keep a device of this kind busy."""
+    return _BUDGET.get(device.type, _BUDGET["cpu"])
 
 
 def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[NDArray[np.int64]]:

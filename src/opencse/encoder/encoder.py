@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.batches import listed, require_texts, token_batches
+from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.devices import default_device, usable
 from opencse.encoder.head import Dense
 from opencse.encoder.kernels import Kernels, bf16_kernel, float32_kernel
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
 Vectors = NDArray[np.float32]
 Disturb = Callable[[Tensor], Tensor]
 """Input embeddings (rows, length, hidden) -> the same shape."""
-_TOKEN_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
 WINDOW = 32_768
 
 
@@ -390,7 +390,7 @@ class SentenceEncoder(nn.Module):
             progress = Counted(Terminal(), "encoding")
         if device is not None:
             self.to(usable(device))
-        budget = _TOKEN_BUDGET.get(self.device.type, 2_048) if token_budget is None else token_budget
+        budget = budget_of(self.device) if token_budget is None else token_budget
         vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
         done = 0
         with _evaluating(self):

@@ -27,6 +27,7 @@ import torch
 from numpy.typing import NDArray
 from pydantic import Field
 
+from opencse.encoder.batches import token_batches
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.table import bare_tokenizer, new_table
@@ -180,19 +181,16 @@ def _through(encoder: SentenceEncoder, names: Sequence[str | None], own: int, pr
     ids = [np.array([*before, number, *after], dtype=np.int32) for number in range(min(own, len(names)))] + words
     ids = [row if len(row) else np.array([encoder.tokenizer.pad_id], dtype=np.int32) for row in ids]
     found = np.zeros((len(ids), encoder.dimension), dtype=np.float32)
-    order = np.argsort([len(row) for row in ids], kind="stable")
     unit, encoder.normalize = encoder.normalize, False
     progress.start("encoding the vocabulary", len(ids))
     try:
         with torch.inference_mode():
-            start = 0
-            while start < len(order):
-                most = max(1, _BUDGET // len(ids[order[min(start + 512, len(order) - 1)]]))
-                chosen = order[start : start + min(512, most)]
+            done = 0
+            for chosen in token_batches([len(row) for row in ids], _BUDGET, 512):
                 tokens = encoder.tokenizer.pad([ids[i] for i in chosen]).to(encoder.device)
                 found[chosen] = encoder.embed(tokens).float().cpu().numpy()
-                start += len(chosen)
-                progress.advance(start)
+                done += len(chosen)
+                progress.advance(done)
     finally:
         encoder.normalize = unit
         progress.finish()

@@ -12,11 +12,11 @@ import numpy as np
 import torch
 
 from opencse.encoder.batches import token_batches
+from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.errors import UserError
 from opencse.text.tokenizer import Ids
 
-_BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
 _ROUND = 4
 """Batches that are chosen together, so that their texts can be sorted by length; what comes later waits for them."""
 
@@ -57,7 +57,7 @@ class Batcher:
     def __init__(self, encoder: SentenceEncoder, watch: Watch, *, token_budget: int | None = None) -> None:
         self.encoder = encoder.eval()
         self._watch = watch
-        self._budget = token_budget or _BUDGET.get(encoder.device.type, 2_048)
+        self._budget = token_budget or budget_of(encoder.device)
         self._jobs: list[_Job] = []
         self._changed = threading.Condition()
         self._closed = False
