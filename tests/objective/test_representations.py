@@ -16,6 +16,7 @@ from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
+from opencse.objective.columns import same_text
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.negatives.layers import Layers
@@ -234,11 +235,10 @@ def test_detached_keeps_the_values_and_drops_the_graph(encoder: SentenceEncoder,
 
 
 def test_same_text_compares_with_anchor_and_positive() -> None:
-    none = torch.zeros(2, 0)
-    reps = Representations(none, none, none.unsqueeze(1), torch.tensor([[1, 2], [3, 4]]))
-    columns = torch.tensor([1, 2, 3, 4, 5])
+    anchors_and_positives = torch.tensor([[1, 2], [3, 4]])
+    columns = torch.tensor([[1], [2], [3], [4], [5]])
     expected = [[True, True, False, False, False], [False, False, True, True, False]]
-    assert reps.same_text(columns).tolist() == expected
+    assert same_text(anchors_and_positives, columns).tolist() == expected
 
 
 def test_a_masked_copy_without_a_chosen_position_costs_nothing(

@@ -161,12 +161,9 @@ def query(
     from opencse.cli.console import show
     from opencse.errors import UserError
     from opencse.progress import Terminal
-    from opencse.text.readers import Source
 
     own.require_writable(json_file)
-    wanted = list(asked or [])
-    if queries is not None:
-        wanted += [row[0] for row in Source(str(queries)).read().rows]
+    wanted = own.texts(asked, queries)
     if not wanted:
         raise UserError("no query; give one behind the index, or a file of them with --queries")
     lists = opencse.query_index(

@@ -48,11 +48,8 @@ def nearest(
     from opencse.errors import UserError
     from opencse.evaluation.neighbours import neighbours_table
     from opencse.progress import Terminal
-    from opencse.text.readers import Source
 
-    asked = list(query or [])
-    if queries is not None:
-        asked += [row[0] for row in Source(str(queries)).read().rows]
+    asked = own.texts(query, queries)
     own.require_writable(json_file)
     if not asked:
         raise UserError("no query; give one with --query, or a file of them with --queries")

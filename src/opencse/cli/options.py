@@ -106,3 +106,11 @@ def require_writable(file: Path | None) -> None:
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:
         raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
+
+
+def texts(given: list[str] | None, file: Path | None) -> list[str]:
+    """Texts that were typed, then those of a file."""
+    from opencse.text.readers import Source
+
+    read = [] if file is None else [row[0] for row in Source(str(file)).read().rows]
+    return [*(given or []), *read]

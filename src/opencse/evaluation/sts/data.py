@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -176,7 +176,7 @@ def load_sts(folder: Path, tasks: Sequence[str] | None = None) -> StsData:
             if not file.is_file():
                 raise UserError(_missing(folder, task, file))
         loaded[task.key] = TaskPairs(task, tuple(read_scored_pairs(file) for file in files))
-    return StsData(str(folder), _text_form(loaded), loaded)
+    return StsData(str(folder), text_form(loaded), loaded)
 
 
 def _missing(folder: Path, task: StsTask, file: Path) -> str:
@@ -192,7 +192,8 @@ def _missing(folder: Path, task: StsTask, file: Path) -> str:
     return f"{file}: missing; found in {place}: {', '.join(there) or 'nothing'}; {task.title} needs {expected}"
 
 
-def _text_form(loaded: dict[str, TaskPairs]) -> Text:
+def text_form(loaded: Mapping[str, TaskPairs]) -> Text:
+    """Whether the texts are as published or as the papers prepared them; see `load_sts`."""
     telling = [pairs for pairs in loaded.values() if pairs.task.lower_cased]
     if not telling:
         return "unknown"

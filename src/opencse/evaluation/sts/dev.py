@@ -16,7 +16,7 @@ from opencse.evaluation.correlation import Floats
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.record import EvaluationRecord
-from opencse.evaluation.sts.data import StsData, StsTask, TaskPairs
+from opencse.evaluation.sts.data import StsData, StsTask, TaskPairs, text_form
 from opencse.evaluation.sts.result import TaskScore
 from opencse.evaluation.sts.score import Sts
 from opencse.evaluation.suite import Options, Suite
@@ -66,9 +66,8 @@ class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
         file = Path(folder) / TASK.key / "dev.tsv"
         if not file.is_file():
             raise UserError(f"{file}: missing; the dev suite reads the development pairs of STS Benchmark there")
-        pairs = TaskPairs(TASK, (read_scored_pairs(file),))
-        capitals = any(letter.isupper() for side in pairs.texts() for text in side for letter in text)
-        return StsData(str(folder), "raw" if capitals else "prepared", {TASK.key: pairs})
+        loaded = {TASK.key: TaskPairs(TASK, (read_scored_pairs(file),))}
+        return StsData(str(folder), text_form(loaded), loaded)
 
     def score(self, task: TaskPairs, embedded: Embedded, device: str = "cpu") -> TaskScore:
         """See ``score_task``."""

@@ -104,14 +104,6 @@ class Representations:
             noise_seed=self.noise_seed,
         )
 
-    def same_text(self, column_keys: Tensor) -> Tensor:
-        """(N, K) bool: whether column k's text is the anchor's or the positive's own text.
-
-        Args:
-            column_keys: (K,) text hashes of the columns.
-        """
-        return (column_keys == self.keys[:, :1]) | (column_keys == self.keys[:, 1:2])
-
 
 def represent(
     encoder: SentenceEncoder,
