@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 import opencse
 from opencse.cli.app import PURPOSES, app
+from opencse.encoder.adapters import LoraSettings
 from opencse.encoder.head import HeadSettings
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.recipe import DataSettings, EncoderSettings, Recipe, load_recipe, recipe_names, recipe_text
@@ -34,6 +35,7 @@ _TABLES: dict[str, type[BaseModel]] = {
     "data": DataSettings,
     "encoder": EncoderSettings,
     "encoder.head": HeadSettings,
+    "encoder.lora": LoraSettings,
     "objective": ObjectiveSettings,
     "training": TrainingSettings,
     'training.worst_case (kind = "sam")': Sam,

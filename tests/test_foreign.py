@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from opencse.encoder.backbone import load_backbone
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.foreign import own_code
@@ -146,10 +147,17 @@ def test_known_attention_is_taken(copy: Path, name: str) -> None:
     assert SentenceEncoder.load(copy).backbone.config._attn_implementation == name
 
 
-def test_an_adapter_is_refused(copy: Path) -> None:
-    (copy / "adapter_config.json").write_text('{"base_model_name_or_path": "someone/model"}')
-    with pytest.raises(UserError, match=r"adapter_config\.json: adapters are not supported.*merge"):
+def test_an_adapter_of_a_model_that_is_not_here_or_of_another_kind_is_refused(copy: Path) -> None:
+    pytest.importorskip("peft")
+    told = {"base_model_name_or_path": "someone/model", "target_modules": ["query"]}
+    (copy / "adapter_config.json").write_text(json.dumps(told | {"peft_type": "IA3"}))
+    with pytest.raises(UserError, match=r"adapter_config\.json: adapters of kind IA3 are not supported here"):
         SentenceEncoder.load(copy)
+    (copy / "adapter_config.json").write_text(json.dumps(told | {"peft_type": "LORA"}))
+    with pytest.raises(UserError, match=r"someone/model: .* could be fetched from the Hub"):
+        SentenceEncoder.load(copy)
+    with pytest.raises(UserError, match=r"adapter_config\.json: adapters are not supported.*merge"):
+        load_backbone(copy)  # transformers itself would fetch that model
 
 
 def test_pickled_weights_run_nothing(copy: Path, tmp_path: Path) -> None:

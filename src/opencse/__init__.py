@@ -38,8 +38,10 @@ __all__ = [
     "index_pairs",
     "list_presets",
     "list_recipes",
+    "merge",
     "nearest",
     "pretrain",
+    "push",
     "query_index",
     "reproduce",
     "serve",
@@ -70,6 +72,7 @@ if TYPE_CHECKING:
     from opencse.api.making import static, whiten
     from opencse.api.recipes import diff_recipes, list_presets, list_recipes, show_recipe
     from opencse.api.serving import serve
+    from opencse.api.sharing import merge, push
     from opencse.api.studies import compare, reproduce
     from opencse.api.training import adapt, pretrain, train
     from opencse.api.vectors import calibrate, encode, nearest, similarity
@@ -111,6 +114,7 @@ _HOMES = {
         "show_recipe",
     ),
     "opencse.api.serving": ("serve",),
+    "opencse.api.sharing": ("merge", "push"),
     "opencse.api.studies": (
         "compare",
         "reproduce",

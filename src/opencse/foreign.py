@@ -50,16 +50,17 @@ def own_tokenizer(folder: Path) -> bool:
 def refuse_foreign(folder: Path) -> None:
     """Refuses what would make transformers fetch code or weights from elsewhere, or that it would leave out silently.
 
-    These are kernels of the Hub named as attention, code of a model inside the model, adapters (whose base model may
-    be on the Hub) and quantised weights. Trust in the folder's own code does not extend to them.
+    These are kernels of the Hub named as attention, code of a model inside the model, adapters (whose base model is
+    another; `opencse.encoder.folder` opens both) and quantised weights. Trust in the folder's own code does not extend
+    to them.
 
     Raises:
         UserError: naming the file and the key.
     """
     if (folder / "adapter_config.json").is_file():
         raise UserError(
-            f"{folder / 'adapter_config.json'}: adapters are not supported here; merge it into its base model "
-            "(peft: merge_and_unload) and save that"
+            f"{folder / 'adapter_config.json'}: adapters are not supported here; merge them into their model first "
+            "(opencse merge) and give that"
         )
     path = folder / "config.json"
     config = _read(path)

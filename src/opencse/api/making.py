@@ -171,7 +171,7 @@ def whiten(
     whitening = Whitening.fit(vectors, dimension)
     made = whitened(encoder, whitening)
     made.normalize = unit
-    made.save(folder, card=whitened_card(name, encoder, whitening, source.name, source.fingerprint(), len(texts)))
+    made.save(folder, card=whitened_card(name, encoder, made, whitening, source.name, source.fingerprint(), len(texts)))
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
     tell.say(f"whitening  {encoder.dimension} to {whitening.dimension} dimensions{dropped}, {len(texts):,} texts")
     return Whitened(made, whitening, len(texts))

@@ -33,6 +33,8 @@ PURPOSES = {
         "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "similarity": "Cosine similarity of one text to others.",
         "export": "Write an encoder as ONNX, or as a table of word vectors.",
+        "push": "Put an encoder on the Hub, with its card.",
+        "merge": "Merge adapters (LoRA) into their model, in a folder that opens anywhere.",
         "whiten": "Whiten an encoder with a linear map fitted on a text.",
     },
     "Make a new encoder": {

@@ -79,6 +79,7 @@ class SentenceEncoder(nn.Module):
         packed: whether the training forward computes no padding; see `opencse.encoder.packed`.
         own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
         own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
+        adapted: whether the backbone has adapters that are trained (`opencse.encoder.adapters`).
     """
 
     def __init__(
@@ -108,6 +109,7 @@ class SentenceEncoder(nn.Module):
         self.kernels = Kernels()
         self.own_code: tuple[str, ...] = ()
         self.own_dropout: dict[str, float] = {}
+        self.adapted = False
 
     @classmethod
     def load(
@@ -157,6 +159,9 @@ class SentenceEncoder(nn.Module):
     ) -> None:
         """Writes sentence-transformers' folder layout, of stock modules only; training-only parts stay out.
 
+        Adapters are merged into the weights, so that the folder opens everywhere; beside them, ``adapter/`` holds them
+        alone as peft has them, for the model that training began with.
+
         Args:
             folder: made if it is not there; files of the same name are replaced.
             card: text of the model card (README.md).
@@ -169,6 +174,53 @@ class SentenceEncoder(nn.Module):
         from opencse.encoder.saving import write_folder
 
         write_folder(self, Path(folder), card=card, dtype=dtype, masked_lm=masked_lm)
+
+    def push_to_hub(
+        self,
+        repo_id: str,
+        *,
+        token: str | None = None,
+        private: bool | None = None,
+        exist_ok: bool = False,
+        revision: str | None = None,
+        create_pr: bool = False,
+        commit_message: str | None = None,
+        card: str = "",
+    ) -> str:
+        """Saves the encoder and puts it on the Hub with its card, in one commit.
+
+        Args:
+            repo_id: ``owner/name``; a bare name is put under the token's owner.
+            token: with write access; by default that of ``hf auth login`` or ``HF_TOKEN``.
+            private: make the repository private; by default as the owner has it set.
+            exist_ok: add a version to a repository that is there.
+            revision: branch to write to, made if it is not there; the main one by default.
+            create_pr: open a pull request instead of writing to the branch.
+            commit_message: of the commit.
+            card: text of the model card; by default what is known of the encoder.
+
+        Returns:
+            The address of the commit, or of the pull request.
+
+        Raises:
+            UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
+        """
+        from tempfile import TemporaryDirectory
+
+        from opencse.encoder.hub import upload
+
+        with TemporaryDirectory(prefix="opencse-") as folder:
+            self.save(folder, card=card)
+            return upload(
+                Path(folder),
+                repo_id,
+                token=token,
+                private=private,
+                exist_ok=exist_ok,
+                revision=revision,
+                create_pr=create_pr,
+                commit_message=commit_message,
+            )
 
     @property
     def device(self) -> torch.device:

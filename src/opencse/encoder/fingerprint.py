@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from opencse import io
+from opencse.encoder.adapters import read_adapters
 from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.locate import locate
 from opencse.errors import UserError, reason
@@ -22,6 +23,8 @@ _SAY_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype
 
 # The files that a model is made of; what else lies beside them (cards, logs, reports) changes no vector.
 _FILES = (
+    "adapter_config.json",
+    "adapter_model.safetensors",
     "config.json",
     "modules.json",
     "config_sentence_transformers.json",
@@ -47,9 +50,13 @@ def hash_model(model: str | Path) -> dict[str, str]:
     patterns = [*_FILES, *(f"[0-9]*_*/{pattern}" for pattern in _FILES)]  # modules of sentence-transformers
     files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     try:
-        return {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
+        found = {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
     except OSError as error:
         raise UserError(f"{model}: cannot be read ({reason(error)})") from None
+    adapters = read_adapters(folder)
+    if adapters is None:
+        return found
+    return found | {f"{adapters.base}/{name}": digest for name, digest in hash_model(adapters.base).items()}
 
 
 def fingerprint(encoder: SentenceEncoder) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import torch
 from torch import nn
 
+from opencse.encoder.adapters import Adapters, read_adapters
 from opencse.encoder.backbone import dropout_rates, load_backbone, position_limit
 from opencse.encoder.head import Dense
 from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, entry, read_config, read_json
@@ -67,6 +68,25 @@ class _Modules:
     table: bool = False
 
 
+@dataclass(frozen=True)
+class _Found:
+    """Where the parts of an encoder are.
+
+    Attributes:
+        folder: that says how text is read (prompt) and which modules there are.
+        modules: those; None for a plain transformers folder.
+        transformer: folder of the backbone.
+        text: folder of the tokenizer and the Transformer module's configuration.
+        adapters: for the backbone, if there are any; the backbone is then another folder's.
+    """
+
+    folder: Path
+    modules: _Modules | None
+    transformer: Path
+    text: Path
+    adapters: Adapters | None = None
+
+
 def parse_pooling(name: str) -> Pooling:
     """The pooling called ``name``; a ``UserError`` lists them if there is none."""
     try:
@@ -88,15 +108,20 @@ def read_folder(
 ) -> E:
     """See `SentenceEncoder.load`."""
     chosen = None if pooling is None else parse_pooling(pooling)
-    folder = locate(model, code=trust_remote_code)
-    modules = _modules(folder)
+    found = _find(locate(model, code=trust_remote_code))
+    folder, modules, transformer = found.folder, found.modules, found.transformer
     if modules is not None and modules.table:
         return _read_table(cls, model, folder, modules, chosen, max_length, dropout, layers)
-    transformer = modules.transformer if modules else folder
-    sentence = sentence_config(transformer)
-    require_tokenizer(transformer)
+    if found.adapters is not None:
+        trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
+        if layers is not None:
+            raise UserError(f"{model}: layers cannot be cut off below adapters; merge them first (opencse merge)")
+    sentence = sentence_config(found.text)
+    require_tokenizer(found.text)
     backbone = load_backbone(transformer, dropout=dropout, layers=layers, trust_remote_code=trust_remote_code)
-    tokenizer = Tokenizer.load(transformer, trust_remote_code=trust_remote_code)
+    if found.adapters is not None:
+        found.adapters.merge_into(backbone)
+    tokenizer = Tokenizer.load(found.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
     prompt = _default_prompt(folder)
     dense = [_read_dense(path) for path in modules.dense] if modules else []
@@ -162,7 +187,7 @@ def _read_table(
 
 def has_own_pooling(model: str | Path) -> bool:
     """Whether the folder says how to pool (sentence-transformers' and model2vec's do, plain transformers' do not)."""
-    return _modules(locate(model)) is not None
+    return _find(locate(model)).modules is not None
 
 
 def own_pooling(model: str | Path) -> Pooling | None:
@@ -171,19 +196,44 @@ def own_pooling(model: str | Path) -> Pooling | None:
     Raises:
         UserError: if there is no such model, or its pooling is not supported here.
     """
-    folder = locate(model)
-    modules = _modules(folder)
-    if modules is None:
+    found = _find(locate(model))
+    if found.modules is None:
         return None
-    if modules.table:
+    if found.modules.table:
         return Pooling.MEAN
-    return _read_pooling(modules, read_config(modules.transformer / "config.json"), _default_prompt(folder))
+    stated = read_config(found.transformer / "config.json")
+    return _read_pooling(found.modules, stated, _default_prompt(found.folder))
+
+
+def find_adapters(model: str | Path) -> Adapters | None:
+    """The adapters that ``model`` is made of; None for a whole model.
+
+    Raises:
+        UserError: if there is no such model, or its adapters are of a kind that is not opened.
+    """
+    return _find(locate(model)).adapters
 
 
 def transformer_folder(folder: Path) -> Path:
     """Where in ``folder`` the transformers files are: the Transformer module's folder, or ``folder`` itself."""
     modules = _modules(folder)
     return modules.transformer if modules else folder
+
+
+def _find(folder: Path) -> _Found:
+    """Where everything of the encoder in ``folder`` is."""
+    modules = _modules(folder)
+    own = modules.transformer if modules else folder
+    adapters = read_adapters(own)
+    if adapters is None:
+        return _Found(folder, modules, own, own)
+    base = locate(adapters.base)
+    below = _modules(base)
+    if below is not None and below.table:
+        raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")
+    transformer = below.transformer if below else base
+    told = own if (own / "tokenizer_config.json").is_file() else transformer
+    return _Found(folder if modules else base, modules or below, transformer, told, adapters)
 
 
 def _modules(folder: Path) -> _Modules | None:

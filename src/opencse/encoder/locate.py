@@ -44,7 +44,7 @@ def locate(model: str | Path, *, code: bool = False) -> Path:
     if a_folder:
         if (folder / "run.json").is_file() and not (folder / "config.json").is_file():
             raise UserError(f"{model}: this run has not finished; go on with opencse train ... --resume")
-        if (folder / "modules.json").is_file() or (folder / "config.json").is_file():
+        if any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
             return folder
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")
     if str(model).count("/") > 1 or str(model).startswith((".", "/", "~")):

@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from opencse import __version__, io
+from opencse.encoder.adapters import merge_adapters, write_adapters
+from opencse.encoder.card import plain_card
 from opencse.encoder.head import Dense
 from opencse.encoder.layout import (
     ACTIVATION_PATHS,
@@ -31,6 +33,10 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 
+ADAPTER = "adapter"
+"""Folder of the adapters alone, in that of the encoder they were merged into."""
+
+
 def write_folder(
     encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype, masked_lm: bool = False
 ) -> None:
@@ -43,6 +49,9 @@ def write_folder(
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
+            if encoder.adapted:
+                _write_adapted(encoder, Path(name) / ADAPTER, card)
+                encoder = _merged(encoder)
             _write(encoder, Path(name), card, dtype, masked_lm)
             _move_in(Path(name), folder)
     except (OSError, SafetensorError) as error:
@@ -76,6 +85,25 @@ def is_ours(folder: Path) -> bool:
     return isinstance(versions, dict) and WRITTEN_BY in versions
 
 
+def _merged(encoder: SentenceEncoder) -> SentenceEncoder:
+    """A copy with the adapters in the weights."""
+    merged = encoder.twin()
+    merge_adapters(merged.backbone)
+    merged.adapted = False
+    return merged
+
+
+def _write_adapted(encoder: SentenceEncoder, folder: Path, card: str) -> None:
+    """The adapters alone, with all but the backbone beside them.
+
+    A mean over several layers is said in the backbone's configuration, so of it there are the adapters only.
+    """
+    folder.mkdir()
+    write_adapters(encoder.backbone, folder)
+    if len(encoder.pooling.layers(encoder.depth)) == 1:
+        _write(encoder, folder, card, torch.float32, masked_lm=False)
+
+
 def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype, masked_lm: bool) -> None:
     table = encoder.backbone.config.model_type == TABLE
     modules = [("StaticEmbedding" if table else "Transformer", "")]
@@ -88,6 +116,8 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
 
     if table:
         write_table(encoder, folder, dtype)
+    elif encoder.adapted:
+        _write_text(encoder, folder)
     else:
         _write_transformer(encoder, folder, dtype)
     if masked_lm:
@@ -102,7 +132,7 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
     if encoder.normalize:
         place("Normalize")
     _write_prompt(encoder, folder)
-    (folder / "README.md").write_text(card or "Sentence encoder written by OpenCSE.\n", encoding="utf-8")
+    (folder / "README.md").write_text(card or plain_card(encoder), encoding="utf-8")
     listing = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{module}"}
         for i, (module, path) in enumerate(modules)
@@ -116,13 +146,19 @@ def _write_transformer(encoder: SentenceEncoder, folder: Path, dtype: torch.dtyp
     state = {name: _stored(tensor, dtype) for name, tensor in encoder.backbone.state_dict().items()}
     with quiet_transformers():
         encoder.backbone.save_pretrained(folder, state_dict=state)
-        _write_tokenizer(encoder, folder)
     # Half-precision weights still compute in float32 wherever the folder is opened.
     config = read_config(folder / "config.json") | encoder.own_dropout | {"dtype": "float32"}
     config.pop("output_hidden_states", None)
     if len(encoder.pooling.layers(encoder.depth)) > 1:
         config["output_hidden_states"] = True
     write_json(folder / "config.json", config)
+    _write_text(encoder, folder)
+
+
+def _write_text(encoder: SentenceEncoder, folder: Path) -> None:
+    """How text becomes ids."""
+    with quiet_transformers():
+        _write_tokenizer(encoder, folder)
     sentence = {"max_seq_length": encoder.max_length, "do_lower_case": encoder.lower_case}
     write_json(folder / "sentence_bert_config.json", sentence)
 

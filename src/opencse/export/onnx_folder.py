@@ -13,6 +13,7 @@ import numpy as np
 import torch
 
 from opencse import io
+from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError, reason
@@ -20,6 +21,7 @@ from opencse.evaluation.pairs import ScoredPairs
 from opencse.export.graph import SentenceGraph, random_tokens, write_graph
 from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
+from opencse.markdown import as_text
 from opencse.progress import Progress
 
 TOLERANCE = 1e-5
@@ -63,6 +65,11 @@ from opencse.export.runtime import OnnxEncoder
 
 vectors = OnnxEncoder("exported").encode(["One sentence.", "Another one."])
 ```
+
+## Checked, and limits
+
+{checked}- Texts of more than {max_length:,} ids are cut.
+- What holds for {model} holds for this: see its own card for how it was made, its scores and its limits.
 """
 
 
@@ -140,7 +147,7 @@ def write_onnx(
                 "largest_difference": difference,
                 "int8": None if int8 is None else asdict(int8),
             }
-            io.write_text(work / "README.md", _README.format(model=name, dimension=encoder.dimension, example=EXAMPLE))
+            io.write_text(work / "README.md", _card(encoder, name, difference, int8))
             io.write_text(work / DESCRIPTION, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
             for file in sorted(work.iterdir(), key=lambda file: file.name == DESCRIPTION):
                 io.sync(file)
@@ -149,6 +156,19 @@ def write_onnx(
     except OSError as error:
         raise UserError(f"{folder}: the export cannot be written ({reason(error)})") from error
     return found
+
+
+def _card(encoder: SentenceEncoder, name: str, difference: float, int8: Int8Loss | None) -> str:
+    checked = [f"The graph's vectors differ from torch's by at most {difference:.1e} in a coordinate."]
+    checked += [] if int8 is None else [" ".join(line.split()) for line in int8.lines()]
+    body = _README.format(
+        model=as_text(name),
+        dimension=encoder.dimension,
+        example=EXAMPLE,
+        checked="".join(f"- {line}\n" for line in checked),
+        max_length=encoder.max_length,
+    )
+    return front_matter("onnx", ["onnx"], name) + body
 
 
 def _description(encoder: SentenceEncoder, name: str) -> dict[str, object]:

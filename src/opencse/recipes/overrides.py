@@ -93,7 +93,9 @@ def _child(node: Any, step: str, change: Change) -> Any:  # noqa: ANN401 - a TOM
     if isinstance(node, list):
         return node[_index(node, step, change)]
     if isinstance(node, dict):
-        return node.setdefault(step, {})
+        if node.get(step) is None:  # a table that is unset
+            node[step] = {}
+        return node[step]
     raise UserError(f"{change.where}: {step!r} is inside a plain value")
 
 

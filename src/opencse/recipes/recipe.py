@@ -13,6 +13,7 @@ from typing import Any, Literal
 import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 
+from opencse.encoder.adapters import LoraSettings
 from opencse.encoder.head import HeadSettings
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest, reason, shortened
@@ -72,17 +73,25 @@ class EncoderSettings(Settings):
         head: the projection head of training.
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
         layers: how many of the backbone's layers are kept, from the first on (0: its embeddings); unset keeps all.
+        lora: train adapters and leave the backbone as it is; unset trains the backbone. See `LoraSettings`.
     """
 
     pooling: Pooling | None = None
     head: HeadSettings = HeadSettings()
     dropout: float | None = Field(default=None, ge=0, lt=1)
     layers: int | None = Field(default=None, ge=0, le=1_000)
+    lora: LoraSettings | None = None
 
     @field_validator("pooling", mode="before")
     @classmethod
     def _own_is_unset(cls, pooling: object) -> object:
         return None if pooling == "own" else pooling
+
+    @model_validator(mode="after")
+    def _adapters_have_a_whole_model(self) -> EncoderSettings:
+        if self.lora is not None and self.layers is not None:
+            raise ValueError("lora leaves the model as it is, so none of its layers can be left out; unset layers")
+        return self
 
     @property
     def part(self) -> str:

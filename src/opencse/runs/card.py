@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from huggingface_hub import ModelCardData
-
+from opencse.encoder.card import framed
 from opencse.markdown import as_text
 from opencse.recipes.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
@@ -27,7 +27,11 @@ _TRAINED = """# Sentence encoder trained with OpenCSE
 | temperature, batch, learning rate, seed | {temperature}, {batch}, {rate:g}, {seed} |
 | kept | {kept}: {verdict} |
 
-The files beside this card (`run.json`, `metrics.jsonl`) hold every setting and the course of training.
+In the folder of the run, `run.json` and `metrics.jsonl` hold every setting and the course of training.
+
+## Scores
+
+{scores}
 
 """
 _COUNTED = """# Sentence encoder made with OpenCSE by counting words
@@ -71,40 +75,35 @@ frequency{fitted}. A text's vector is the mean of its tokens' rows, so word orde
 | settings | {settings} |
 
 """
-_USE = """## Use
+_MERGED = """# Sentence encoder with merged adapters
 
-```python
-from sentence_transformers import SentenceTransformer
+The adapters (LoRA) of {adapters}, merged into the weights of {base}.
 
-model = SentenceTransformer("path/to/this/folder")
-vectors = model.encode(["One sentence.", "Another one."])
-```
+| | |
+|---|---|
+| adapters | {adapters} |
+| model | {base} |
+| pooling, dimensions | {pooling}, {dimension} |
 
-or, with the same vectors:
-
-```python
-from opencse import SentenceEncoder
-
-encoder = SentenceEncoder.load("path/to/this/folder")
-vectors = encoder.encode(["One sentence.", "Another one."])
-```
 """
 
 
-def _card(body: str) -> str:
-    """A card of the Hub: what it says to programs, ``body``, and how to use the encoder."""
-    data = ModelCardData(
-        library_name="sentence-transformers",
-        pipeline_tag="sentence-similarity",
-        tags=["sentence-transformers", "sentence-similarity", "opencse"],
-    )
-    return f"---\n{data.to_yaml()}\n---\n\n{body}{_USE}"
+def model_card(
+    recipe: Recipe, model: str, corpus: CorpusFacts, encoder: SentenceEncoder, *, kept: str, verdict: str, scores: str
+) -> str:
+    """Markdown that tells what a trained encoder is, how it came about, what it scores, and how to use it.
 
-
-def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdict: str) -> str:
-    """Markdown that tells what the encoder is, how it came about, and how to use it."""
+    Args:
+        recipe: with everything set.
+        model: the start.
+        corpus: the text.
+        encoder: of the card.
+        kept: which encoder of the run it is.
+        verdict: the run's outcome.
+        scores: by `score_lines`.
+    """
     tokens = recipe.training.batch_tokens
-    return _card(
+    return framed(
         _TRAINED.format(
             recipe=as_text(recipe.name),
             title=as_text(recipe.title),
@@ -119,7 +118,37 @@ def model_card(recipe: Recipe, model: str, corpus: CorpusFacts, kept: str, verdi
             seed=recipe.training.seed,
             kept=kept,
             verdict=as_text(verdict),
-        )
+            scores=scores,
+        ),
+        encoder,
+        base=model,
+        limits=(
+            f"Training cut texts at {recipe.data.max_length} ids; of longer ones it has learned the beginning.",
+            f"It is one run, with seed {recipe.training.seed}; another seed gives other vectors and other scores.",
+        ),
+    )
+
+
+def score_lines(scores: Mapping[int, float], dev: str, measure: str, seed: int, given: float | None = None) -> str:
+    """What a run was chosen by, as Markdown.
+
+    Args:
+        scores: x 100, by step; 0 is the start. None were taken if it is empty.
+        dev: on what.
+        measure: what the scores are.
+        seed: of the run.
+        given: the start's with its own pooling, where training gave it another.
+    """
+    if not scores:
+        return "None: nothing was evaluated, so nothing tells whether it is better than its start."
+    last, best = max(scores), max(scores, key=lambda step: scores[step])
+    rows = [("start", scores[0])] if 0 in scores else []
+    rows += [] if given is None else [("start, as given", given)]
+    rows += [(f"best, step {best:,}", scores[best]), (f"last, step {last:,}", scores[last])]
+    table = "".join(f"| {name} | {value:.2f} |\n" for name, value in rows)
+    return (
+        f"| on {as_text(dev)} | {as_text(measure)} |\n|---|---|\n{table}\n"
+        f"Of one run, seed {seed}. The best step was chosen by these very scores, so they flatter it."
     )
 
 
@@ -129,7 +158,7 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
     network = "the embeddings of a BERT without layers"
     if settings.layers:
         network = f"a BERT whose {settings.layers} layers do nothing until `opencse train --model` trains them"
-    return _card(
+    return framed(
         _COUNTED.format(
             network=network,
             rows=facts.rows,
@@ -143,7 +172,8 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
             dimension=settings.dimension,
             layers=settings.layers,
             settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
-        )
+        ),
+        made.encoder,
     )
 
 
@@ -155,7 +185,7 @@ def distilled_card(model: str, made: Distilled, settings: DistilSettings) -> str
             f", fitted to the encoder's vectors of {made.texts:,} texts (mean cosine {made.before:.3f} before, "
             f"{made.after:.3f} after)"
         )
-    return _card(
+    return framed(
         _DISTILLED.format(
             model=as_text(model),
             fitted=fitted,
@@ -163,16 +193,35 @@ def distilled_card(model: str, made: Distilled, settings: DistilSettings) -> str
             dimension=made.encoder.dimension,
             words=made.words,
             settings=", ".join(f"{key} {value}" for key, value in settings.model_dump().items()),
-        )
+        ),
+        made.encoder,
+        base=model,
+    )
+
+
+def merged_card(adapters: str, base: str, encoder: SentenceEncoder) -> str:
+    """Markdown that tells what was merged into what, and how to use it."""
+    return framed(
+        _MERGED.format(
+            adapters=as_text(adapters), base=as_text(base), pooling=encoder.pooling, dimension=encoder.dimension
+        ),
+        encoder,
+        base=base,
     )
 
 
 def whitened_card(
-    model: str, encoder: SentenceEncoder, whitening: Whitening, text: str, fingerprint: str, sentences: int
+    model: str,
+    encoder: SentenceEncoder,
+    whitened: SentenceEncoder,
+    whitening: Whitening,
+    text: str,
+    fingerprint: str,
+    sentences: int,
 ) -> str:
     """Markdown that tells what was whitened on what, and how to use it."""
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
-    return _card(
+    return framed(
         _WHITENED.format(
             model=as_text(model),
             pooling=encoder.pooling,
@@ -182,5 +231,7 @@ def whitened_card(
             before=encoder.dimension,
             after=whitening.dimension,
             dropped=dropped,
-        )
+        ),
+        whitened,
+        base=model,
     )

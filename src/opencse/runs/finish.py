@@ -13,7 +13,7 @@ from opencse.encoder.locate import locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.objective.vectors.masked import Masked
 from opencse.progress import Progress
-from opencse.runs.card import model_card
+from opencse.runs.card import model_card, score_lines
 from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
 from opencse.runs.record import Outcome, RunRecord, now
@@ -78,7 +78,7 @@ def finish(
     else:
         choice = _choose(trainer, history, plan.dev, plan, record.given)
         kept, verdict = choice.kept, choice.verdict
-    card = model_card(plan.recipe, plan.model, plan.corpus, kept, verdict)
+    card = _card(plan, record, scores, encoder, "last", verdict)
     encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(trainer))
     kept_encoder = encoder
     if kept == "best":
@@ -88,6 +88,7 @@ def finish(
     if kept_encoder is not encoder and _keeps_head(trainer):
         words = cast(nn.Embedding, kept_encoder.backbone.get_input_embeddings())
         kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), words, trust_remote_code=bool(plan.code))
+    card = _card(plan, record, scores, kept_encoder, kept, verdict)
     kept_encoder.save(folder.path, card=card, masked_lm=_keeps_head(trainer))
     record.result = Outcome(kept=kept, verdict=verdict, scores=scores, steps=trainer.steps)
     record.finished = now()
@@ -95,6 +96,20 @@ def finish(
     folder.remove_checkpoints()
     tell.say(verdict)
     return TrainResult(folder.path, kept, verdict, scores, plan)
+
+
+def _card(
+    plan: Plan, record: RunRecord, scores: dict[int, float], encoder: SentenceEncoder, kept: str, verdict: str
+) -> str:
+    found = scores if plan.dev is not None else {}
+    told = score_lines(
+        found,
+        plan.dev.name if plan.dev else "",
+        plan.dev.measure if plan.dev else "",
+        plan.recipe.training.seed,
+        None if record.given is None else record.given.value,
+    )
+    return model_card(plan.recipe, plan.model, plan.corpus, encoder, kept=kept, verdict=verdict, scores=told)
 
 
 def _choose(trainer: Trainer, history: History, dev: Selector, plan: Plan, given: Given | None) -> Choice:

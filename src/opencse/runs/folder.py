@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from opencse import io
-from opencse.encoder.saving import is_ours
+from opencse.encoder.saving import ADAPTER, is_ours
 from opencse.errors import UserError, reason
 from opencse.progress import Progress
 from opencse.runs import lock
@@ -265,7 +265,7 @@ class RunFolder:
         parts = [found for pattern in _MODEL for found in sorted(self.path.glob(pattern))]
         parts += [path for path in self.path.iterdir() if path.is_dir() and _MODULE.fullmatch(path.name)]
         parts += checkpoint_folders(self.checkpoint)
-        parts += [self.path / name for name in (METRICS, REPORT, NUMBERS, LAST, _OF_A_STUDY, *TRACKED)]
+        parts += [self.path / name for name in (METRICS, REPORT, NUMBERS, LAST, ADAPTER, _OF_A_STUDY, *TRACKED)]
         if self._start_is_ours():
             parts.append(self.start)
         for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):

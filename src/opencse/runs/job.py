@@ -210,6 +210,7 @@ class TrainJob:
             attention=attention,
             device=str(encoder.device),
             parameters=sum(p.numel() for p in encoder.parameters()),
+            trained=sum(p.numel() for p in encoder.parameters() if p.requires_grad),
             pooling=str(encoder.pooling),
             code=encoder.own_code,
             pooling_reason=start.reason,

@@ -36,6 +36,7 @@ class Plan:
     attention: str
     device: str
     parameters: int
+    trained: int
     pooling: str
     code: tuple[str, ...] = ()
     pooling_reason: str = ""
@@ -65,6 +66,7 @@ class Plan:
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
+            *self._adapters(),
             *([told(self.code)] if self.code else []),
             f"recipe     {self.recipe.name} ({preset})",
             f"steps      {self.steps:,} of {self._batch()}; "
@@ -102,6 +104,10 @@ class Plan:
             steps=self.steps,
             environment=Environment.here(self.device),
         )
+
+    def _adapters(self) -> list[str]:
+        lora = self.recipe.encoder.lora
+        return [] if lora is None else [f"adapters   {lora}: {self.trained:,} parameters are trained, the rest stays"]
 
     def _passes(self) -> list[str]:
         worst_case = self.recipe.training.worst_case

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 
+from opencse.encoder.adapters import CONFIG as ADAPTERS
+from opencse.encoder.adapters import LoraSettings, add_adapters
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.folder import has_own_pooling, own_pooling
+from opencse.encoder.folder import has_own_pooling, own_pooling, transformer_folder
 from opencse.encoder.head import Dense, HeadSettings, new_head
+from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.recipes.recipe import EncoderSettings, Recipe
+from opencse.streams import seed_of
 
 CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN)
 """Poolings that read one token: without layers that is a special token, the same for every text."""
@@ -138,11 +143,30 @@ def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_c
             "set it with --set encoder.pooling=mean"
         )
     head = _new_head(recipe, encoder)
+    if wanted.lora is not None:
+        _adapt(encoder, wanted.lora, model, recipe.training.seed)
     if head is not None and wanted.head.keep:
         encoder.dense.append(head)
     else:
         encoder.projection = head
     return encoder
+
+
+def _adapt(encoder: SentenceEncoder, lora: LoraSettings, model: str, seed: int) -> None:
+    """Puts adapters on the backbone; of what the encoder came with nothing else is trained.
+
+    Raises:
+        UserError: if the start has adapters of its own already, or nothing that takes any.
+    """
+    folder = locate(model)
+    transformer = transformer_folder(folder)
+    if (transformer / ADAPTERS).is_file():
+        raise UserError(f"{model}: has adapters already; merge them into their model first (opencse merge), train that")
+    here = Path(model).is_dir() or transformer != folder
+    base = str(transformer.resolve()) if here else model
+    encoder.requires_grad_(False)
+    add_adapters(encoder.backbone, lora, base, seed_of(seed, "lora"))
+    encoder.adapted = True
 
 
 def load_start(

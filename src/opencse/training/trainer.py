@@ -13,6 +13,7 @@ from types import FrameType
 import torch
 from torch import Tensor, nn
 
+from opencse.encoder.adapters import shares_the_start
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import Precision
 from opencse.errors import InterruptedRunError, UserError, reason
@@ -87,7 +88,8 @@ class Trainer:
         self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.heard)
         self.history = History()
         self.best: dict[str, Tensor] = {}
-        self.began = self._weights() if self.settings.average_with_start else {}
+        began = self._weights() if self.settings.average_with_start else {}
+        self.began = {name: tensor for name, tensor in began.items() if shares_the_start(name)}
         self.probes = probes_of(self.inputs.corpus)
         self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
         worst_case = self.settings.worst_case
@@ -283,9 +285,12 @@ class Trainer:
 
 
 def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
-    """``(1 - share) * start + share * trained``, weight by weight; what is not a real number is as trained."""
+    """``(1 - share) * start + share * trained``, weight by weight.
+
+    What is not a real number, or not in ``start``, is as trained.
+    """
     return {
-        name: torch.lerp(start[name], tensor, share) if tensor.is_floating_point() else tensor
+        name: torch.lerp(start[name], tensor, share) if tensor.is_floating_point() and name in start else tensor
         for name, tensor in trained.items()
     }
 

@@ -1,0 +1,119 @@
+"""The frame of every model card: what it says to programs, what the encoder is, its limits, and how it is used."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opencse import __version__
+from opencse.encoder.layout import TABLE
+from opencse.environment import installed
+from opencse.markdown import as_text
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+HERE = "path/to/this/folder"
+"""What a card calls its own folder, before it has a name on the Hub."""
+_HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
+_PLAIN = """# Sentence encoder written by OpenCSE
+
+Nothing is recorded here of how it was made or how well it does.
+
+"""
+_ENCODER = """## The encoder
+
+| | |
+|---|---|
+| network | {network}, {parameters:.1f}M parameters, {layers} layers |
+| vectors | {dimension} dimensions, pooling {pooling}, {normalized} |
+| longest text | {max_length:,} ids; what is longer is cut |
+| prompt | {prompt} |
+| written by | {versions} |
+
+"""
+_LIMITS = (
+    "What the start and the text say wrongly or unfairly is in the vectors too; nobody has looked for it.",
+    "Whether it fits other kinds of text or other languages than those it was made from is not known: evaluate it on "
+    "your own (`opencse evaluate`).",
+    "A cosine means nothing by itself and cannot be compared between models; `opencse calibrate` says what it means on "
+    "your text.",
+)
+_USE = """## Use
+
+With sentence-transformers:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("{here}")
+vectors = model.encode(["One sentence.", "Another one."])
+```
+
+With [OpenCSE](https://pypi.org/project/opencse/), the same vectors:
+
+```python
+from opencse import SentenceEncoder
+
+encoder = SentenceEncoder.load("{here}")
+vectors = encoder.encode(["One sentence.", "Another one."])
+```
+"""
+_ONNX = """
+With onnxruntime, tokenizers and numpy alone, after an export (`pip install "opencse[export]"`):
+
+```
+opencse export onnx {here} --out exported
+```
+
+`exported/README.md` then holds a program of some twenty lines that needs nothing else.
+"""
+
+
+def plain_card(encoder: SentenceEncoder) -> str:
+    """Of an encoder of which nothing else is known."""
+    return framed(_PLAIN, encoder)
+
+
+def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limits: Sequence[str] = ()) -> str:
+    """A whole card.
+
+    Args:
+        body: title, and how the encoder came about.
+        encoder: of the card.
+        base: the model it was made from, named for the Hub if it is one there.
+        limits: sentences beside those that hold for all.
+    """
+    config = encoder.backbone.config
+    packages = ((name, installed(name)) for name in ("torch", "transformers"))
+    told = _ENCODER.format(
+        network=as_text(type(encoder.backbone).__name__),
+        parameters=sum(p.numel() for p in encoder.parameters()) / 1e6,
+        layers=encoder.depth,
+        dimension=encoder.dimension,
+        pooling=encoder.pooling,
+        normalized="L2-normalised" if encoder.normalize else "not normalised",
+        max_length=encoder.max_length,
+        prompt=as_text(repr(encoder.prompt)) if encoder.prompt else "none",
+        versions=", ".join([f"opencse {__version__}", *(f"{name} {version}" for name, version in packages if version)]),
+    )
+    listed = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
+    use = _USE + ("" if config.model_type == TABLE else _ONNX)
+    head = front_matter("sentence-transformers", ["sentence-transformers"], base)
+    return f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=HERE)}"
+
+
+def front_matter(library: str, tags: Sequence[str], base: str | None = None) -> str:
+    """What a card says to the Hub, in YAML between dashes."""
+    from huggingface_hub import ModelCardData
+
+    on_the_hub = base is not None and _HUB_ID.fullmatch(base) is not None and not Path(base).exists()
+    data = ModelCardData(
+        base_model=base if on_the_hub else None,
+        library_name=library,
+        pipeline_tag="sentence-similarity",
+        tags=[*tags, "sentence-similarity", "feature-extraction", "opencse"],
+    )
+    return f"---\n{data.to_yaml()}\n---\n\n"

@@ -1,0 +1,113 @@
+"""An encoder's folder, put on the Hub."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from opencse.encoder.card import HERE
+from opencse.errors import UserError, reason
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
+
+_CARD = "README.md"
+# What an encoder is made of and is read by; a run's records, which name folders of this machine, stay here.
+_FILES = (
+    "*.json",
+    "*.txt",
+    "*.model",
+    "*.onnx",
+    "*.safetensors",
+    "*.safetensors.index.json",
+    "[0-9]*_*/config.json",
+    "[0-9]*_*/*.safetensors",
+    "adapter/*.json",
+    "adapter/*.txt",
+    "adapter/*.safetensors",
+    "adapter/[0-9]*_*/config.json",
+    "adapter/[0-9]*_*/*.safetensors",
+)
+_STAY = ("run.json", "report.json", "record.json", "calibration.json")
+
+
+def upload(
+    folder: Path,
+    repo_id: str,
+    *,
+    token: str | None = None,
+    private: bool | None = None,
+    exist_ok: bool = False,
+    revision: str | None = None,
+    create_pr: bool = False,
+    commit_message: str | None = None,
+) -> str:
+    """Puts the model files of ``folder`` and its card on the Hub, in one commit; see `SentenceEncoder.push_to_hub`.
+
+    Raises:
+        UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.utils import validate_repo_id
+
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
+        raise UserError(f"{folder}: the folder holds no model, so there is nothing to put on the Hub")
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise UserError(f"{repo_id}: is no name on the Hub ({reason(error)}); give owner/name") from None
+    api = HfApi(token=token)
+    try:
+        there = api.create_repo(repo_id, private=private, exist_ok=exist_ok or create_pr or revision is not None)
+        if revision is not None:
+            api.create_branch(there.repo_id, branch=revision, exist_ok=True)
+        done = api.create_commit(
+            there.repo_id,
+            _operations(folder, there.repo_id),
+            commit_message=commit_message or "Add a sentence encoder written by OpenCSE",
+            revision=revision,
+            create_pr=create_pr,
+        )
+    except LocalTokenNotFoundError:
+        raise UserError(_no_token(repo_id)) from None
+    except OfflineModeIsEnabled:
+        raise UserError(f"{repo_id}: HF_HUB_OFFLINE is set, so nothing is sent to the Hub; unset it") from None
+    except HfHubHTTPError as error:
+        raise UserError(_refused(repo_id, error, token)) from None
+    except ValueError as error:
+        raise UserError(f"{repo_id}: the Hub refuses the model's card or files ({reason(error)})") from None
+    except Exception as error:  # of the library that huggingface_hub asks with, which is not always the same
+        raise UserError(f"{repo_id}: the Hub cannot be reached ({reason(error)}); try again with a network") from None
+    return str(done.pr_url or done.commit_url)
+
+
+def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
+    from huggingface_hub import CommitOperationAdd
+
+    found = {path for pattern in _FILES for path in folder.glob(pattern) if path.is_file()}
+    files = sorted(path for path in found if path.name not in _STAY)
+    made = [CommitOperationAdd(path.relative_to(folder).as_posix(), path) for path in files]
+    card = folder / _CARD
+    if card.is_file():
+        told = card.read_text(encoding="utf-8").replace(HERE, repo_id)
+        made.append(CommitOperationAdd(_CARD, told.encode()))
+    return made
+
+
+def _no_token(repo_id: str) -> str:
+    return f"{repo_id}: the Hub asks who you are; log in (hf auth login), or set HF_TOKEN to a token that may write"
+
+
+def _refused(repo_id: str, error: object, token: str | None) -> str:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    assert isinstance(error, HfHubHTTPError)
+    status, said = error.response.status_code, error.server_message or reason(error)
+    if status == 401:
+        return _no_token(repo_id) if token is None else f"{repo_id}: the Hub does not know this token ({said})"
+    if status == 403:
+        return f"{repo_id}: the token may not write there ({said}); use a token with write access, or another owner"
+    if status == 409:
+        return f"{repo_id}: is on the Hub already; give --exist-ok to add a version to it, or another name"
+    return f"{repo_id}: the Hub refuses it with {status} ({said})"
