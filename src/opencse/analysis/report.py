@@ -56,6 +56,11 @@ def code(text: str) -> Markup:
     return _made(_parts().code(text))
 
 
+def steps(items: Sequence[tuple[str, str]]) -> Markup:
+    """A list of plain texts, each with the command that does it, where there is one."""
+    return _made(_parts().steps(items))
+
+
 def folded(summary: str, body: Markup) -> Markup:
     """``body`` behind a line of plain text that opens it."""
     return _made(_parts().folded(summary, body))

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
     from opencse.search.filters import Where
 
-index = typer.Typer(help="Keep a text's vectors in an index, and search it.", no_args_is_help=True)
+index = typer.Typer(
+    help="Keep a text's vectors in an index, and search it.", no_args_is_help=True, rich_markup_mode=None
+)
 
 Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX")]
 TextColumns = Annotated[
