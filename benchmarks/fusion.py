@@ -1,4 +1,4 @@
-"""How words and vectors are best made one list, without labels to tune by: what `opencse index query --hybrid` rests on.
+"""How words and vectors are best made one list, without labels to tune by: what hybrid search rests on.
 
     python benchmarks/fusion.py --data DATA/retrieval --models opencse-mini FOLDER --out study
 

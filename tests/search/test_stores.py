@@ -98,7 +98,7 @@ def test_pgvector(exported: Index) -> None:
             assert rows[0] == ("n0", 13.0, None, None)
             assert ("new", None, "late", "text") in rows
             connection.execute("CREATE INDEX ON texts USING hnsw (embedding vector_cosine_ops)")
-        with pytest.raises(UserError, match='pgvector refused .*"texts" already exists'):
+        with pytest.raises(UserError, match=r'pgvector refused .*"texts" already exists'):
             opencse.export_index(exported.folder, "pgvector", target, name="texts")
         with psycopg.connect(target) as connection:  # nothing of what was refused is there
             assert connection.execute("SELECT count(*) FROM texts").fetchone() == (6,)

@@ -104,7 +104,7 @@ def hybrid(
 
     with h the highest cosine and b the highest BM25 score to the query, and l the lowest cosine, of at most 4096 rows
     evenly spread over the index (a cosine below it counts as it); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion
-    Functions for Hybrid Retrieval", equations 3 and 5). Candidates are the first ``max(100, 4 k)`` of each list.
+    Functions for Hybrid Retrieval"). Candidates are the first ``max(100, 4 k)`` of each list.
 
     Args:
         state: the index.
@@ -119,8 +119,9 @@ def hybrid(
     depth = max(DEPTH, 4 * k)
     places, _ = state.nearest(queries, depth, where)
     all_places = state.places
-    may = None if where is None else np.isin(all_places, state.among(where))
-    lists = []
+    among = None if where is None else state.among(where)
+    may = None if among is None else np.isin(all_places, among)
+    lists: list[list[tuple[int, float]]] = []
     for text, query, near in zip(texts, queries, places, strict=True):
         words = state.keywords.scores(text)
         if may is not None:
