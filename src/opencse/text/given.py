@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,10 @@ class GivenTexts:
         for row in self.rows:
             digest.update(f"{row!r}\n".encode())
         return digest.hexdigest()
+
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The rows one by one, each with the number of its document, which is 0."""
+        return ((0, row) for row in self.rows)
 
     def read(self) -> Texts:
         """All rows."""

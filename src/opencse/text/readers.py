@@ -162,6 +162,14 @@ class Source:
                 "give at least one sentence"
             )
 
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The rows one by one, each with the number of its document; at least one.
+
+        Raises:
+            UserError: naming the file, the line and the mend.
+        """
+        return ((record.document, texts) for record, texts in self.examples())
+
     def records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
         """The rows as they stand, values unchecked, in any number of columns; those of ``skip_lines`` left out.
 
