@@ -76,9 +76,12 @@ from opencse.text import sample
 
 (work := __import__("pathlib").Path(sys.argv[1]))
 (work / "x.parquet").write_bytes(b"PAR1")
+(work / "x.txt.zst").write_bytes(b"no zstd")
 calls = {
     "Hub data set": lambda: opencse.check("owner/name"),
     "Parquet": lambda: opencse.check(work / "x.parquet"),
+    "zstd": lambda: opencse.check(work / "x.txt.zst"),
+    "shards": lambda: opencse.encode("opencse-mini", sample.TRAIN, work / "v", file_format="parquet"),
     "demo": lambda: opencse.demo(work / "demo"),
     "analyze": lambda: opencse.analyze("opencse-mini", work / "page"),
     "compare": lambda: opencse.compare(sample.TRAIN, work / "c", ["simcse"], work),
@@ -113,10 +116,10 @@ def test_a_model_is_used_served_and_trained_without_the_optional_packages(tmp_pa
 
 def test_what_needs_them_says_which_extra_brings_them(tmp_path: Path) -> None:
     *lines, left = run(REFUSED, tmp_path).splitlines()
-    assert len(lines) == 10
+    assert len(lines) == 12
     for line in lines:
         assert re.search(r' needs? [a-z, -]+; pip install "opencse\[train\]"$', line), line
-    assert left == "['x.parquet']"  # refused before anything was written
+    assert left == "['x.parquet', 'x.txt.zst']"  # refused before anything was written
 
 
 def test_the_optional_packages_are_those_of_the_extra() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
@@ -51,7 +51,7 @@ def read_record(cls: type[R], path: Path) -> R:
     return validate(cls, data, str(path))
 
 
-def write_json(path: Path, data: Mapping[str, Any]) -> None:
+def write_json(path: Path, data: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
     """Writes ``data`` to ``path``; see ``write_text``."""
     write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 

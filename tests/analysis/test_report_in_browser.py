@@ -18,6 +18,7 @@ from opencse.analysis.report import write_report
 from opencse.evaluation import read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.text import sample
+from serving.browser import Browser
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")]
@@ -76,3 +77,16 @@ def test_it_fits(page: Path, width: int) -> None:
     assert found is not None, "the frame was not read"
     assert int(found[1]) <= int(found[2]), "something sticks out sideways"
     assert int(found[2]) >= width - 20
+
+
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_rule_of_accessibility_is_broken(page: Path, tmp_path: Path, width: int, dark: bool) -> None:
+    with Browser(tmp_path / "profile") as browser:
+        browser.screen(width, dark=dark)
+        browser.open(page.as_uri())
+        browser.value("document.querySelectorAll('details').forEach((one) => { one.open = true })")
+        assert browser.broken_rules() == []
+        browser.value("document.querySelector('main p').style.color = 'rgb(128, 128, 128)'")
+        browser.value("document.querySelector('main p').style.background = 'rgb(120, 120, 120)'")
+        assert "color-contrast" in " ".join(browser.broken_rules()), "the rules see what is wrong"

@@ -155,6 +155,37 @@ def test_evaluate_writes_a_self_describing_result(opencse: Run, sts_folder: Path
     assert (result["schema_version"], result["model"], result["pooling"]) == (1, "opencse-mini", "mean")
 
 
+def test_evaluate_writes_a_record_for_each_of_several(
+    opencse: Run, sts_folder: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    told = ["--data", sts_folder.parent, "--tasks", "stsb", "--json"]
+    names = ["bag-of-words", str(tiny_folder)]
+    assert opencse("evaluate", *names, *told, tmp_path / "two.json")[0] == 0
+    together = json.loads((tmp_path / "two.json").read_text())
+    assert [record["model"] for record in together] == names
+    for name, record in zip(names, together, strict=True):
+        assert opencse("evaluate", name, *told, tmp_path / "one.json")[0] == 0
+        assert json.loads((tmp_path / "one.json").read_text())["sts"] == record["sts"]
+    (sts_folder.parent / "sts-regressor").mkdir()
+    told = ["--data", sts_folder.parent, "--json", tmp_path / "suites.json"]
+    code, _, err = opencse("evaluate", "bag-of-words", "--suite", "sts,sts-regressor", *told)
+    assert code == 2, err
+    assert [set(record) & {"sts"} for record in json.loads((tmp_path / "suites.json").read_text())] == [{"sts"}]
+    told = ["--data", sts_folder, "--tasks", "stsb", "--layers", "3,0", "--json", tmp_path / "layers.json"]
+    assert opencse("evaluate", tiny_folder, *told)[0] == 0
+    layers = [record["model"] for record in json.loads((tmp_path / "layers.json").read_text())]
+    assert layers == [f"{tiny_folder}, layer 3", f"{tiny_folder}, layer 0"]
+
+
+def test_help_of_a_command_loads_little(opencse: Run) -> None:
+    program = "import sys; from opencse.cli import main\ntry:\n    main()\nfinally:\n    print(*sys.modules)"
+    for words in (["train"], ["index", "build"]):
+        told = [sys.executable, "-c", program, *words, "--help"]
+        loaded = subprocess.run(told, capture_output=True, text=True, check=True).stdout.splitlines()[-1].split()
+        assert "typer" in loaded
+        assert not {"rich", "torch", "numpy"} & set(loaded), words
+
+
 def test_doctor_tells_versions(opencse: Run) -> None:
     code, stdout, err = opencse("doctor")
     assert code == 0, err

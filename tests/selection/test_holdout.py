@@ -92,6 +92,6 @@ def test_no_more_rows_than_the_limit() -> None:
 
 
 def test_pairs_that_hang_together_through_others_are_one_unit() -> None:
-    rows = [("a", "b"), ("c", "d"), ("d", "e"), ("f", "g"), ("b", "c"), ("h", "h")]
+    rows: list[tuple[str, ...]] = [("a", "b"), ("c", "d"), ("d", "e"), ("f", "g"), ("b", "c"), ("h", "h")]
     units = hold_out(Texts(rows, None, "pairs")).units
     assert units.tolist() == [0, 0, 0, 1, 0, 2]

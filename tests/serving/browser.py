@@ -10,9 +10,12 @@ import select
 import shutil
 import signal
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 _KEYS = {"Tab": 9, "Enter": 13, "ArrowLeft": 37, "ArrowUp": 38, "ArrowRight": 39, "ArrowDown": 40, "/": 191}
@@ -102,6 +105,16 @@ class Browser:
             assert time.monotonic() < end, f"never true: {expression}\n{self.value('document.body.innerText')}"
             time.sleep(0.05)
 
+    def broken_rules(self) -> list[str]:
+        """What axe, the rules that screen readers' makers and WCAG agree on, finds wrong on the page as it is now."""
+        self.call("Runtime.evaluate", expression=axe().read_text(encoding="utf-8"))
+        told: list[str] = self.value(
+            "axe.run(document).then((found) => found.violations.flatMap((rule) => rule.nodes.map((node) => "
+            "`${rule.id}: ${node.html.slice(0, 150)}: ${node.failureSummary}`)))"
+        )
+        assert self.value("axe.run(document).then((found) => found.passes.length)") > 5, "axe looked at next to nothing"
+        return told
+
     def click(self, selector: str) -> None:
         """Clicks in the middle of an element."""
         self.value(f"document.querySelector({json.dumps(selector)}).scrollIntoView({{block: 'center'}})")
@@ -146,6 +159,14 @@ class Browser:
         if message.get("method") == "Network.requestWillBeSent":
             self.requests.append(message["params"]["request"]["url"])
         return message
+
+
+def axe() -> Path:
+    """The script of axe, from the package axe-core-python; tests that need it are skipped without."""
+    found = find_spec("axe_core_python")
+    if found is None or found.origin is None:
+        pytest.skip("axe-core-python is not installed")
+    return Path(found.origin).with_name("axe.min.js")
 
 
 def _high(end: int) -> int:

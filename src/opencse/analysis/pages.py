@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from collections.abc import Callable
 from statistics import fmean
 from typing import TypeVar
@@ -12,7 +13,7 @@ from markupsafe import Markup
 from opencse.analysis.bias import Bin
 from opencse.analysis.figures import before_after, bins, by_layer, densities, plane, quantiles, spectra, token_map
 from opencse.analysis.inspection import Findings, SubjectFindings
-from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, quote, table
+from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, quote, steps, table
 from opencse.analysis.significance import verdict
 from opencse.evaluation.sts.data import TASKS
 
@@ -182,6 +183,33 @@ def neighbours(findings: Findings) -> Section | None:
             rows.append([cell for hit in ranked for cell in ((f"{hit.cosine:.2f}", hit.text) if hit else ("", ""))])
         body += quote(asked.query) + table([cell for name in asked.models for cell in ("", name)], rows)
     return Section("Nearest neighbours", body)
+
+
+def advice(findings: Findings, last: str) -> Section | None:
+    """What to do after looking at several models; ``last`` is where the last of them lies. None for a single one."""
+    found = findings.difference
+    if found is None:
+        return None
+    first, name = findings.subjects[0].name, findings.subjects[-1].name
+    better = {"better": name, "worse": first}.get(found.direction() or "")
+    chosen = (
+        f"Take {better} where your texts are like these pairs."
+        if better
+        else f"Nothing here speaks for {name} or for {first}: take the faster one, or the one with shorter vectors."
+    )
+    return Section(
+        "What to do next",
+        steps(
+            [
+                (chosen, ""),
+                ("Look at the nearest neighbours of your own sentences: they say what the average hides.", ""),
+                (
+                    "Before you rely on it, evaluate both on queries of your own (a folder in BEIR's layout):",
+                    f"opencse evaluate {shlex.quote(last)} OTHER_MODEL --suite retrieval --data FOLDER",
+                ),
+            ]
+        ),
+    )
 
 
 def how_to_load(folder: str) -> Section:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
-from opencse.analysis.figures.base import themed
+from opencse.analysis.figures.base import distinct_ids, themed
 from opencse.errors import printable
 from opencse.records import write_text
 
@@ -38,7 +38,7 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
 
 def figure(svg: str, caption: str = "") -> Markup:
     """A picture (SVG text) in the page's colours, with plain text under it."""
-    return _made(_parts().figure(Markup(themed(svg)), caption))
+    return _made(_parts().figure(Markup(distinct_ids(themed(svg))), caption))
 
 
 def figures(*pictures: Markup) -> Markup:
@@ -54,6 +54,11 @@ def quote(text: str) -> Markup:
 def code(text: str) -> Markup:
     """A block of code."""
     return _made(_parts().code(text))
+
+
+def steps(items: Sequence[tuple[str, str]]) -> Markup:
+    """A list of plain texts, each with the command that does it, where there is one."""
+    return _made(_parts().steps(items))
 
 
 def folded(summary: str, body: Markup) -> Markup:

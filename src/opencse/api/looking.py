@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opencse.analysis.inspection import Findings, Material, inspect
-from opencse.analysis.pages import how_to_load, lead, made_with, sections
+from opencse.analysis.pages import advice, how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.api.models import Model, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
@@ -112,7 +112,9 @@ def analyze(
         write_json(folder / NUMBERS, findings.model_dump(mode="json"))
         title = " and ".join(one.judged.name for one in subjects) if len(named) < 3 else f"{len(named)} encoders"
         opening = lead(findings) + made_with(findings)
-        write_report(folder / REPORT, title, opening, [*sections(findings), how_to_load(named[-1])])
+        advised = advice(findings, named[-1])
+        parts = [*([] if advised is None else [advised]), *sections(findings), how_to_load(named[-1])]
+        write_report(folder / REPORT, title, opening, parts)
     return findings
 
 

@@ -85,7 +85,7 @@ class Commands(TyperGroup):
             )
         command = getattr(importlib.import_module(f"opencse.cli.{cmd_name}"), cmd_name)
         if not isinstance(command, typer.Typer):
-            alone = typer.Typer(add_completion=False, context_settings=_SETTINGS)
+            alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
             alone.command(cmd_name)(command)
             command = alone
         return get_command(command)

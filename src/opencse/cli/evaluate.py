@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Annotated, Literal
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -63,7 +64,12 @@ def evaluate(
     correlation: Annotated[Correlation, typer.Option(help="STS: what the table shows.")] = Correlation.SPEARMAN,
     subsets: Annotated[bool, typer.Option("--subsets", help="STS: one row a subset.")] = False,
     lengths: Annotated[bool, typer.Option("--lengths", help="STS: pairs of like and unlike length apart.")] = False,
-    json_file: own.Json = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json", help="Write every number here: a record, or a list of them where several are asked for."
+        ),
+    ] = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
@@ -77,12 +83,11 @@ def evaluate(
     from opencse.evaluation import StsResult, sts_table
     from opencse.evaluation.sts.result import length_table
     from opencse.evaluation.suites import suite_named
+    from opencse.records import write_json
 
     suites = [suite_named(name) for name in dict.fromkeys(own.listed(suite) or [suite])]
     wanted = _layers(layers)
-    parts = len(set(models)) * (2 if wanted == "all" else len(wanted or [0]))
-    if json_file is not None and (parts > 1 or len(suites) > 1):
-        raise UserError("--json takes the result of one model (or layer) on one suite; call evaluate for each")
+    single = len(set(models)) == len(suites) == len(wanted or [0]) and wanted != "all"
     own.require_writable(json_file)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
@@ -101,9 +106,11 @@ def evaluate(
         trust_remote_code=trust_remote_code,
         progress=progress,
     )
+    records: list[dict[str, Any]] = []
     for one, (_, results) in zip(suites, scored, strict=True):
+        records += [result.to_dict() for result in results.values()]
         if json_file is not None:
-            next(iter(results.values())).write_json(json_file)
+            write_json(json_file, records[0] if single else records)
         sts = {model: result for model, result in results.items() if isinstance(result, StsResult)}
         if not sts:
             show(one.table(results))

@@ -9,7 +9,7 @@ import typer
 
 from opencse.cli import options as own
 
-export = typer.Typer(help="Write an encoder in another form.", no_args_is_help=True)
+export = typer.Typer(help="Write an encoder in another form.", no_args_is_help=True, rich_markup_mode=None)
 
 
 @export.callback()

@@ -11,7 +11,9 @@ from opencse.cli import options as own
 if TYPE_CHECKING:
     from rich.console import Console
 
-recipes = typer.Typer(help="The recipes there are, and what they are made of.", invoke_without_command=True)
+recipes = typer.Typer(
+    help="The recipes there are, and what they are made of.", invoke_without_command=True, rich_markup_mode=None
+)
 
 _NAMED = "Recipe by name or TOML file; presets follow after colons (simcse:bert-large:crop-10)."
 _WIDTH_OF_A_PIPE = 200

@@ -9,7 +9,7 @@ from pathlib import Path
 from opencse.analysis.figures import curves, plane, training_curves
 from opencse.analysis.inspection import Material, Subject, inspect, short_names
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
-from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, table, write_report
+from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, steps, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, reason
 from opencse.evaluation.embedding import EmbeddingModel
@@ -22,11 +22,13 @@ from opencse.records import write_json
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
 from opencse.runs.job import TrainJob
+from opencse.runs.next_steps import next_steps
 from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_start
 from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
+from opencse.text.given import some_texts
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.settings import TrainingSettings
@@ -53,7 +55,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
         subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
     ]
-    texts = [text for row in job.text.read().rows for text in row]
+    texts = some_texts(job.text)
     material = Material(pairs=graded_pairs(job.dev), texts=texts, source=job.text.name)
     findings = inspect(subjects, material, progress=progress.say)
     log = MetricsLog(folder.metrics_file).read()
@@ -69,7 +71,13 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         page,
         f"{recipe.name} on {job.text.name}",
         opening + made_with(findings),
-        [training_of(log, record), *sections(findings), settings_of(recipe, record), how_to_load(str(result.folder))],
+        [
+            Section("What to do next", steps(next_steps(job, result))),
+            training_of(log, record),
+            *sections(findings),
+            settings_of(recipe, record),
+            how_to_load(str(result.folder)),
+        ],
     )
     return page
 

@@ -7,6 +7,8 @@ import re
 from collections.abc import Iterator, Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, TypeVar
+from xml.sax.saxutils import escape
+from zlib import crc32
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +23,7 @@ SERIES = (AFTER, THIRD, "#6b46c1", "#2f855a", "#b83280", "#975a16", INK, BEFORE)
 _NAMES = ("--after", "--third", "--series-3", "--series-4", "--series-5", "--series-6", "--ink", "--before")
 _COLORBAR = "<colorbar>"  # the label that matplotlib gives their axes
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", flags=re.DOTALL)
+_GROUP = re.compile(r'<g id="[^"]*"')  # nothing refers to groups, and a page has many pictures
 
 
 def canvas(title: str, xlabel: str, ylabel: str, *, width: float = 4.4, height: float = 2.8) -> tuple[Figure, Axes]:
@@ -65,7 +68,9 @@ def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     text = out.getvalue()
-    return _METADATA.sub("", text[text.index("<svg") :])
+    title = escape(next((axes.get_title() for axes in figure.axes if axes.get_title()), "picture"), {'"': "&quot;"})
+    found = _METADATA.sub("", text[text.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+    return _GROUP.sub("<g", found)
 
 
 def standalone(svg: str) -> str:
@@ -78,6 +83,12 @@ def themed(svg: str) -> str:
     for colour, name in zip(SERIES, _NAMES, strict=True):
         svg = svg.replace(colour, f"var({name})")
     return svg
+
+
+def distinct_ids(svg: str) -> str:
+    """``svg`` with ids of its own, so that a page may hold several."""
+    own = f"p{crc32(svg.encode()):08x}-"
+    return re.sub(r'(\bid="|href="#|url\(#)', lambda found: found[1] + own, svg)
 
 
 def _clean(axes: Axes, legend: Mapping[str, object]) -> None:

@@ -1,0 +1,47 @@
+"""What a report tells to do next: the commands exist, and name what was made."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+import typer
+
+from opencse.cli.app import app
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.finish import TrainResult
+from opencse.runs.job import TrainJob
+from opencse.runs.next_steps import next_steps
+from opencse.text.readers import Source
+
+KEPT = [("simcse", "best"), ("simcse", "last"), ("simcse", "start"), ("simcse", "given"), ("pretrain", "last")]
+
+
+def told(recipe: str, kept: str) -> list[tuple[str, str]]:
+    plan: Any = SimpleNamespace(recipe=load_recipe(recipe))
+    job = TrainJob(Source("my text.txt"), recipe=recipe, model="some/start")
+    return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, plan))
+
+
+@pytest.mark.parametrize(("recipe", "kept"), KEPT)
+def test_every_command_exists_with_its_options(recipe: str, kept: str) -> None:
+    lines = [line for _, command in told(recipe, kept) for line in command.splitlines()]
+    assert lines
+    for line in lines:
+        command: Any = typer.main.get_command(app)
+        words = shlex.split(line)[1:]
+        while hasattr(command, "list_commands") and not words[0].startswith("-"):
+            command, words = command.get_command(cast(Any, None), words[0]), words[1:]
+        parsed = command.make_context("opencse", words).params
+        given = [one for value in parsed.values() for one in (value if isinstance(value, list | tuple) else [value])]
+        assert {"some/start", "a folder"} & set(map(str, given)), line
+
+
+def test_it_differs_by_how_the_run_ended() -> None:
+    firsts = {kept: told("simcse", kept)[0][0] for _, kept in KEPT}
+    assert firsts["start"] == firsts["given"]
+    assert len({firsts["best"], firsts["last"], firsts["start"], told("pretrain", "last")[0][0]}) == 4
+    assert not any("serve" in command for _, command in told("simcse", "start")), "nothing new is there to be served"
