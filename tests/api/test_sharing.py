@@ -17,6 +17,7 @@ import pytest
 from huggingface_hub import ModelCard, constants
 
 import opencse
+from opencse.encoder.adapters import LoraSettings, add_adapters
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 
@@ -140,6 +141,26 @@ def test_a_run_s_records_stay_here(hub: Hub, encoder: SentenceEncoder, tmp_path:
     assert not {name for name in sent if "run" in name or "report" in name or "last" in name or "metrics" in name}
     assert "notes.md" not in sent
     assert hub.messages == ["First"]
+
+
+def test_adapters_go_where_their_model_can_be_found(
+    hub: Hub, encoder: SentenceEncoder, tiny_folder: Path, tmp_path: Path
+) -> None:
+    pytest.importorskip("peft")
+    add_adapters(encoder.backbone, LoraSettings(rank=2), str(tiny_folder), seed=0)
+    encoder.adapted = True
+    encoder.save(tmp_path / "out")
+    opencse.push(tmp_path / "out", "me/merged")
+    assert not {name for name in hub.repos["me/merged"]["main"] if "adapter" in name}
+    with pytest.raises(UserError, match="base_model_name_or_path is a folder of this machine"):
+        opencse.push(tmp_path / "out" / "adapter", "me/alone")
+    config = tmp_path / "out" / "adapter" / "adapter_config.json"
+    config.write_text(json.dumps(json.loads(config.read_text()) | {"base_model_name_or_path": "someone/model"}))
+    opencse.push(tmp_path / "out", "me/both")
+    opencse.push(tmp_path / "out" / "adapter", "me/alone")
+    assert {"adapter/adapter_config.json", "adapter/1_Pooling/config.json"} <= set(hub.repos["me/both"]["main"])
+    assert {"adapter_config.json", "adapter_model.safetensors"} <= set(hub.repos["me/alone"]["main"])
+    assert "config.json" not in hub.repos["me/alone"]["main"]
 
 
 def test_versions_branches_and_pull_requests(hub: Hub, encoder: SentenceEncoder, tmp_path: Path) -> None:

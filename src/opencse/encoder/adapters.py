@@ -186,7 +186,7 @@ def read_adapters(folder: Path) -> Adapters | None:
     require_packages(f"{folder}: an adapter", "lora", "peft")
     usual = _defaults()
     for key, value in config.items():
-        if key in (*_READ, *_SAY_NOTHING) or value == usual.get(key) or (key not in usual and not value):
+        if key in (*_READ, *_SAY_NOTHING) or value == usual.get(key) or not (value or usual.get(key)):
             continue
         if key == "init_lora_weights" and value in (True, False, "gaussian"):
             continue
@@ -227,11 +227,8 @@ def _inject(config: Any, backbone: PreTrainedModel, where: str) -> None:  # noqa
         with quiet_transformers():
             inject_adapter_in_model(config, backbone, _NAME)
     except ValueError as error:
-        names = sorted({name.rpartition(".")[2] for name, one in backbone.named_modules() if _adaptable(one)})
+        maps = [name for name, one in backbone.named_modules() if isinstance(one, torch.nn.Linear)]
+        names = sorted({name.rpartition(".")[2] for name in maps})
         raise UserError(
             f"{where}: adapters cannot be put on it ({reason(error)[:160]}); linear maps: {', '.join(names) or 'none'}"
         ) from None
-
-
-def _adaptable(module: torch.nn.Module) -> bool:
-    return isinstance(module, torch.nn.Linear)

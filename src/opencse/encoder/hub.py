@@ -5,7 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from opencse.encoder.adapters import CONFIG
 from opencse.encoder.card import HERE
+from opencse.encoder.layout import read_config
+from opencse.encoder.saving import ADAPTER
 from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
@@ -53,6 +56,11 @@ def upload(
 
     if not any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
         raise UserError(f"{folder}: the folder holds no model, so there is nothing to put on the Hub")
+    if _is_for_a_folder_here(folder):
+        raise UserError(
+            f"{folder / CONFIG}: base_model_name_or_path is a folder of this machine, so these would open nowhere "
+            "else; put that model on the Hub and name it there, or merge them (opencse merge)"
+        )
     try:
         validate_repo_id(repo_id)
     except HFValidationError as error:
@@ -87,12 +95,20 @@ def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
 
     found = {path for pattern in _FILES for path in folder.glob(pattern) if path.is_file()}
     files = sorted(path for path in found if path.name not in _STAY)
+    if _is_for_a_folder_here(folder / ADAPTER):
+        files = [path for path in files if ADAPTER not in path.relative_to(folder).parts]
     made = [CommitOperationAdd(path.relative_to(folder).as_posix(), path) for path in files]
     card = folder / _CARD
     if card.is_file():
         told = card.read_text(encoding="utf-8").replace(HERE, repo_id)
         made.append(CommitOperationAdd(_CARD, told.encode()))
     return made
+
+
+def _is_for_a_folder_here(folder: Path) -> bool:
+    """Whether ``folder`` holds adapters of a model that is no name on the Hub."""
+    base = read_config(folder / CONFIG).get("base_model_name_or_path")
+    return isinstance(base, str) and (Path(base).is_absolute() or Path(base).exists())
 
 
 def _no_token(repo_id: str) -> str:
