@@ -12,9 +12,10 @@ the share of the vectors (1 is the vectors alone):
     cosine    cosines scaled from -1, BM25 from 0, to the highest
     deviation standard deviations from the mean over the corpus
 
-and, with --own-text, what questions from the corpus itself say of "range" (mean reciprocal rank x 100): the first sentence of each of 300
-documents, with the rest of it as the answer among the other documents whole. Nothing is drawn by chance. Vectors stay
-in --out and are used again. With --others, the first --count sentences of a file are thrown in among the documents.
+and, with --own-text, what questions from the corpus itself say of "range" (mean reciprocal rank x 100): the first
+sentence of each of 300 documents, with the rest of it as the answer among the other documents whole. With --others, the
+first --count sentences of a file are thrown in among the documents. Nothing is drawn by chance. Vectors stay in --out
+and are used again.
 """
 
 from __future__ import annotations
