@@ -12,9 +12,10 @@ the share of the vectors (1 is the vectors alone):
     cosine    cosines scaled from -1, BM25 from 0, to the highest
     deviation standard deviations from the mean over the corpus
 
-and the share that questions from the corpus itself would choose for "range": the first sentence of each of 300
-documents, with the rest of it as the answer among the other documents whole. Nothing is drawn by chance. Vectors stay
-in --out and are used again.
+and, with --own-text, what questions from the corpus itself say of "range" (mean reciprocal rank x 100): the first
+sentence of each of 300 documents, with the rest of it as the answer among the other documents whole. With --others, the
+first --count sentences of a file are thrown in among the documents. Nothing is drawn by chance. Vectors stay in --out
+and are used again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ import argparse
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation.measures import ndcg
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
+from opencse.text.readers import Source
 
 Matrix = NDArray[np.float64]
 SHARES = (0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1)
@@ -46,24 +50,32 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True)
     parser.add_argument("--models", nargs="+", default=["opencse-mini"])
     parser.add_argument("--precision", default="float32", help="of the documents' encoding: float32 or bf16")
+    parser.add_argument("--own-text", action="store_true", help="ask the corpus itself too")
+    parser.add_argument("--others", help="a file of sentences that answer nothing")
+    parser.add_argument("--count", type=int, default=30_000)
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     print(json.dumps(Environment.here().model_dump(mode="json")))
-    for name, task in load_retrieval(given.data).tasks.items():
+    others = [] if given.others is None else [row[0] for _, row in islice(Source(given.others).examples(), given.count)]
+    for name, own in load_retrieval(given.data).tasks.items():
+        ids = [*own.document_ids, *(f"other {number}" for number in range(len(others)))]
+        task = replace(own, documents=[*own.documents, *others], document_ids=ids)
         words = by_words(task.documents, task.queries)
         told = ", ".join(f"{what} {score(task, found):.2f}" for what, found in settings(task).items())
         print(f"\n{name}: BM25 {score(task, words):.2f}; {told}", flush=True)
         for model in given.models:
-            vectors(name, task, model, words, given.precision, given.out)
+            vectors(name, task, model, words, given, with_others=bool(others))
 
 
-def vectors(name: str, task: RetrievalTask, model: str, words: Matrix, precision: str, out: Path) -> None:
+def vectors(
+    name: str, task: RetrievalTask, model: str, words: Matrix, given: argparse.Namespace, *, with_others: bool
+) -> None:
     """The fusions of one data set and model."""
     encoder = SentenceEncoder.load(model)
-    file = out / f"{name}-{Path(model).name}.npz"
+    file = given.out / f"{name}-{Path(model).name}{f'-{len(task.documents)}' if with_others else ''}.npz"
     if not file.exists():
-        np.savez(file, q=encode(encoder, task.queries), d=encode(encoder, task.documents, precision))
+        np.savez(file, q=encode(encoder, task.queries), d=encode(encoder, task.documents, given.precision))
     with np.load(file) as kept:
         queries, documents = kept["q"], kept["d"]
     cosines = (queries @ documents.T).astype(np.float64)
@@ -72,8 +84,9 @@ def vectors(name: str, task: RetrievalTask, model: str, words: Matrix, precision
     for rule, fuse in FUSIONS.items():
         found = [score(task, fuse(cosines, words, share)) for share in SHARES]
         print(f"  {rule:10} " + " ".join(f"{value:6.2f}" for value in found), flush=True)
-    own = known_items(task, encoder, documents)
-    print(f"  {'own text':10} " + " ".join(f"{value:6.2f}" for value in own), flush=True)
+    if given.own_text:
+        own = known_items(task, encoder, documents)
+        print(f"  {'own text':10} " + " ".join(f"{value:6.2f}" for value in own), flush=True)
 
 
 def encode(encoder: SentenceEncoder, texts: Sequence[str], precision: str = "float32") -> NDArray[np.float32]:

@@ -17,8 +17,10 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.search import exact
 from opencse.search.exact import nearest_units
 from opencse.search.index import Index
+from opencse.search.keywords import Keywords, best_rows
 
 pytestmark = pytest.mark.slow
+pytest.importorskip("bm25s")
 
 WORDS = ("cat", "dog", "rain", "train", "night")
 ENCODER = SentenceEncoder.load(device="cpu")
@@ -89,6 +91,9 @@ class Dictionary(RuleBasedStateMachine):
         assert [(hit.id, hit.score) for hit in found] == [(list(self.model)[place], scores[place]) for place in order]
         expected = ENCODER.encode(texts, normalize_embeddings=True)
         assert np.abs(unit - expected).max() < 1e-5
+        best = best_rows(Keywords.of(texts).scores("cat night"), 3)
+        by_words = self.index.search(["cat night"], 3, hybrid=True, hybrid_weight=0)[0]
+        assert [hit.id for hit in by_words[: len(best)]] == [list(self.model)[place] for place in best]
 
 
 Dictionary.TestCase.settings = settings(max_examples=8, stateful_step_count=12, deadline=None)
