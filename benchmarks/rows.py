@@ -6,6 +6,7 @@ Each turn times both, one right after the other, so that other work on the machi
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import time
@@ -17,6 +18,8 @@ import torch
 
 from opencse.environment import Environment, installed
 
+FEWEST = 3
+"""Turns of a row, however long they take."""
 PEERS = ("sentence-transformers", "model2vec", "tokenizers")
 
 
@@ -81,6 +84,7 @@ def timed(
     turns: int,
     notes: dict[str, str] | None = None,
     clock: Callable[[], float] = time.perf_counter,
+    seconds: float = math.inf,
 ) -> list[Row]:
     """Rows of several of our ways beside one peer, timed in turn after two turns to warm up.
 
@@ -94,19 +98,21 @@ def timed(
         notes: of each way.
         clock: in seconds; `time.process_time` leaves out what other work takes from a shared machine, and is right for
             one thread.
+        seconds: after which no further turn begins, once three count.
     """
-    seconds: dict[str, list[float]] = {way: [] for way in ours}
+    times: dict[str, list[float]] = {way: [] for way in ours}
     base: list[float] = []
+    began = time.perf_counter()
     for turn in range(-2, turns):
-        for way, call, taken in (("peer", peer, base), *((way, ours[way], seconds[way]) for way in ours)):
-            del way
+        over = time.perf_counter() - began
+        if turn >= FEWEST and over > seconds or turn == -1 and over > seconds / 4:
+            continue
+        for call, taken in ((peer, base), *((ours[way], times[way]) for way in ours)):
             started = clock()
             call(turn + 2)
             if turn >= 0:
                 taken.append(clock() - started)
-    return [
-        _row(name.format(way), taken, base, size, unit, (notes or {}).get(way, "")) for way, taken in seconds.items()
-    ]
+    return [_row(name.format(way), taken, base, size, unit, (notes or {}).get(way, "")) for way, taken in times.items()]
 
 
 def _row(name: str, ours: Sequence[float], peer: Sequence[float], size: float, unit: str, note: str) -> Row:

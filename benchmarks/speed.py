@@ -1,31 +1,42 @@
 """How fast opencse is beside its peers on this machine: one command, one table.
 
-    python benchmarks/speed.py step encode static --shape mini --json speed.json
+    python benchmarks/speed.py step encode static sts start --shape mini base --model MINILM --sts STS \\
+        --json speed.json --page docs/results/speed.md --picture docs/results/figures/speed.svg
 
 ``step``: a training step (pairs of a sentence with itself, batch 64, at most 32 ids, [CLS], dropout .1, AdamW,
-gradients clipped) beside sentence-transformers'. ``encode``: texts to vectors, tokenising included, beside its
-`encode` at its defaults. ``static``: the same for a model of word vectors alone (opencse-mini), beside model2vec and
-sentence-transformers' StaticEmbedding of the same vectors. Weights, texts, batches and lengths are the same on both
-sides. Shapes are of random weights (``mini`` BERT 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768); ``--model`` takes a
-folder.
+gradients clipped) beside sentence-transformers' with bf16 and at its default, float32. ``encode``: texts to vectors,
+tokenising included, beside its `encode` at its defaults. ``static``: the same for a model of word vectors alone
+(opencse-mini), beside model2vec and sentence-transformers' StaticEmbedding of the same vectors. ``sts``: the seven STS
+tasks. ``start``: until a command answers. Weights, texts, batches and lengths are the same on both sides. Shapes are of
+random weights (``mini`` BERT 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768), for steps alone where there is a
+``--model``, a folder. No row has a further turn after ``--seconds``.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
+import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 import torch
+from page import drawn, fill
 from rows import HEADER, Row, machine, timed, write_json
+from scipy.stats import spearmanr
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.evaluation import Sts
+from opencse.evaluation.models import open_model
+from opencse.evaluation.pairs import ScoredPairs
 from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
@@ -38,6 +49,8 @@ BATCH, LENGTH = 64, 32
 SHAPES = {"mini": (4, 256), "minilm": (6, 384), "base": (12, 768)}
 """Layers and width."""
 Precision = Literal["float32", "bf16"]
+PRECISIONS: tuple[Precision, ...] = ("float32", "bf16")
+SIDES = ("first", "second")
 Clock = Callable[[], float]
 
 
@@ -62,16 +75,94 @@ def shaped(shape: str, folder: Path) -> str:
 
 
 def step(
-    model: str, text: str, *, precision: Precision, turns: int, name: str = "", clock: Clock = time.perf_counter
+    model: str, text: str, *, turns: int, seconds: float, name: str = "", clock: Clock = time.perf_counter
 ) -> list[Row]:
-    """A training step beside sentence-transformers' of the same arithmetic, and beside its default (float32)."""
+    """A training step beside sentence-transformers' with bf16, and beside its default (float32)."""
     rows = []
-    for theirs in dict.fromkeys((precision, "float32")):
-        what = f"training step, {name or model}, {precision} ({{}}) beside sentence-transformers {theirs}"
-        ways = {way: our_step(model, text, precision, way) for way in ("packed", "plain")}
-        peer = their_step(model, text, theirs)
-        rows += timed(what, ways, peer, size=BATCH, unit="sentences/s", turns=turns, clock=clock)
+    for theirs, asked in (("bf16", ("bf16",)), ("float32", ("bf16", "float32"))):
+        rows += timed(
+            f"training step, {name or model}, {{}} beside sentence-transformers {theirs}",
+            {precision: our_step(model, text, precision, "packed") for precision in asked},
+            their_step(model, text, theirs),
+            size=BATCH,
+            unit="sentences/s",
+            turns=turns,
+            clock=clock,
+            seconds=seconds,
+        )
     return rows
+
+
+def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name: str = "") -> list[Row]:
+    """The first pairs of each file of the seven STS tasks, beside sentence-transformers' `encode` and scipy."""
+    data = Sts().load(Path(folder))
+    for key, task in data.tasks.items():
+        cut = [
+            ScoredPairs(part.name, part.scores[:pairs], part.first[:pairs], part.second[:pairs]) for part in task.parts
+        ]
+        data.tasks[key] = replace(task, parts=tuple(cut))
+    encoder = SentenceEncoder.load(model, device="cpu")
+    peer = peer_encoder(model, max_length=encoder.max_length, pooling=encoder.pooling.value)
+    opened = {precision: open_model(model, device="cpu", precision=precision) for precision in PRECISIONS}
+
+    def theirs(turn: int) -> float:
+        found = []
+        for task in data.tasks.values():
+            sides = [peer.encode([text for part in task.parts for text in getattr(part, side)]) for side in SIDES]
+            a, b = (side / np.linalg.norm(side, axis=1, keepdims=True) for side in sides)
+            found.append(100 * float(spearmanr((a * b).sum(axis=1), task.gold).statistic))
+        return sum(found) / len(found)
+
+    def ours(precision: Precision) -> float:
+        return Sts().evaluate(opened[precision], data).record.values()["sts.average"]
+
+    expected = theirs(0)
+    return timed(
+        f"seven STS tasks (first {pairs} pairs of each file), {name or model}, {{}} beside sentence-transformers + scipy",
+        {precision: lambda turn, p=precision: ours(p) for precision in PRECISIONS},
+        theirs,
+        size=sum(task.n for task in data.tasks.values()),
+        unit="pairs/s",
+        turns=turns,
+        notes={p: f"average {ours(p):.2f}, theirs {expected:.2f}" for p in PRECISIONS},
+        seconds=seconds,
+    )
+
+
+def start(model: str, text: str, *, turns: int) -> list[Row]:
+    """Until `opencse --help` is done and until `opencse train` first says something, beside an import of the peer."""
+    program = [sys.executable, "-m", "opencse"]
+
+    def told(turn: int) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            first_output([*program, "train", text, "--model", model, "--out", f"{folder}/run"])
+
+    return timed(
+        "{} beside `import sentence_transformers`",
+        {
+            "`opencse --help`": lambda turn: subprocess.run(
+                [*program, "--help"], check=True, stdout=subprocess.DEVNULL
+            ),
+            "first output of `opencse train`": told,
+        },
+        lambda turn: subprocess.run([sys.executable, "-c", "import sentence_transformers"], check=True),
+        size=1,
+        unit="starts/s",
+        turns=turns,
+    )
+
+
+def first_output(command: list[str]) -> None:
+    """Runs ``command`` on a terminal of its own until it writes there, and ends it."""
+    ours, its = os.openpty()
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=its, stderr=its)
+    os.close(its)
+    try:
+        os.read(ours, 1)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
 
 
 def our_step(model: str, text: str, precision: str, way: str) -> Callable[[int], None]:
@@ -132,23 +223,27 @@ def their_step(model: str, text: str, precision: str) -> Callable[[int], None]:
     return make
 
 
-def encode(
-    model: str, text: str, *, pooling: str, turns: int, count: int, name: str = "", clock: Clock = time.perf_counter
-) -> list[Row]:
+def encode(model: str, text: str, *, pooling: str, turns: int, count: int, seconds: float, name: str = "") -> list[Row]:
     """Texts to vectors, beside sentence-transformers' `encode` at its defaults (float32, batch 32)."""
     texts = lines(text)[:count]
     ours = SentenceEncoder.load(model, pooling=pooling, device="cpu")
     peer = peer_encoder(model, max_length=ours.max_length, pooling=pooling)
     expected = peer.encode(texts)
-    precisions: tuple[Precision, ...] = ("float32", "bf16")
     ways: dict[str, Callable[[int], object]] = {}
     notes = {}
-    for precision in precisions:
+    for precision in PRECISIONS:
         ways[precision] = lambda _, p=precision: ours.encode(texts, precision=p)
         notes[precision] = near(ours.encode(texts, precision=precision), expected)
     what = f"encode, {name or model}, {pooling}, {{}} beside sentence-transformers float32"
     return timed(
-        what, ways, lambda _: peer.encode(texts), size=len(texts), unit="sentences/s", turns=turns, notes=notes
+        what,
+        ways,
+        lambda _: peer.encode(texts),
+        size=len(texts),
+        unit="sentences/s",
+        turns=turns,
+        notes=notes,
+        seconds=seconds,
     )
 
 
@@ -216,19 +311,23 @@ def chosen(asked: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
 
 
 def main() -> None:
-    """Times the work asked for and prints the table."""
+    """Times the work asked for, prints the table, and writes what else is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("work", nargs="+", choices=("step", "encode", "static"))
+    parser.add_argument("work", nargs="+", choices=("step", "encode", "static", "sts", "start"))
     parser.add_argument("--model", nargs="*", default=[], help="folders of BERT-shaped models")
     parser.add_argument("--shape", nargs="*", default=[], choices=tuple(SHAPES), help="models of random weights")
     parser.add_argument("--text", default=str(sample.TRAIN))
-    parser.add_argument("--precision", nargs="*", default=["bf16", "float32"], help="of training steps")
+    parser.add_argument("--sts", help="folder of the seven STS tasks")
+    parser.add_argument("--pairs", type=int, default=40, help="of each file of an STS task")
     parser.add_argument("--pooling", default="mean", help="of encode")
-    parser.add_argument("--count", type=int, default=1024, help="texts to encode")
+    parser.add_argument("--count", type=int, default=512, help="texts to encode")
     parser.add_argument("--threads", type=int, help="of both sides; unset leaves torch's choice")
     parser.add_argument("--turns", type=int, default=10)
+    parser.add_argument("--seconds", type=float, default=30, help="after which a row has no further turn")
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"), help="cpu: on a shared machine, one thread")
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--page", type=Path, help="a Markdown page to put the table into")
+    parser.add_argument("--picture", type=Path, help="an SVG file to draw into")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
     quiet()
@@ -237,20 +336,33 @@ def main() -> None:
     if asked.threads:
         torch.set_num_threads(asked.threads)
     rows: list[Row] = []
+    bounds = {"turns": asked.turns, "seconds": asked.seconds}
+
+    def add(found: list[Row]) -> None:
+        rows.extend(found)
+        print(*(row.line() for row in found), sep="\n", flush=True)
+
+    here = machine()
+    print(here, "", HEADER, sep="\n", flush=True)
     with chosen(asked) as models:
         for name, model in models:
             if "step" in asked.work:
-                for precision in asked.precision:
-                    rows += step(model, asked.text, precision=precision, turns=asked.turns, name=name, clock=clock)
+                add(step(model, asked.text, name=name, clock=clock, **bounds))
+        for name, model in models[len(asked.shape) :] or models:
             if "encode" in asked.work:
-                rows += encode(
-                    model, asked.text, pooling=asked.pooling, turns=asked.turns, count=asked.count, name=name
-                )
+                add(encode(model, asked.text, pooling=asked.pooling, count=asked.count, name=name, **bounds))
+            if "sts" in asked.work and asked.sts:
+                add(sts(model, asked.sts, pairs=asked.pairs, name=name, **bounds))
     if "static" in asked.work:
-        rows += static(asked.text, turns=asked.turns, count=16 * asked.count, clock=clock)
-    print(machine(), "", HEADER, *(row.line() for row in rows), sep="\n")
+        add(static(asked.text, turns=asked.turns, count=4 * asked.count, clock=clock))
+    if "start" in asked.work:
+        add(start("opencse-mini", asked.text, turns=min(5, asked.turns)))
     if asked.json:
         write_json(asked.json, rows, {key: str(value) for key, value in vars(asked).items()})
+    if asked.page:
+        fill(asked.page, rows, here)
+    if asked.picture:
+        asked.picture.write_text(drawn(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":

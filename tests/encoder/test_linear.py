@@ -10,7 +10,7 @@ from opencse.encoder.linear import linear, onednn_has_bf16
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
-@pytest.mark.parametrize(("width", "out"), [(64, 256), (256, 64)])
+@pytest.mark.parametrize(("width", "out"), [(64, 256), (256, 64), (64, 1024), (1024, 64)])
 def test_map_and_gradients(dtype: torch.dtype, width: int, out: int) -> None:
     torch.manual_seed(0)
     x, weight, bias, above = torch.randn(50, width), torch.randn(out, width), torch.randn(out), torch.randn(50, out)
@@ -18,7 +18,7 @@ def test_map_and_gradients(dtype: torch.dtype, width: int, out: int) -> None:
     exact = [x.clone().requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
     torch.autograd.backward((functional.linear(*exact) * above).sum())
     ours = [x.to(dtype).requires_grad_(), weight.clone().requires_grad_(), bias.clone().requires_grad_()]
-    made = linear(*ours)
+    made = linear(ours[0], [ours[1]], [ours[2]])
     assert made.dtype == dtype
     torch.autograd.backward((made * above.to(dtype)).sum())
     rough = 1e-5 if dtype == torch.float32 else 2e-2
@@ -35,6 +35,27 @@ def test_no_gradient_is_made_that_nobody_needs() -> None:
     if not onednn_has_bf16():
         pytest.skip("oneDNN computes no bf16 here")
     x, weight = torch.randn(5, 8, dtype=torch.bfloat16), torch.randn(4, 8, requires_grad=True)
-    torch.autograd.backward(linear(x, weight, torch.zeros(4)).sum())
+    torch.autograd.backward(linear(x, [weight], [torch.zeros(4)]).sum())
     assert x.grad is None
     assert weight.grad is not None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_several_maps_are_each_by_itself(dtype: torch.dtype) -> None:
+    """Side by side in one product they give what each gives alone, and each weight has its own gradient."""
+    torch.manual_seed(0)
+    x = torch.randn(50, 64).to(dtype)
+    weights = [torch.randn(out, 64, requires_grad=True) for out in (32, 8, 16)]
+    biases = [torch.randn(out, requires_grad=True) for out in (32, 8, 16)]
+    above = torch.randn(50, 56).to(dtype)
+    together = linear(x, weights, biases)
+    torch.autograd.backward((together * above).sum())
+    found = [leaf.grad for leaf in (*weights, *biases)]
+    for leaf in (*weights, *biases):
+        leaf.grad = None
+    alone = torch.cat([linear(x, [w], [b]) for w, b in zip(weights, biases, strict=True)], dim=1)
+    torch.autograd.backward((alone * above).sum())
+    rough = 1e-5 if dtype == torch.float32 else 2e-2
+    torch.testing.assert_close(together, alone, rtol=rough, atol=rough)
+    for leaf, one in zip((*weights, *biases), found, strict=True):
+        torch.testing.assert_close(one, leaf.grad, rtol=rough, atol=50 * rough)

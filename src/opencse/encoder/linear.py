@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
@@ -9,6 +10,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+_WIDE, _MUCH = 1_024, 3
+"""From which width, and how many times the other, a matrix counts as the wide one of a product."""
 
 
 @cache
@@ -20,37 +24,72 @@ def onednn_has_bf16() -> bool:
     return bool(supported())
 
 
-def linear(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+def linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
     """``x W^T + b`` in the type of ``x``, (T, in) -> (T, out); the weights' gradients are of their own type.
 
     Args:
         x: (T, in).
-        weight: (out, in), of any type.
-        bias: (out,).
+        weights: one or several (out_i, in) of any one type, side by side: out is their sum.
+        biases: (out_i,) of each.
     """
     if x.dtype == torch.bfloat16 and x.device.type == "cpu" and onednn_has_bf16():
-        made: Tensor = _Linear.apply(x, weight, bias)  # type: ignore[no-untyped-call]
+        made: Tensor = _Linear.apply(x, *weights, *biases)  # type: ignore[no-untyped-call]
         return made
-    return functional.linear(x, weight.to(x.dtype), bias.to(x.dtype))
+    return functional.linear(x, _joined(weights).to(x.dtype), _joined(biases).to(x.dtype))
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _cast(parts: Sequence[Tensor], like: Tensor) -> Tensor:
+    """Side by side in the type of ``like``, each written once."""
+    sizes = [len(part) for part in parts]
+    made = like.new_empty(sum(sizes), *parts[0].shape[1:])
+    for place, part in zip(made.split(sizes), parts, strict=True):
+        place.copy_(part)
+    return made
 
 
 class _Linear(torch.autograd.Function):
     """The bias is added within the product; torch's own call writes it first and adds the product to it."""
 
     @staticmethod
-    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # noqa: ANN401
-        w = weight.to(x.dtype)
+    def forward(ctx: Any, x: Tensor, *given: Tensor) -> Tensor:  # noqa: ANN401
+        weights, biases = given[: len(given) // 2], given[len(given) // 2 :]
+        w = _cast(weights, x)
         ctx.save_for_backward(x, w)
+        ctx.sizes, ctx.dtype = [len(part) for part in weights], weights[0].dtype
         call: Any = torch.ops.mkldnn._linear_pointwise
-        made: Tensor = call(x, w, bias.to(x.dtype), "none", [], "")
+        made: Tensor = call(x, w, _cast(biases, x), "none", [], "")
         return made
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # noqa: ANN401
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         x, w = ctx.saved_tensors
+        count = len(ctx.sizes)
         gradient = gradient.contiguous()
         of_x = gradient @ w if ctx.needs_input_grad[0] else None
-        of_weight = (gradient.t() @ x).float() if ctx.needs_input_grad[1] else None
-        of_bias = gradient.sum(dim=0, dtype=torch.float32) if ctx.needs_input_grad[2] else None
-        return of_x, of_weight, of_bias
+        of_weights: Sequence[Tensor | None] = [None] * count
+        of_biases: Sequence[Tensor | None] = [None] * count
+        if any(ctx.needs_input_grad[1 : 1 + count]):
+            of_weights = _of_weight(gradient, x).to(ctx.dtype).split(ctx.sizes)
+        if any(ctx.needs_input_grad[1 + count :]):
+            # Summed in float32, rounded once; asked for in float32, torch would first write all of it in float32.
+            of_biases = gradient.sum(dim=0).to(ctx.dtype).split(ctx.sizes)
+        return of_x, *of_weights, *of_biases
+
+
+def _of_weight(gradient: Tensor, x: Tensor) -> Tensor:
+    """``gradient^T x``, (out, in), of (T, out) and (T, in).
+
+    oneDNN is two to three times slower where its first matrix is transposed, and a transposition costs by what it
+    moves. So where one of the two is much the narrower, that one is transposed beforehand.
+    """
+    out, width = gradient.shape[1], x.shape[1]
+    if max(out, width) < _WIDE or max(out, width) < _MUCH * min(out, width):
+        return gradient.t() @ x
+    if out < width:
+        return gradient.t().contiguous() @ x
+    return (x.t().contiguous() @ gradient).t().contiguous()

@@ -308,11 +308,7 @@ def pack(backbone: PreTrainedModel) -> PackedBackbone:
 
 def _joint(x: Tensor, *linears: nn.Linear) -> Tensor:
     """Several linear maps of ``x`` in one product, in the type of ``x``."""
-    weights: list[Tensor] = [linear.weight for linear in linears]
-    biases: list[Tensor] = [linear.bias for linear in linears]
-    weight = weights[0] if len(linears) == 1 else torch.cat(weights)
-    bias = biases[0] if len(linears) == 1 else torch.cat(biases)
-    return linear(x, weight, bias)
+    return linear(x, [part.weight for part in linears], [part.bias for part in linears])
 
 
 def _block(layer: nn.Module) -> Block:

@@ -1,0 +1,62 @@
+"""`make bench-quick` fails where something got slower than its stored ratio, and says what."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Any:
+    """The benchmark, its work replaced by naps: both sides 50 ms, and as much stored."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    quick: Any = importlib.import_module("quick")
+    paired: Any = importlib.import_module("rows").paired
+
+    def napping(name: str) -> Callable[..., Any]:
+        def ours(turn: int) -> None:
+            time.sleep(naps.get(name, 0.05))
+
+        return lambda *given: paired(name, ours, lambda turn: time.sleep(0.05), size=1, unit="", turns=3)
+
+    naps: dict[str, float] = {}
+    for name in ("step", "encode", "layers", "loss", "start_up"):
+        monkeypatch.setattr(quick, name, napping(name))
+    monkeypatch.setattr(quick, "shaped", lambda shape, folder: str(folder))
+    monkeypatch.setattr(quick, "STORED", tmp_path / "quick.json")
+    monkeypatch.setattr(quick.torch, "set_num_threads", lambda threads: None)
+    monkeypatch.setattr(sys, "argv", ["quick.py"])
+    quick.STORED.write_text(json.dumps(dict.fromkeys(("step", "encode", "layers", "loss", "start_up"), 1.0)))
+    return quick, naps
+
+
+def test_as_fast_as_before_passes(quick: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        quick[0].main()
+    assert ended.value.code == 0
+    assert "slower" not in capsys.readouterr().err
+
+
+def test_what_got_slower_is_named(quick: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    quick[1]["encode"] = 0.15
+    with pytest.raises(SystemExit) as ended:
+        quick[0].main()
+    assert ended.value.code == 1
+    told = [line for line in capsys.readouterr().err.splitlines() if line.startswith("slower")]
+    assert len(told) == 1
+    assert told[0].startswith("slower: encode: 0.")
+
+
+def test_a_row_without_a_stored_ratio_fails(quick: Any) -> None:
+    quick[0].STORED.write_text('{"step": 1.0}')
+    with pytest.raises(SystemExit, match=r"has no ratio of: encode; layers; loss; start_up"):
+        quick[0].main()
