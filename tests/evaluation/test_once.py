@@ -115,3 +115,22 @@ def test_models_of_one_name_are_told_apart(small_sts: Path) -> None:
     ((suite, results),) = opencse.evaluate_all([Counting(), Counting()], small_sts)
     assert (suite, list(results)) == ("sts", ["Counting", "Counting (2)"])
     assert isinstance(open_model(Counting()), EmbeddingModel)
+
+
+def test_first_dimensions_are_scored_of_vectors_that_are_made_once(encoder: SentenceEncoder, small_sts: Path) -> None:
+    asked: list[str] = []
+
+    def encode(texts: list[str]) -> np.ndarray:
+        asked.extend(texts)
+        return encoder.encode(texts)
+
+    ((_, results),) = opencse.evaluate_all([encode], small_sts, dimensions=[4, 32])
+    assert list(results) == ["encode, 4 dimensions", "encode, 32 dimensions"]
+    assert len(asked) == len(set(asked)), "a text was encoded again"
+    for kept, record in zip((4, 32), results.values(), strict=True):
+        alone = opencse.evaluate(lambda texts, kept=kept: encoder.encode(texts)[:, :kept], small_sts)
+        assert record.values() == pytest.approx(alone.values(), abs=1e-6)
+    assert results["encode, 4 dimensions"].values() != results["encode, 32 dimensions"].values()
+    for dimensions, message in (([33], "has 32 dimensions, not 33"), ([0], "from 1 on")):
+        with pytest.raises(UserError, match=message):
+            list(opencse.evaluate_all([encode], small_sts, dimensions=dimensions))

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 from opencse.evaluation import EvaluationRecord, Sts, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model
-from opencse.evaluation.once import Remembered, one_by_one
+from opencse.evaluation.once import Remembered, cut_short, one_by_one
 from opencse.evaluation.probing.result import ProbingResult
 from opencse.evaluation.regression.result import RegressorResult
 from opencse.evaluation.retrieval.result import RetrievalResult
@@ -161,6 +161,7 @@ def evaluate_all(
     suites: Sequence[str] = ("sts",),
     *,
     layers: Sequence[int] | Literal["all"] | None = None,
+    dimensions: Sequence[int] | None = None,
     pooling: str | None = None,
     tasks: Sequence[str] | None = None,
     fast: bool = False,
@@ -181,6 +182,7 @@ def evaluate_all(
         data: a folder that holds one folder a suite; where one suite is asked for, that suite's own folder too.
         suites: their names.
         layers: score these layers, from 0 (the embedding layer's output) on, or ``all``, not the whole encoders.
+        dimensions: score the first so many dimensions of the vectors, each number by itself, not whole vectors.
         pooling: see `evaluate`.
         tasks: of the suite, where it is one.
         fast: see `evaluate`.
@@ -192,7 +194,8 @@ def evaluate_all(
         progress: see `evaluate`.
 
     Yields:
-        Each suite's name as soon as it is done, and the records by model (or ``model, layer n``).
+        Each suite's name as soon as it is done, and the records by model (or ``model, layer n``, ``model, n
+        dimensions``).
 
     Raises:
         TypeError: for data that is no path.
@@ -214,8 +217,8 @@ def evaluate_all(
         score = _scorer(suite, folder, options, transform, fit, tell)
         results: dict[str, EvaluationRecord] = {}
         if several and not kept:
-            kept = [replace(one, encode=Remembered(one.encode)) for one in _opened(models, layers, told)]
-        for judged in kept or _opened(models, layers, told):
+            kept = [replace(one, encode=Remembered(one.encode)) for one in _opened(models, layers, dimensions, told)]
+        for judged in kept or _opened(models, layers, dimensions, told):
             results[judged.name] = score(judged)
         yield suite, results
 
@@ -229,6 +232,7 @@ def _folder(data: str | Path, suite: str, *, alone: bool) -> Path:
 def _opened(
     models: Sequence[object],
     layers: Sequence[int] | Literal["all"] | None,
+    dimensions: Sequence[int] | None,
     told: Any,  # noqa: ANN401 - keywords of `open_model`
 ) -> Iterator[EmbeddingModel]:
     """What is scored, one after the other, each by a name of its own."""
@@ -238,7 +242,8 @@ def _opened(
         seen[opened.name] += 1
         if seen[opened.name] > 1:  # loaded models are called by their class
             opened = replace(opened, name=f"{opened.name} ({seen[opened.name]})")
-        yield from [opened] if layers is None else one_by_one(opened, layers)
+        for one in [opened] if layers is None else one_by_one(opened, layers):
+            yield from [one] if dimensions is None else cut_short(one, dimensions)
 
 
 def _scorer(

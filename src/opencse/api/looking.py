@@ -30,6 +30,7 @@ def check(
     *,
     model: Model = BUILTIN,
     max_length: int = 32,
+    near_duplicates: float | None = None,
     columns: Sequence[str] | None = None,
     split: str | None = None,
     trust_remote_code: bool = False,
@@ -41,6 +42,8 @@ def check(
         text: a file, a Hub data set id, a `Source`, or a list of texts, pairs or triples.
         model: whose vocabulary is tried on it: the built-in encoder, a folder, a Hub id, or a `SentenceEncoder`.
         max_length: ids that training would read of a text.
+        near_duplicates: count rows that overlap with an earlier one by this much or more, for instance 0.8 (needs
+            ``opencse[dedup]``).
         columns: of a file; see `opencse.train`.
         split: of a Hub data set.
         trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
@@ -49,10 +52,12 @@ def check(
     Raises:
         UserError: for bad input, in one line.
     """
+    if near_duplicates is not None and not 0 < near_duplicates <= 1:
+        raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
     texts = open_texts(text, columns=columns, split=split).read()
     device = None if isinstance(model, SentenceEncoder) else "cpu"
     encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)
-    return check_corpus(texts, encoder.tokenizer, max_length=max_length)
+    return check_corpus(texts, encoder.tokenizer, max_length=max_length, near_duplicates=near_duplicates)
 
 
 def analyze(

@@ -18,6 +18,9 @@ def check(
         str, typer.Option("--model", "-m", help="Whose vocabulary is tried on it: a folder, a Hub id, opencse-mini.")
     ] = "opencse-mini",
     max_length: Annotated[int, typer.Option(min=3, help="Ids that training would read of a text.")] = 32,
+    near_duplicates: Annotated[
+        float | None, typer.Option(help="Count rows that overlap with an earlier one by this much, for instance 0.8.")
+    ] = None,
     columns: own.Columns = None,
     split: own.Split = "train",
     json_file: own.Json = None,
@@ -34,6 +37,7 @@ def check(
         text,
         model=model,
         max_length=max_length,
+        near_duplicates=near_duplicates,
         columns=own.listed(columns),
         split=split,
         trust_remote_code=trust_remote_code,
@@ -56,6 +60,8 @@ def lines(found: CorpusCheck, model: str) -> list[str]:
         f"near empty  {found.near_empty:.1%} under 3 words, {found.without_letters:.1%} without a letter",
         f"duplicates  {found.duplicates:.1%}",
         *(f"            {count:,} x {text}" for text, count in found.most_repeated),
+        *([] if found.near_duplicates is None else [f"near        {found.near_duplicates:.1%} nearly repeat another"]),
+        *(f"            {row} ~ {earlier}" for row, earlier in found.nearly_repeated),
         f"scripts     {scripts or 'no letters'}",
     ]
     if found.unknown is not None and found.cut is not None and found.tokens_per_word is not None:

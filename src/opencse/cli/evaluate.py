@@ -53,6 +53,9 @@ def evaluate(
         str | None,
         typer.Option(help="Score layers one by one: 'all', or numbers from 0 (the embeddings), comma-separated."),
     ] = None,
+    dimensions: Annotated[
+        str | None, typer.Option(help="Score the first so many dimensions, one row each: 64,128,256; encoded once.")
+    ] = None,
     tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,
     fast: Annotated[bool, typer.Option("--fast", help="Transfer, probing: SentEval's fast classifier.")] = False,
     logistic: Annotated[bool, typer.Option("--logistic", help="Transfer: scikit-learn's logistic regression.")] = False,
@@ -87,7 +90,8 @@ def evaluate(
 
     suites = [suite_named(name) for name in dict.fromkeys(own.listed(suite) or [suite])]
     wanted = _layers(layers)
-    single = len(set(models)) == len(suites) == len(wanted or [0]) and wanted != "all"
+    kept = None if dimensions is None else _numbers(dimensions, "--dimensions is numbers from 1, such as 64,128,256")
+    single = len(set(models)) == len(suites) == len(wanted or [0]) == len(kept or [0]) and wanted != "all"
     own.require_writable(json_file)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
@@ -96,6 +100,7 @@ def evaluate(
         data,
         [one.name for one in suites],
         layers=wanted,
+        dimensions=kept,
         pooling=pooling,
         tasks=own.listed(tasks),
         fast=fast,
@@ -122,13 +127,17 @@ def evaluate(
 
 def _layers(given: str | None) -> list[int] | Literal["all"] | None:
     """The layers that ``--layers`` names."""
+    if given is None or given.strip() == "all":
+        return None if given is None else "all"
+    return _numbers(given, "--layers is 'all' or numbers from 0, such as 0,2,4")
+
+
+def _numbers(given: str, expected: str) -> list[int]:
     from opencse.errors import UserError, shortened
     from opencse.numerals import whole_number
 
-    if given is None or given.strip() == "all":
-        return None if given is None else "all"
     parts = [whole_number(part.strip()) for part in given.split(",")]
     numbers = [number for number in parts if number is not None]
     if len(numbers) < len(parts):
-        raise UserError(f"--layers is 'all' or numbers from 0, such as 0,2,4, not {shortened(given)!r}")
+        raise UserError(f"{expected}, not {shortened(given)!r}")
     return numbers

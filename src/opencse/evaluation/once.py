@@ -39,6 +39,33 @@ def one_by_one(
     return [replace(model, name=named[layer], encode=partial(shared, layer), layers=None) for layer in every]
 
 
+def cut_short(model: EmbeddingModel, dimensions: Sequence[int]) -> list[EmbeddingModel]:
+    """A model by the first dimensions of its vectors, one after the other; a text is encoded once for all of them.
+
+    Args:
+        model: as `open_model` opens it.
+        dimensions: how many are kept.
+
+    Raises:
+        UserError: while encoding, for more than its vectors have.
+    """
+    shared = Remembered(model.encode)
+
+    def cut(kept: int, texts: Sequence[str]) -> NDArray[np.floating]:
+        vectors = np.asarray(shared(texts))
+        if kept > vectors.shape[1]:
+            raise UserError(f"{model.name}: has {vectors.shape[1]} dimensions, not {kept}; ask for fewer")
+        return vectors[:, :kept]
+
+    several = list(dict.fromkeys(dimensions))
+    if any(kept < 1 for kept in several):
+        raise UserError(f"dimensions are from 1 on, not {min(several)}")
+    return [
+        replace(model, name=f"{model.name}, {kept} dimensions", encode=partial(cut, kept), layers=None)
+        for kept in several
+    ]
+
+
 class _Together:
     """Encodes for a layer and as many of the next as fit, and keeps these while the same texts are asked for."""
 

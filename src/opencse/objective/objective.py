@@ -15,6 +15,7 @@ from opencse.errors import UserError
 from opencse.objective.columns import Pairs, Scoring
 from opencse.objective.contrast import TILE_BYTES, Contrast, contrast
 from opencse.objective.losses import Similarity
+from opencse.objective.matryoshka import Matryoshka
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Context, Part
 from opencse.objective.registry import build
@@ -89,6 +90,7 @@ class Objective(nn.Module):
         mask_duplicates: keep equal texts of a batch from being each other's negatives.
         dual_encoder: a second encoder, trained too, reads the positives.
         tile_bytes: most bytes of similarities that are made at once; a batch of more is contrasted tile by tile.
+        matryoshka: contrasts the first dimensions of the vectors, too.
 
     Raises:
         UserError: if two of its parts cannot go together.
@@ -107,6 +109,7 @@ class Objective(nn.Module):
         mask_duplicates: bool = True,
         dual_encoder: bool = False,
         tile_bytes: int = TILE_BYTES,
+        matryoshka: Matryoshka | None = None,
     ) -> None:
         super().__init__()
         self.view = view
@@ -119,6 +122,7 @@ class Objective(nn.Module):
         self.label_smoothing = label_smoothing
         self.dual_encoder = dual_encoder
         self.tile_bytes = tile_bytes
+        self.matryoshka = matryoshka
         self.scoring = Scoring(similarity, temperature, mask_duplicates)
         self.view.name, self.positive.of.name = "view", "positive"
         _name("negatives", self.negatives)
@@ -144,6 +148,7 @@ class Objective(nn.Module):
             mask_duplicates=settings.mask_duplicates,
             dual_encoder=settings.dual_encoder,
             tile_bytes=settings.tile_bytes,
+            matryoshka=None if settings.matryoshka is None else Matryoshka.of(settings.matryoshka),
         )
 
     @property
@@ -167,6 +172,8 @@ class Objective(nn.Module):
         Raises:
             UserError: in one line.
         """
+        if self.matryoshka is not None and not self.negatives:
+            raise UserError("objective.matryoshka is of a contrast, and there are no negatives; leave it out")
         if not self.negatives and not self.terms:
             raise UserError("an objective needs at least one negative source or one term")
         kinds = [term.kind for term in self.terms]
@@ -183,7 +190,18 @@ class Objective(nn.Module):
         return [self.view, *([self.positive.of] if self.negatives else []), *self.negatives, *self.terms]
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Called once before a run: every part makes what it keeps; see `Part.begin`."""
+        """Called once before a run: every part makes what it keeps; see `Part.begin`.
+
+        Raises:
+            UserError: for nested dimensions that the encoder, as it is saved, does not have.
+        """
+        if self.matryoshka is not None:
+            if encoder.projection is not None:
+                raise UserError(
+                    "objective.matryoshka: the first dimensions after a head that is dropped after training are not "
+                    "those of the encoder; set it with --set encoder.head.kind=none"
+                )
+            self.matryoshka.check(encoder.dimension)
         if self.dual_encoder:
             self.second = encoder.twin()
             self.second.lm_head = None  # masked copies go through the first
@@ -268,7 +286,8 @@ class Objective(nn.Module):
         columns = [source.columns(reps, self.scoring) for source in self.negatives]
         every = range(len(columns))
         plain = [number for number in every if not self.negatives[number].averaged_with_plain]
-        return contrast(
+        make = contrast if self.matryoshka is None else self.matryoshka.contrast
+        return make(
             positive,
             columns,
             [every] if len(plain) == len(columns) else [every, plain],

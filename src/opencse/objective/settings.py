@@ -8,6 +8,7 @@ from pydantic import Field
 
 from opencse.objective.contrast import TILE_BYTES
 from opencse.objective.losses import Similarity
+from opencse.objective.matryoshka import MatryoshkaSettings
 from opencse.objective.registry import PartOf
 from opencse.objective.sides.base import SidesSettings
 from opencse.settings import PartSettings, Settings
@@ -48,6 +49,7 @@ class ObjectiveSettings(Settings):
         dual_encoder: a second encoder, trained too, reads the positives (SimCSE, Table 2); the first one is kept.
         tile_bytes: most bytes of similarities that are made at once. A batch of more is contrasted tile by tile, which
             gives the same loss and gradients up to rounding, in memory that does not grow with the square of the batch.
+        matryoshka: contrast the first dimensions of the vectors, too, so that they can be cut (Kusupati et al. 2022).
     """
 
     view: Annotated[PartSettings, PartOf("view")] = Field(default=_DROPOUT)
@@ -60,3 +62,4 @@ class ObjectiveSettings(Settings):
     mask_duplicates: bool = True
     dual_encoder: bool = False
     tile_bytes: int = Field(default=TILE_BYTES, gt=0, le=10**15)
+    matryoshka: MatryoshkaSettings | None = None

@@ -49,9 +49,12 @@ class DataSettings(Settings):
 
     Attributes:
         max_length: longest training text in ids, special tokens counted; longer ones are cut.
+        near_duplicates: leave out rows that overlap with an earlier one by this much or more (Jaccard of five-character
+            pieces, for instance 0.8; see `opencse.text.near_duplicates`). Unset, all rows are used.
     """
 
     max_length: int = Field(default=32, ge=3, le=1_048_576)
+    near_duplicates: float | None = Field(default=None, gt=0, le=1)
 
 
 class EncoderSettings(Settings):

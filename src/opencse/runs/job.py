@@ -9,7 +9,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from opencse.encoder.devices import default_device, usable
@@ -40,6 +42,7 @@ from opencse.selection.score import DevScore, Selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
+from opencse.text.near_duplicates import find_near_duplicates
 from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.memory import keep_freed_memory
@@ -176,7 +179,10 @@ class TrainJob:
             )
         pool = "choose another pooling, for instance with --set encoder.pooling=mean"
         require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
+        near = _near_duplicates(self.text, recipe, progress)
         left_out = None if dev is None else dev.left_out
+        if near is not None:
+            left_out = near if left_out is None else near | left_out
         inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed, left_out)
         if len(inputs) < 2:
             raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
@@ -198,6 +204,7 @@ class TrainJob:
             preset=preset,
             dev=dev,
             corpus=corpus.facts,
+            near_duplicates=None if near is None else int(near.sum()),
             examples=len(inputs),
             steps=steps,
             batches_per_epoch=batches.steps_per_epoch,
@@ -337,6 +344,15 @@ def _tell_of_others(device: torch.device, tell: Progress) -> None:
             f"GPUs       {count} here, one is used; for all of them: torchrun --nproc-per-node {count} "
             "--no-python opencse train ... (docs/scale.md)"
         )
+
+
+def _near_duplicates(text: TextSource, recipe: Recipe, progress: Progress) -> NDArray[np.bool_] | None:
+    """(M,) which rows nearly repeat an earlier one, where the recipe leaves them out."""
+    threshold = recipe.data.near_duplicates
+    if threshold is None:
+        return None
+    progress.say("looking for near duplicates")
+    return find_near_duplicates((row for _, row in text.rows_with_documents()), threshold).rows
 
 
 def _check_and_complete(

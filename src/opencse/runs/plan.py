@@ -42,6 +42,7 @@ class Plan:
     pooling_reason: str = ""
     chunks: Chunks = WHOLE
     chunks_reason: str = ""
+    near_duplicates: int | None = None
 
     def lines(self) -> list[str]:
         """The plan, to be read."""
@@ -63,6 +64,11 @@ class Plan:
         part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [
             f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
+            *(
+                [f"near       {self.near_duplicates:,} rows that nearly repeat an earlier one are left out"]
+                if self.near_duplicates is not None
+                else []
+            ),
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),

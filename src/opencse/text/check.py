@@ -9,9 +9,10 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
 from opencse.settings import Settings
+from opencse.text.near_duplicates import find_near_duplicates
 from opencse.text.readers import Texts
 from opencse.text.tokenizer import Tokenizer
 
@@ -47,6 +48,8 @@ class CorpusCheck(Settings):
         cut: share of sampled texts that are longer than ``max_length``; None without a model.
         tokens_per_word: mean in the sample; None without a model.
         max_length: ids that training reads of a text.
+        near_duplicates: share of rows that nearly repeat an earlier one; None where nobody looked.
+        nearly_repeated: some of them, each with the earlier one.
         advice: what to do, most important first; empty if nothing stands out.
     """
 
@@ -65,11 +68,18 @@ class CorpusCheck(Settings):
     cut: FiniteFloat | None
     tokens_per_word: FiniteFloat | None
     max_length: int
+    near_duplicates: FiniteFloat | None = None
+    nearly_repeated: list[tuple[str, str]] = Field(default_factory=list)
     advice: list[str]
 
 
 def check_corpus(
-    texts: Texts, tokenizer: Tokenizer | None = None, *, max_length: int = 32, seed: int = 42
+    texts: Texts,
+    tokenizer: Tokenizer | None = None,
+    *,
+    max_length: int = 32,
+    near_duplicates: float | None = None,
+    seed: int = 42,
 ) -> CorpusCheck:
     """Looks at ``texts``.
 
@@ -77,6 +87,7 @@ def check_corpus(
         texts: what would be trained on.
         tokenizer: of the model that would be trained; None leaves tokens out.
         max_length: ids that training would read of a text.
+        near_duplicates: count rows that overlap with an earlier one by this much; see `opencse.text.near_duplicates`.
         seed: of the sample.
 
     Returns:
@@ -89,6 +100,7 @@ def check_corpus(
     sample = [flat[i] for i in chosen]
     unknown, cut, tokens = _tokens(sample, tokenizer, max_length)
     words = int(lengths[chosen].sum())
+    near = None if near_duplicates is None else find_near_duplicates(texts.rows, near_duplicates)
     found = CorpusCheck(
         source=texts.source,
         rows=len(texts.rows),
@@ -105,9 +117,15 @@ def check_corpus(
         cut=cut,
         tokens_per_word=None if tokens is None or not words else tokens / words,
         max_length=max_length,
+        near_duplicates=None if near is None else float(near.rows.mean()),
+        nearly_repeated=[] if near is None else [(_cut(texts, a), _cut(texts, b)) for a, b in near.examples],
         advice=[],
     )
     return found.model_copy(update={"advice": _advice(found)})
+
+
+def _cut(texts: Texts, row: int) -> str:
+    return " | ".join(texts.rows[row])[:80]
 
 
 def script_shares(texts: Sequence[str]) -> dict[str, float]:
@@ -159,6 +177,11 @@ def _advice(found: CorpusCheck) -> list[str]:
     elif found.duplicates > _SOME_DUPLICATES:
         advice.append(
             f"{found.duplicates:.1%} of the texts repeat another one; in a batch they are not each other's negatives"
+        )
+    if found.near_duplicates is not None and found.near_duplicates > _MANY_DUPLICATES:
+        advice.append(
+            f"{found.near_duplicates:.1%} of the rows nearly repeat an earlier one: leave them out with "
+            "--set data.near_duplicates=0.8"
         )
     if found.near_empty > _MANY_NEAR_EMPTY:
         advice.append(
