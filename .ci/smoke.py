@@ -23,6 +23,9 @@ with tempfile.TemporaryDirectory() as folder:
     quick = ["--set", "training.max_steps=2", "--set", "training.batch_size=8", "--dev", "none", "--no-report"]
     run("train", str(text), "--out", model, *quick)
     assert run("similarity", model, "a cat", "a cat").startswith("1.0000")
+    if extra == "train":
+        run("train", str(text), "--out", str(Path(folder) / "second"), *quick[:-1])
+        assert (Path(folder) / "second" / "report.html").is_file()
     if extra == "serve":
         run("index", "build", str(Path(folder) / "index"), model, str(text))
         run("serve", "--help")

@@ -119,7 +119,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path)
     parser.add_argument("--models", nargs="+", default=["opencse-mini"])
-    parser.add_argument("--collections", nargs="+", default=["cranfield", "scifact"])
+    parser.add_argument("--collections", nargs="+", default=["cranfield", "scifact"], help="or folders elsewhere")
     parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44])
     parser.add_argument("--set", nargs="+", default=[], help="settings of every run")
     parser.add_argument("--out", type=Path, required=True)
@@ -133,7 +133,7 @@ def main() -> None:
             for model in arguments.models:
                 for name in arguments.collections:
                     collection = arguments.data / "retrieval" / name
-                    path = arguments.out / "records" / f"{name} {Path(model).name} {seed or 'start'}.json"
+                    path = arguments.out / "records" / f"{collection.name} {Path(model).name} {seed or 'start'}.json"
                     sts = arguments.data / "sts"
                     once(path, partial(run, collection, model, seed, arguments.out, sts, arguments.set))
     print(table(arguments.out))

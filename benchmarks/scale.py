@@ -3,10 +3,18 @@
     python benchmarks/scale.py memory --out docs/results/scale
     python benchmarks/scale.py cost --model FOLDER --batch 256 --chunk 64
     torchrun --nproc-per-node 2 benchmarks/scale.py processes --model FOLDER
+    python benchmarks/scale.py corpus --model FOLDER --megabytes 50 200 800
+    python benchmarks/scale.py kills --model FOLDER --rows 20000 --kills 20
+    python benchmarks/scale.py numbers --model FOLDER --data FOLDER
 
 `memory` makes steps of the recipe simcse on a small BERT with random weights and generated texts, each batch in a
 process of its own, and prints the peak of its memory above what it held before the step. `cost` makes the same step
 whole and in chunks in turn, and prints the ratios of their times. `processes` prints texts a second.
+
+`corpus` generates texts of so many megabytes, tokenises each into a cache and encodes a share of it into a folder, in a
+process of its own, and prints rates and the peak of its memory. `kills` ends `opencse encode` with SIGKILL at random
+moments, goes on each time, and compares the folder with that of an unbroken call. `numbers` prints what smaller vectors
+lose: Spearman on STS-B test, nDCG@10 on SciFact.
 
 Times are of the processor (one thread), so that other work on the machine counts little; `processes` prints wall time.
 """
@@ -16,19 +24,28 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from opencse.analysis.figures.base import canvas, standalone, to_svg
+from opencse.encoder.bulk import encode_folder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.forms import Form
 from opencse.environment import Environment
+from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.retrieval.score import Retrieval
+from opencse.evaluation.sts.score import Sts
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.chunks import WHOLE, Chunks
@@ -36,7 +53,9 @@ from opencse.processes import joined
 from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
+from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokenizer
 from opencse.training.optimizer import build_optimizer
 from opencse.training.step import Step, step_inputs
 
@@ -173,6 +192,125 @@ def processes(asked: argparse.Namespace) -> None:
             print(f"{world.count} processes, batch {asked.batch}: {rate:,.0f} texts/s, {told_environment()}")
 
 
+def text_of(megabytes: int, path: Path) -> int:
+    """Writes sentences of words of the sample, drawn by a seed, up to so many megabytes; how many they are."""
+    words = np.array(sorted(set(sample.TRAIN.read_text(encoding="utf-8").lower().split())))
+    random = np.random.default_rng(0)
+    rows = 0
+    with path.open("w", encoding="utf-8") as stream:
+        while stream.tell() < megabytes * 1_000_000:
+            lengths = random.integers(6, 21, 50_000)
+            drawn = iter(words[random.integers(0, len(words), lengths.sum())].tolist())
+            stream.write("\n".join(" ".join(islice(drawn, int(length))) for length in lengths) + "\n")
+            rows += len(lengths)
+    return rows
+
+
+def corpus(asked: argparse.Namespace) -> None:
+    """Rates and memory of tokenising and encoding, by the size of the text."""
+    print(f"{'megabytes':>9} {'rows':>11} {'step':>9} {'s':>7} {'rows/s':>9} {'MB/s':>6} {'peak MiB':>9}")
+    for megabytes in asked.megabytes:
+        with tempfile.TemporaryDirectory(dir=asked.folder) as place:
+            text = Path(place) / "text.txt"
+            rows = text_of(megabytes, text)
+            for step in ("tokenise", "encode"):
+                if step == "encode" and megabytes > asked.encode_to:
+                    continue
+                command = [sys.executable, __file__, "once", "--step", step, "--folder", place, "--model", asked.model]
+                told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+                found = json.loads(told.splitlines()[-1])
+                rate, size = rows / found["seconds"], megabytes / found["seconds"]
+                print(
+                    f"{megabytes:>9,} {rows:>11,} {step:>9} {found['seconds']:>7,.1f} {rate:>9,.0f} {size:>6.2f} "
+                    f"{found['mib']:>9,.0f}",
+                    flush=True,
+                )
+    print(told_environment())
+
+
+def once(asked: argparse.Namespace) -> None:
+    """Prints time (of the processor, where one process works) and peak of one step of `corpus`."""
+    torch.set_num_threads(1)
+    source = Source(str(asked.folder / "text.txt"))
+    started = time.process_time()
+    if asked.step == "tokenise":
+        tokenise(source, Tokenizer.load(asked.model), 32, cache=asked.folder / "cache")
+    else:
+        encode_folder(source, asked.folder / "vectors", asked.model, device="cpu")
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    spent = time.process_time() - started + children.ru_utime + children.ru_stime
+    print(json.dumps({"mib": max(peak(), children.ru_maxrss / 1024), "seconds": spent}))
+
+
+def kills(asked: argparse.Namespace) -> None:
+    """Is the folder of a command that is killed again and again that of an unbroken one?"""
+    random = np.random.default_rng(asked.seed)
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        text = generated(asked.rows, folder / "text.txt")
+        command = [sys.executable, "-m", "opencse", "encode", asked.model, str(text), "--device", "cpu"]
+        command += ["--shard-rows", str(asked.shard_rows), "--processes", str(asked.processes), "--out"]
+        begun = time.perf_counter()
+        subprocess.run([*command, str(folder / "whole")], check=True, capture_output=True)
+        span = time.perf_counter() - begun
+        made = []
+        for _ in range(asked.kills):
+            running = subprocess.Popen(
+                [*command, str(folder / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+            )
+            time.sleep(float(random.uniform(0, 0.9 * span)))
+            running.send_signal(signal.SIGKILL)
+            running.wait()
+            made.append(len(list((folder / "killed").glob("part-*"))) if (folder / "killed").exists() else 0)
+        subprocess.run([*command, str(folder / "killed")], check=True, capture_output=True)
+        contents = [
+            {path.name: path.read_bytes() for path in (folder / name).iterdir() if path.name != ".lock"}
+            for name in ("whole", "killed")
+        ]
+        same = contents[0] == contents[1]
+        print(
+            f"{asked.rows:,} texts in {len(contents[0]) - 1} files, {asked.processes} processes, {span:.1f} s unbroken"
+        )
+        print(f"killed {asked.kills} times within it; files there after each: {made}")
+        print(f"the folder is {'the same to the bit' if same else 'ANOTHER'}")
+        print(told_environment())
+        if not same:
+            raise SystemExit(1)
+
+
+def numbers(asked: argparse.Namespace) -> None:
+    """What smaller vectors lose."""
+    torch.set_num_threads(1)
+    encoder = SentenceEncoder.load(asked.model, device="cpu")
+    forms = [
+        Form(kind, dimensions)
+        for dimensions in [None, *asked.dimensions]
+        if (dimensions or 0) < encoder.dimension
+        for kind in ("float32", "float16", "int8", "binary")
+    ]
+    sts, retrieval = Sts(), Retrieval()
+    pairs, documents = sts.load(asked.data / "sts", ["stsb"]), retrieval.load(asked.data / "retrieval", ["scifact"])
+    kept: dict[str, NDArray[np.float32]] = {}
+
+    def known(texts: Sequence[str]) -> NDArray[np.float32]:
+        fresh = [text for text in dict.fromkeys(texts) if text not in kept]
+        kept.update(zip(fresh, encoder.encode(fresh), strict=True))
+        return np.stack([kept[text] for text in texts])
+
+    print(f"{'numbers':>9} {'dimensions':>10} {'bytes':>6}  {'STS-B':>6}  {'SciFact':>7}")
+    for form in forms:
+
+        def written(texts: Sequence[str], form: Form = form) -> NDArray[np.float32]:
+            return form.restored(form.of(known(texts)), encoder.dimension)
+
+        model = EmbeddingModel(asked.model, written)
+        size = form.width(encoder.dimension) * form.stored.itemsize
+        scores = sts.evaluate(model, pairs).record.average, retrieval.evaluate(model, documents).record.average
+        told = f"{form.numbers:>9} {form.kept(encoder.dimension):>10} {size:>6}  {scores[0]:>6.2f}  {scores[1]:>7.2f}"
+        print(told, flush=True)
+    print(told_environment())
+
+
 def told_environment() -> str:
     """Versions, hardware and day, in a line."""
     values = {key: value for key, value in Environment.here("cpu").model_dump().items() if value is not None}
@@ -201,11 +339,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         timed.add_argument("--steps", type=int, default=5)
         timed.add_argument("--precision", default="float32", choices=("float32", "bf16"))
         timed.add_argument("--set", nargs="*", default=[], help="settings, as opencse train has them")
+    large = commands.add_parser("corpus")
+    large.add_argument("--model", required=True)
+    large.add_argument("--megabytes", type=int, nargs="+", default=[50, 200, 800])
+    large.add_argument("--encode-to", type=int, default=0, help="largest text that is encoded, too, in megabytes")
+    large.add_argument("--folder", type=Path, help="where texts and caches go")
+    step = commands.add_parser("once")
+    step.add_argument("--step", required=True, choices=("tokenise", "encode"))
+    step.add_argument("--folder", type=Path, required=True)
+    step.add_argument("--model", required=True)
+    killed = commands.add_parser("kills")
+    killed.add_argument("--model", required=True)
+    killed.add_argument("--rows", type=int, default=20_000)
+    killed.add_argument("--shard-rows", type=int, default=500)
+    killed.add_argument("--kills", type=int, default=20)
+    killed.add_argument("--processes", type=int, default=1)
+    killed.add_argument("--seed", type=int, default=0)
+    smaller = commands.add_parser("numbers")
+    smaller.add_argument("--model", required=True)
+    smaller.add_argument("--data", type=Path, required=True, help="folder with sts and retrieval")
+    smaller.add_argument("--dimensions", type=int, nargs="*", default=[256, 128, 64])
     asked = parser.parse_args(arguments)
     if asked.what == "one":
         one(asked.folder, asked.batch, asked.chunk)
-    else:
-        {"memory": memory, "cost": cost, "processes": processes}[asked.what](asked)
+        return
+    every = (memory, cost, processes, corpus, once, kills, numbers)
+    {command.__name__: command for command in every}[asked.what](asked)
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ __all__ = [
 if TYPE_CHECKING:
     from opencse.api.demo import demo
     from opencse.api.diagnosis import doctor
+    from opencse.api.encoding import encode
     from opencse.api.evaluation import evaluate, evaluate_all
     from opencse.api.exporting import export_onnx, export_static
     from opencse.api.index import (
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
     from opencse.api.serving import serve
     from opencse.api.studies import compare, reproduce
     from opencse.api.training import adapt, pretrain, train
-    from opencse.api.vectors import calibrate, encode, nearest, similarity
+    from opencse.api.vectors import calibrate, nearest, similarity
     from opencse.encoder.encoder import SentenceEncoder
     from opencse.errors import InterruptedRunError, UserError
     from opencse.search.index import Index
@@ -80,6 +81,7 @@ if TYPE_CHECKING:
 _HOMES = {
     "opencse.api.demo": ("demo",),
     "opencse.api.diagnosis": ("doctor",),
+    "opencse.api.encoding": ("encode",),
     "opencse.api.evaluation": ("evaluate", "evaluate_all"),
     "opencse.api.index": (
         "add_to_index",
@@ -122,7 +124,6 @@ _HOMES = {
     ),
     "opencse.api.vectors": (
         "calibrate",
-        "encode",
         "nearest",
         "similarity",
     ),

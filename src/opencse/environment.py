@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import platform
 import subprocess
@@ -9,7 +10,10 @@ from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from opencse.errors import UserError
 from opencse.settings import Settings
+
+_DISTRIBUTIONS = {"faiss": "faiss-cpu", "prometheus_client": "prometheus-client", "sklearn": "scikit-learn"}
 
 
 class Environment(Settings):
@@ -59,6 +63,21 @@ def commit() -> str | None:
     except (OSError, subprocess.CalledProcessError):
         return None  # no git, or a checkout of somebody else's
     return told[0].strip() + ("+" if told[1].strip() else "")
+
+
+def missing_packages(*modules: str) -> list[str]:
+    """Those of ``modules`` that are not installed, by the names they are installed by; nothing is imported."""
+    return [_DISTRIBUTIONS.get(name, name) for name in modules if importlib.util.find_spec(name) is None]
+
+
+def require_packages(what: str, extra: str, *modules: str) -> None:
+    """Refuses ``what`` where one of ``modules`` is not installed, naming the extra that brings them.
+
+    Raises:
+        UserError: in one line.
+    """
+    if missing := missing_packages(*modules):
+        raise UserError(f'{what} needs {", ".join(missing)}; pip install "opencse[{extra}]"')
 
 
 def installed(package: str) -> str | None:

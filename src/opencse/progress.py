@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -11,6 +12,8 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
     from rich.progress import TaskID
 
+_QUIET = 120.0
+"""Seconds between lines of long work where there is no bar."""
 Say = Callable[[str], None]
 """Called with a line worth reading."""
 Count = Callable[[int, int], None]
@@ -61,7 +64,7 @@ class Counted:
     def __call__(self, done: int, total: int) -> None:
         """``done`` of ``total`` are made."""
         if not self._begun:
-            self._progress.start(self._what, total)
+            self._progress.start(self._what, total, done)  # the rate is of what comes after
             self._begun = True
         self._progress.advance(done)
         if done == total:
@@ -89,7 +92,8 @@ class Stages:
 class Terminal:
     """Tells on stderr, so that stdout stays free for results: lines, and a bar with rate and time left.
 
-    Without a terminal there is no bar; notes that are worth a line (evaluations) are printed instead.
+    Without a terminal there is no bar; notes that are worth a line (evaluations) are printed instead, and a line with
+    rate and time left every few minutes.
     """
 
     def __init__(self) -> None:
@@ -100,6 +104,7 @@ class Terminal:
         self._task: TaskID | None = None
         self._what = ""
         self._total = 0
+        self._begun, self._at, self._told = 0, 0.0, 0.0
 
     def say(self, line: str) -> None:
         """Prints a line, above the bar if there is one."""
@@ -110,6 +115,8 @@ class Terminal:
         self.finish()
         what = printable(what)
         self._what, self._total = what, total
+        self._begun, self._at = done, time.monotonic()
+        self._told = self._at
         if not self.console.is_terminal:
             return
         from rich.progress import (
@@ -153,6 +160,11 @@ class Terminal:
                 self._bar.update(self._task, completed=done)
         elif note.startswith("dev"):
             self.say(f"{self._what} {done:,}/{self._total:,}  {note}")
+        elif self._total and time.monotonic() - self._told >= _QUIET:
+            self._told = time.monotonic()
+            rate = max(done - self._begun, 1) / (self._told - self._at)
+            left = max(self._total - done, 0) / rate / 60
+            self.say(f"{self._what} {done:,}/{self._total:,}  {rate:,.1f}/s  {left:,.0f} min left")
 
     def finish(self) -> None:
         """Leaves the bar as it is and ends it."""

@@ -67,5 +67,6 @@ def test_models_and_indexes_that_do_not_go_together(
 
 def test_a_missing_extra_is_named(opencse: Run, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
-    monkeypatch.setattr(serving, "find_spec", lambda name: None if name == "uvicorn" else find(name))
+    missing = "uvicorn"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == missing else find(name, *rest))
     assert 'needs uvicorn; pip install "opencse[serve]"' in refused(opencse, tiny_folder)

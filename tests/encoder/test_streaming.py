@@ -14,6 +14,7 @@ import pytest
 
 from opencse import SentenceEncoder
 from opencse.encoder import streaming
+from opencse.encoder.forms import Form
 from opencse.encoder.streaming import EncodedFile, encode_file
 from opencse.errors import UserError
 from opencse.text.readers import Source
@@ -78,7 +79,7 @@ def test_the_file_is_what_numpy_would_save(
     source: Source, out: Path, encoder: SentenceEncoder, tmp_path: Path, normalize: bool
 ) -> None:
     calls: list[tuple[int, int]] = []
-    made = encode_file(source, out, encoder, normalize=normalize, progress=lambda d, n: calls.append((d, n)))
+    made = encode_file(source, out, encoder, form=Form(normalize=normalize), progress=lambda d, n: calls.append((d, n)))
     np.save(tmp_path / "whole.npy", encoder.encode(LINES, normalize_embeddings=normalize))
     assert out.read_bytes() == (tmp_path / "whole.npy").read_bytes()
     assert (made.rows, made.dimension, made.before) == (23, 32, 0)
@@ -122,7 +123,7 @@ def again(source: Source, out: Path, encoder: SentenceEncoder, **how: object) ->
     said: list[str] = []
     made: EncodedFile = encode_file(source, out, encoder, window=5, say=said.append, **how)  # type: ignore[arg-type]
     assert made.before == 0
-    expected = encoder.encode([row[0] for row in source.read().rows], normalize_embeddings="normalize" in how)
+    expected = encoder.encode([row[0] for row in source.read().rows], normalize_embeddings="form" in how)
     assert np.allclose(np.load(out), expected, atol=1e-6)
     assert beside(out) == ["v.npy"]
     (line,) = said
@@ -133,7 +134,7 @@ def test_another_text_model_or_setting_begins_anew(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, tiny_folder: Path
 ) -> None:
     begun(monkeypatch, source, out, encoder)
-    assert again(source, out, encoder, normalize=True) == (
+    assert again(source, out, encoder, form=Form(normalize=True)) == (
         "v.npy.partial: was begun with another normalize; it begins anew"
     )
     out.unlink()
@@ -250,7 +251,7 @@ def test_a_second_process_is_refused(source: Source, out: Path, encoder: Sentenc
     messages: list[str] = []
 
     def second(done: int, rows: int) -> None:
-        messages.append(told(source, out, encoder, normalize=True, window=5))
+        messages.append(told(source, out, encoder, form=Form(normalize=True), window=5))
 
     encode_file(source, out, encoder, window=5, progress=second)
     assert set(messages) == {f"{out}.partial: another process is writing it; wait for it, or choose another --out"}
@@ -270,7 +271,7 @@ def test_a_file_that_another_process_finished_just_now_is_not_touched(
 
     content = partial.read_bytes()
     monkeypatch.setattr(streaming, "_lock", late)
-    assert "another process is writing it" in told(source, out, encoder, normalize=True, window=5)
+    assert "another process is writing it" in told(source, out, encoder, form=Form(normalize=True), window=5)
     assert out.read_bytes() == content
 
 

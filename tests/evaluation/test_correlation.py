@@ -6,9 +6,11 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy.stats import pearsonr, rankdata, spearmanr
 
 from opencse.errors import UserError
 from opencse.evaluation import cosine_of_rows, pearson, spearman
+from opencse.evaluation.correlation import mean_ranks
 
 Floats = NDArray[np.float64]
 
@@ -170,3 +172,14 @@ def test_cosines_of_counts_that_are_equal_on_paper_tie() -> None:
 def test_shapes_that_differ_are_refused() -> None:
     with pytest.raises(ValueError, match=r"\(3, 2\) and \(2, 2\)"):
         cosine_of_rows(np.ones((3, 2)), np.ones((2, 2)))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_correlations_are_scipy_s_bit_for_bit(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(2, 200))
+    x, y = rng.standard_normal(n).round(int(rng.integers(0, 4))), rng.permutation(n) * 0.5
+    x[0] += 1  # never constant
+    assert (mean_ranks(x) == rankdata(x)).all()
+    assert spearman(x, y) == spearmanr(x, y).statistic
+    assert pearson(x, y) == pytest.approx(pearsonr(x, y).statistic, abs=1e-15)

@@ -182,7 +182,7 @@ def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "onnxscript" else find(name, *rest)
     )
-    with pytest.raises(UserError, match=r'onnxscript: not installed; pip install "opencse\[export\]"'):
+    with pytest.raises(UserError, match=r'needs onnxscript; pip install "opencse\[export\]"'):
         opencse.export_onnx("opencse-mini", tmp_path / "x")
 
 

@@ -145,5 +145,5 @@ def test_names(tiny: SentenceEncoder, tmp_path: Path) -> None:
 def test_without_mteb_it_is_told_how_to_get_it(tiny: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mteb" else find(name, *rest))
-    with pytest.raises(UserError, match=r"mteb is not installed; pip install 'opencse\[mteb\]'"):
+    with pytest.raises(UserError, match=r'needs mteb; pip install "opencse\[mteb\]"'):
         MtebEncoder(tiny)

@@ -168,3 +168,30 @@ def test_an_unfinished_index_is_told_of(tmp_path: Path, mini: SentenceEncoder) -
         Index.open(folder)
     Index.build(folder, OLD, mini, how=HOW)
     assert texts_in(folder, mini) == OLD
+
+
+@pytest.mark.usefixtures("vectors")
+def test_words_are_kept_whole_or_not_at_all(tmp_path: Path, mini: SentenceEncoder) -> None:
+    pytest.importorskip("bm25s")
+    folder = tmp_path / "index"
+    Index.build(folder, OLD, mini, how=HOW).close()
+
+    def prepare() -> None:
+        for path in folder.glob("words-*"):
+            shutil.rmtree(path)
+
+    def work() -> list[str]:
+        with Index.open(folder, encoder=mini) as index:
+            return [hit.text for hit in index.search(["three"], 4, hybrid=True)[0]]
+
+    expected, seen = work(), set()
+    assert expected[0] == "three"
+    for _ in killed_everywhere(prepare, work):
+        seen.add(tuple(sorted(path.suffix for path in folder.glob("words-*"))))
+        assert work() == expected
+        assert len([path for path in folder.glob("words-*") if path.suffix != ".tmp"]) == 1
+        with Index.open(folder, encoder=mini) as index:
+            index.add([{"text": "one", "id": "more"}])  # the next writer removes what was left
+            index.delete(["more"])
+        assert not list(folder.glob("words-*.tmp"))
+    assert (".tmp",) in seen

@@ -12,6 +12,7 @@ import opencse
 from opencse.errors import UserError
 from opencse.search.index import Index
 from opencse.search.stores import statements, values_of
+from postgres import binaries, server
 
 pytestmark = pytest.mark.slow
 
@@ -72,6 +73,35 @@ def test_pgvector_statements(exported: Index) -> None:
     row: tuple[Any, ...] = values_of(exported.rows(5), exported.vectors(["0"]), columns)[0]
     assert (row[0], row[1], *row[3:]) == ("0", "Newer.", None, None, "2")
     assert np.array_equal(row[2], exported.vectors(["0"])[0])
+
+
+def test_pgvector(exported: Index) -> None:
+    psycopg = pytest.importorskip("psycopg")
+    programs = binaries()
+    if programs is None:
+        pytest.skip("no PostgreSQL with pgvector here")
+    with server(programs) as target:
+        done = opencse.export_index(exported.folder, "pgvector", target, name="texts")
+        assert (done.rows, done.name) == (6, "texts")
+        with psycopg.connect(target) as connection:
+            own = str(exported.vectors(["n3"])[0].tolist())
+            found = connection.execute(
+                "SELECT id, text, 1 - (embedding <=> %s::vector) FROM texts ORDER BY embedding <=> %s::vector, place",
+                [own, own],
+            ).fetchall()
+            assert [name for name, *_ in found[:3]] == nearest(exported)
+            assert found[0][1] == "The train is late again."
+            cosines = {hit.id: hit.score for hit in exported.search(exported.vectors(["n3"]), 6)[0]}
+            assert {name: score for name, _, score in found} == pytest.approx(cosines, abs=1e-5)
+            rows = connection.execute('SELECT id, length, kind, "any" FROM texts ORDER BY place').fetchall()
+            assert [row[0] for row in rows] == [hit.id for hit in exported.rows()]
+            assert rows[0] == ("n0", 13.0, None, None)
+            assert ("new", None, "late", "text") in rows
+            connection.execute("CREATE INDEX ON texts USING hnsw (embedding vector_cosine_ops)")
+        with pytest.raises(UserError, match=r'pgvector refused .*"texts" already exists'):
+            opencse.export_index(exported.folder, "pgvector", target, name="texts")
+        with psycopg.connect(target) as connection:  # nothing of what was refused is there
+            assert connection.execute("SELECT count(*) FROM texts").fetchone() == (6,)
 
 
 def test_what_cannot_be_exported_is_one_line(exported: Index, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -89,3 +89,9 @@ def test_no_more_rows_than_the_limit() -> None:
     held = hold_out(running(), 0.5, most=60)
     assert 0 < held.held.sum() <= 60
     assert set(asked(running(), held)) <= set(asked(running(), hold_out(running(), 0.5)))
+
+
+def test_pairs_that_hang_together_through_others_are_one_unit() -> None:
+    rows = [("a", "b"), ("c", "d"), ("d", "e"), ("f", "g"), ("b", "c"), ("h", "h")]
+    units = hold_out(Texts(rows, None, "pairs")).units
+    assert units.tolist() == [0, 0, 0, 1, 0, 2]

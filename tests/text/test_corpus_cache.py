@@ -14,7 +14,9 @@ from transformers import ByT5Tokenizer
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
 from opencse.text.corpus import Corpus, cache_root, describe_cache, tokenise
-from opencse.text.readers import Source, Texts
+from opencse.text.formats import Record
+from opencse.text.readers import Source
+from opencse.text.tokenising import Growing
 from opencse.text.tokenizer import Tokenizer
 
 TEXT = "The bread rises.\nA cat sleeps.\n\nA cat sleeps.\n\n" + "word " * 30 + "\nThe end.\n"
@@ -54,7 +56,7 @@ def no_reading(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         raise AssertionError(f"{source.location} was read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Source, "read", refuse)
+        patch.setattr(Source, "examples", refuse)
         yield
 
 
@@ -99,16 +101,16 @@ def test_another_length_tokenizer_or_text_is_another_corpus(source: Source, toke
 def test_an_interrupted_write_leaves_nothing(
     source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save = np.save
-    saved: list[Path] = []
+    add = Growing.add
+    saved: list[np.ndarray] = []
 
-    def interrupted(path: Path, array: np.ndarray) -> None:
+    def interrupted(array: Growing, values: np.ndarray) -> None:
         if len(saved) == 2:
             raise KeyboardInterrupt
-        saved.append(path)
-        save(path, array)
+        saved.append(values)
+        add(array, values)
 
-    monkeypatch.setattr(np, "save", interrupted)
+    monkeypatch.setattr(Growing, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tokenise(source, tokenizer, 12, cache=cache)
     assert len(saved) == 2
@@ -126,11 +128,10 @@ def told(source: Source, tokenizer: Tokenizer, cache: Path) -> str:
 
 
 def test_full_disk(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(path: Path, array: np.ndarray) -> None:
-        path.write_bytes(b"half")
+    def full(array: Growing, values: np.ndarray) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(np, "save", full)
+    monkeypatch.setattr(Growing, "add", full)
     assert told(source, tokenizer, cache) == (
         f"{cache / 'corpora'}: the token cache cannot be written ([Errno 28] No space left on device); "
         "make room there, or name another folder in the environment variable OPENCSE_CACHE"
@@ -149,10 +150,7 @@ def test_cache_folder_that_cannot_be_made(source: Source, tokenizer: Tokenizer, 
 def test_cache_that_cannot_be_read_back(
     source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def lost(path: Path, array: np.ndarray) -> None:
-        path.write_bytes(b"")
-
-    monkeypatch.setattr(np, "save", lost)
+    monkeypatch.setattr(corpus_room, "_checksum", lambda folder, words: os.urandom(8).hex())
     assert "the token cache cannot be read back; " in told(source, tokenizer, cache)
 
 
@@ -201,16 +199,16 @@ def test_two_that_mend_the_same_corpus_at_once(
     tokenise(source, tokenizer, 12, cache=cache)
     (folder,) = folders(cache)
     (folder / "ids.npy").unlink()
-    read = Source.read
+    read = Source.examples
     kept: list[int] = []
 
-    def slow(source: Source) -> Texts:
-        monkeypatch.setattr(Source, "read", read)
+    def slow(source: Source) -> Iterator[tuple[Record, tuple[str, ...]]]:
+        monkeypatch.setattr(Source, "examples", read)
         tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
         kept.append((folder / "ids.npy").stat().st_ino)
         return read(source)
 
-    monkeypatch.setattr(Source, "read", slow)
+    monkeypatch.setattr(Source, "examples", slow)
     made = tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
     assert same(made, first)
     assert kept == [(folder / "ids.npy").stat().st_ino], "the other's was replaced"

@@ -9,7 +9,7 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.text.corpus import tokenise
-from opencse.text.given import GivenTexts, open_texts
+from opencse.text.given import GivenTexts, open_texts, some_texts
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 
@@ -85,3 +85,11 @@ def test_other_kinds_are_refused_by_name(given: object, message: str) -> None:
 def test_wrong_content_is_told_with_its_place(given: object, message: str) -> None:
     with pytest.raises(UserError, match=re.escape(message)):
         open_texts(given)
+
+
+def test_some_texts_of_many_are_evenly_spaced() -> None:
+    source = open_texts([str(n) for n in range(100)])
+    assert some_texts(source) == [str(n) for n in range(100)]
+    assert some_texts(source, 100) == [str(n) for n in range(100)]
+    assert some_texts(source, 99) == [str(n) for n in range(0, 100, 2)]
+    assert some_texts(source, 30) == [str(n) for n in range(0, 100, 4)]

@@ -11,6 +11,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from opencse.errors import UserError
 from opencse.text.readers import Source, Texts, read_line_numbers
 
 
@@ -210,3 +211,45 @@ def test_fingerprint_of_a_data_set_is_of_its_rows(tmp_path: Path) -> None:
     assert Source(str(other)).fingerprint() != first
     assert Source(str(folder), skip_lines=frozenset({1})).fingerprint() != first
     assert Source(str(folder), split="train[:1]").fingerprint() != first
+
+
+def test_files_of_a_pattern_are_one_text(tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "a.txt").write_text("one\ntwo\n\nthree\n")
+    (tmp_path / "b" / "c.txt").write_text("four\n")
+    (tmp_path / "b" / "d.txt").write_text("\nfive\n\n\nsix\n")
+    (tmp_path / "b" / "e.csv").write_text("text\nno\n")
+    source = Source(str(tmp_path / "**" / "*.txt"))
+    read = source.read()
+    assert [row[0] for row in read.rows] == ["one", "two", "three", "four", "five", "six"]
+    assert read.documents == [0, 0, 1, 2, 3, 4]
+    assert [record.number for record, _ in source.examples()] == [1, 2, 3, 4, 5, 6]
+    assert (source.unit, source.name) == ("row", source.location)
+    assert [record.values for record in source.records(None)] == list(read.rows)
+    before = source.fingerprint()
+    (tmp_path / "b" / "c.txt").write_text("five\n")
+    assert Source(source.location).fingerprint() != before
+    assert Source(str(tmp_path / "a.tx?")).read().rows == Source(str(tmp_path / "a.txt")).read().rows
+
+
+def test_tables_of_a_pattern(tmp_path: Path) -> None:
+    for name in "ab":
+        (tmp_path / f"{name}.csv").write_text(f"anchor,positive\n{name}1,{name}2\n")
+    read = Source(str(tmp_path / "*.csv")).read()
+    assert (read.rows, read.documents) == ([("a1", "a2"), ("b1", "b2")], None)
+    (tmp_path / "c.csv").write_text("text\none\n")
+    with pytest.raises(UserError, match=r"c\.csv: 1 texts a row, and 2 in the files before"):
+        Source(str(tmp_path / "*.csv")).read()
+
+
+def test_patterns_that_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one\n\xff")
+    (tmp_path / "b[1].txt").write_text("one\n")
+    with pytest.raises(UserError, match="no file has such a name"):
+        Source(str(tmp_path / "*.csv")).read()
+    with pytest.raises(UserError, match="no common numbers"):
+        Source(str(tmp_path / "*.txt"), skip_lines=frozenset({1})).read()
+    assert Source(str(tmp_path / "b[1].txt")).unit == "line"  # a file of that very name
+    (tmp_path / "a.txt").write_bytes(b"one\n\xff\n")
+    with pytest.raises(UserError, match=r"a\.txt, line 2: not UTF-8"):
+        Source(str(tmp_path / "*.txt")).read()

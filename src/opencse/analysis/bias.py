@@ -12,6 +12,7 @@ from pydantic import FiniteFloat
 from opencse.analysis.tiles import Floats
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, spearman
+from opencse.evaluation.correlation import mean_ranks
 from opencse.evaluation.overlap import bag_f1, plain_words
 from opencse.settings import Settings
 
@@ -132,9 +133,7 @@ def _of_pairs(pairs: ScoredPairs, measure: Callable[[list[str], list[str]], floa
 
 
 def _trait(cosines: Floats, gold: Floats, trait: Floats, edges: Sequence[float]) -> Trait:
-    from scipy.stats import rankdata
-
-    shifts = (rankdata(cosines) - rankdata(gold)) / len(gold)
+    shifts = (mean_ranks(cosines) - mean_ranks(gold)) / len(gold)
     constant = (trait == trait[0]).all() or (shifts == shifts[0]).all()
     which = np.searchsorted(np.asarray(edges, dtype=np.float64), trait, side="right") - 1
     bins = []

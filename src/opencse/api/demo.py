@@ -16,6 +16,7 @@ from opencse.analysis.figures import gold_against_cosine, training_curves
 from opencse.analysis.report import Section, code, figure, figures, paragraph, quote, table, write_report
 from opencse.api.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
 from opencse.progress import Progress, Silent
@@ -89,6 +90,7 @@ def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | N
         UserError: for a folder with anything else in it, or one that cannot be made.
         InterruptedRunError: on Ctrl-C.
     """
+    require_packages("the demo's report", "train", "matplotlib")
     started, folder, tell = time.perf_counter(), Path(out), progress or Silent()
     _make_room(folder)
     make(folder)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.transforms import sample_texts
@@ -109,6 +110,7 @@ def export_static(
     require_empty(folder)
     texts: list[str] = []
     if corpus is not None:
+        require_packages("fitting the table to a text", "train", "scipy")
         texts = sample_texts(open_texts(corpus, columns=columns, split=split), chosen.sentences)
     encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     if chosen.dimension is None or chosen.dimension > encoder.dimension:

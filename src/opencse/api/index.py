@@ -171,6 +171,7 @@ def query_index(
     threshold: float | None = None,
     where: Where | None = None,
     hybrid: bool = False,
+    hybrid_weight: float | None = None,
     model: Model | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -186,6 +187,7 @@ def query_index(
         where: conditions on metadata, by column: a value, a list of values, or comparisons such as ``(">=", 2)``. The k
             are of the rows that meet all of them.
         hybrid: rank by words (BM25) and by vectors together.
+        hybrid_weight: share of the vectors in that, from 0 to 1; half by default.
         model: where the index's own is by now; it must be the same encoder.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
@@ -199,7 +201,7 @@ def query_index(
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a text")
     with _open(folder, model, device, trust_remote_code, progress) as index:
-        return index.search(queries, k, threshold=threshold, where=where, hybrid=hybrid)
+        return index.search(queries, k, threshold=threshold, where=where, hybrid=hybrid, hybrid_weight=hybrid_weight)
 
 
 def index_info(folder: str | Path) -> IndexInfo:

@@ -12,6 +12,7 @@ from opencse.api.models import Model, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
+from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
 from opencse.evaluation.suites import suite_folder
@@ -91,6 +92,7 @@ def analyze(
     named = [str(models)] if isinstance(models, str | Path) else [str(model) for model in models]
     folder = None if out is None else Path(out)
     if folder is not None:
+        require_packages("a page with pictures", "train", "matplotlib")
         _require_own(folder)
     texts = None if text is None else texts_of(open_texts(text, columns=columns))
     sts = None

@@ -12,6 +12,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import sentence_config, transformer_folder
 from opencse.encoder.locate import BUILTIN, builtin_folder
 from opencse.encoder.lower_case import lower_casing
+from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation.transforms import sample_texts
 from opencse.making.static import Static, StaticSettings, build, check
@@ -57,6 +58,7 @@ def static(
     Raises:
         UserError: for bad input, settings that do not fit together, or too little text.
     """
+    require_packages("opencse static", "train", "scipy", "sklearn")
     folder, tell, chosen = Path(out), progress or Silent(), settings or StaticSettings()
     require_empty(folder)
     source = open_texts(text, columns=columns, split=split, skip_lines=skip_lines)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.streaming import Precision
 from opencse.errors import UserError
 from opencse.foreign import told
 from opencse.progress import Progress
@@ -42,3 +44,14 @@ def open_encoder(
 def name_of(model: Model) -> str:
     """What a record calls it."""
     return type(model.backbone).__name__ if isinstance(model, SentenceEncoder) else str(model)
+
+
+def encoded(
+    encoder: SentenceEncoder, texts: Sequence[str], what: str, progress: Progress, *, precision: Precision = "float32"
+) -> Vectors:
+    """The vectors of ``texts``, told as a bar called ``what``."""
+    progress.start(what, len(texts))
+    try:
+        return encoder.encode(texts, precision=precision, progress=lambda done, _: progress.advance(done))
+    finally:
+        progress.finish()

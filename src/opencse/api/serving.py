@@ -6,7 +6,6 @@ import os
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -14,6 +13,7 @@ from typing import Literal
 from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
@@ -75,9 +75,7 @@ def serve(
     Raises:
         UserError: for bad input, a port that is taken, or a package that is missing, in one line.
     """
-    missing = [package for package in _NEEDED if find_spec(package) is None]
-    if missing:
-        raise UserError(f'opencse serve needs {", ".join(missing)}; pip install "opencse[serve]"')
+    require_packages("opencse serve", "serve", *_NEEDED)
     from opencse.serving.app import create_app
     from opencse.serving.guard import is_local
     from opencse.serving.limits import Limits

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opencse.analysis.significance import Summary
 from opencse.encoder.locate import BUILTIN
+from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, nearest
 from opencse.evaluation.models import Precision
 from opencse.evaluation.suite import Options
@@ -83,6 +84,7 @@ def compare(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C; what is finished is kept.
     """
+    require_packages("opencse compare", "train", "matplotlib", "scipy")
     tell, names = progress or Silent(), list(recipes)
     beside = baseline or (names[0] if names else "")
     if beside not in names:
@@ -160,6 +162,7 @@ def reproduce(
         UserError: for bad input, or a recipe without published scores.
         InterruptedRunError: on Ctrl-C; what is finished is kept.
     """
+    require_packages("opencse reproduce", "train", "scipy")
     tell, changed = progress or Silent(), tuple(settings)
     row = paper_row(recipe, None if model is None else str(model))
     study = Study(

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
+from opencse.environment import missing_packages
 from opencse.errors import UserError
 from opencse.making.backbone import Shape
 from opencse.processes import started
@@ -73,7 +74,8 @@ def train(
             or any setting, is another than it was.
         overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
         dry_run: check everything and return the plan; nothing is written, and nothing trained.
-        report: write ``report.html`` at the end: what training changed.
+        report: write ``report.html`` at the end: what training changed; needs ``opencse[train]``, and is left out with
+            a word where that is not installed.
         callbacks: hear of steps, evaluations, checkpoints and the end; see `opencse.training.callbacks.Callback`.
         track: ``tensorboard`` or ``wandb``: every line of ``metrics.jsonl`` goes there too.
         device: where to run; a GPU if there is one.
@@ -273,6 +275,10 @@ def _carry_out(
 ) -> TrainResult:
     """Runs ``job``, or with ``dry_run`` plans it."""
     tell = progress or Silent()
+    lacking = missing_packages("matplotlib") if report else []
+    if lacking:
+        report = False
+        tell.say(f'report     none: its pictures need {", ".join(lacking)}; pip install "opencse[train]"')
     if dry_run:
         plan = job.dry_run(out, resume=resume, overwrite=overwrite, progress=tell)
         return TrainResult(Path(out), "none", "a dry run: nothing was trained", {}, plan)

@@ -5,122 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
-from opencse.api.models import Model, name_of, open_encoder
-from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.api.models import Model, encoded, name_of, open_encoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import locate
-from opencse.encoder.streaming import EncodedFile, encode_file
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import UserError
 from opencse.evaluation import Encode, ScoredPairs, read_scored_pairs
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
-from opencse.progress import Counted, Progress, Silent
+from opencse.progress import Progress, Silent
 from opencse.search.index import Index
 from opencse.search.kept import kept_index, place_beside, vectors_of
-from opencse.text.given import GivenTexts, Text, open_texts, texts_of
-
-Precision = Literal["float32", "bf16"]
-
-
-@overload
-def encode(
-    model: Model,
-    text: Text,
-    out: None = None,
-    *,
-    column: str | None = None,
-    normalize: bool = False,
-    precision: Precision = "float32",
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> Vectors: ...
-
-
-@overload
-def encode(
-    model: Model,
-    text: Text,
-    out: str | Path,
-    *,
-    column: str | None = None,
-    normalize: bool = False,
-    precision: Precision = "float32",
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> EncodedFile: ...
-
-
-def encode(
-    model: Model,
-    text: Text,
-    out: str | Path | None = None,
-    *,
-    column: str | None = None,
-    normalize: bool = False,
-    precision: Precision = "float32",
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> Vectors | EncodedFile:
-    """The vectors of a text, as an array or written to a file as they are made.
-
-    Written to a file, at most 32,768 texts and their vectors are in memory, and the same call goes on where it was
-    broken off. For texts at hand, `SentenceEncoder.encode` has more to choose from.
-
-    Args:
-        model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
-        text: a file, a Hub data set id, a `Source`, or a list of texts. Of rows of several texts the first is taken.
-        out: ``.npy`` file to write; with a list of texts there is none.
-        column: of a file, by name or position.
-        normalize: L2-normalise the vectors.
-        precision: ``float32``, or ``bf16`` (faster where the processor has it).
-        pooling: replaces the model's own.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
-        progress: hears of it.
-
-    Returns:
-        (n, dimension) float32, or what was written to ``out``.
-
-    Raises:
-        UserError: for bad input, in one line.
-        InterruptedRunError: on Ctrl-C while a file is written.
-    """
-    tell = progress or Silent()
-    source = open_texts(text, columns=None if column is None else [column])
-    if out is None:
-        encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-        first = [row[0] for row in source.read().rows]
-        return _encoded(encoder, first, "encoding", tell, normalize=normalize, precision=precision)
-    if isinstance(source, GivenTexts):
-        raise UserError("out is for the vectors of a file; those of a list of texts are returned (see numpy.save)")
-    try:
-        return encode_file(
-            source,
-            out,
-            open_encoder(model, tell, pooling=pooling, device=device) if isinstance(model, SentenceEncoder) else model,
-            normalize=normalize,
-            precision=precision,
-            pooling=pooling,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            progress=Counted(tell, "encoding"),
-            say=tell.say,
-        )
-    except KeyboardInterrupt:
-        raise InterruptedRunError("stopped; the same command goes on where it was") from None
-    finally:
-        tell.finish()
+from opencse.text.given import Text, open_texts, texts_of
 
 
 @dataclass(frozen=True)
@@ -261,7 +161,7 @@ def nearest(
             if place is not None:
                 with kept_index(place, several, name_of(model), encoder, tell) as kept:
                     return vectors_of(kept, texts)
-            return _encoded(encoder, texts, f"encoding with {name_of(model)}", tell)
+            return encoded(encoder, texts, f"encoding with {name_of(model)}", tell)
 
         return encode
 
@@ -344,21 +244,3 @@ def _texts_of_indexes(folders: Sequence[str | Path]) -> list[str]:
             raise UserError(f"{folder}: holds other texts than {folders[0]}; build both from one text, with --no-cut")
         first = texts
     return first
-
-
-def _encoded(
-    encoder: SentenceEncoder,
-    texts: Sequence[str],
-    what: str,
-    progress: Progress,
-    *,
-    normalize: bool = False,
-    precision: Precision = "float32",
-) -> Vectors:
-    progress.start(what, len(texts))
-    try:
-        return encoder.encode(
-            texts, normalize_embeddings=normalize, precision=precision, progress=lambda done, _: progress.advance(done)
-        )
-    finally:
-        progress.finish()

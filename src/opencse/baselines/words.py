@@ -11,6 +11,7 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.text.lines import read_lines
 
@@ -79,6 +80,7 @@ class WordVectors:
             UserError: naming the file, the line and the mend: a wrong number of values, a value that is not a finite
                 number, a header that promises another number of vectors, no vector at all.
         """
+        require_packages("a file of word vectors", "train", "scipy")
         path = Path(path)
         words: dict[str, int] = {}
         values = array("f")

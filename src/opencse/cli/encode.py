@@ -18,35 +18,78 @@ class Precision(StrEnum):
     BF16 = "bf16"
 
 
+class Numbers(StrEnum):
+    """What vectors are written as."""
+
+    FLOAT32 = "float32"
+    FLOAT16 = "float16"
+    INT8 = "int8"
+    BINARY = "binary"
+
+
+class Format(StrEnum):
+    """Kinds of files in a folder."""
+
+    NPY = "npy"
+    PARQUET = "parquet"
+
+
 def encode(
     model: own.Encoder,
     text: Annotated[str, typer.Argument(help="Text file, one text a line or with --column; - reads standard input.")],
-    out: Annotated[Path, typer.Option("--out", "-o", help="File for the vectors: .npy, (texts, dimension) float32.")],
+    out: Annotated[
+        Path,
+        typer.Option(
+            "--out",
+            "-o",
+            help="FILE.npy, a folder (many files and a manifest), or - for JSON lines on standard output.",
+        ),
+    ],
     column: Annotated[str | None, typer.Option(help="Column to read, by name or position.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="L2-normalise the vectors.")] = False,
+    dimensions: Annotated[int | None, typer.Option(min=1, help="Keep only the first ones of each vector.")] = None,
+    numbers: Annotated[Numbers, typer.Option(help="What is written; int8 and binary keep cosines alone.")] = (
+        Numbers.FLOAT32
+    ),
+    file_format: Annotated[Format, typer.Option("--format", help="Files of a folder.")] = Format.NPY,
+    shard_rows: Annotated[int, typer.Option(min=1, help="Vectors in a file of a folder.")] = 32_768,
+    processes: Annotated[
+        int | None, typer.Option(min=1, help="That fill a folder; by default one for each GPU, or core of the CPU.")
+    ] = None,
     precision: Annotated[
-        Precision, typer.Option(help="bf16 is faster where the processor has it.")
+        Precision, typer.Option(help="Arithmetic; bf16 is faster where the processor has it.")
     ] = Precision.FLOAT32,
     pooling: own.Pooling = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
     """Turn texts into vectors, written as they are made; the same command goes on where it was broken off."""
+    import sys
+
     import opencse
     from opencse.cli.console import echo
     from opencse.progress import Terminal
 
+    to_stdout = str(out) == "-"
     made = opencse.encode(
         model,
         text,
-        out,
+        sys.stdout if to_stdout else out,
         column=column,
         normalize=normalize,
+        numbers=numbers.value,
+        dimensions=dimensions,
+        file_format=file_format.value,
+        shard_rows=shard_rows,
+        processes=processes,
         precision=precision.value,
         pooling=pooling,
         device=device,
         trust_remote_code=trust_remote_code,
         progress=Terminal(),
     )
+    if to_stdout:
+        return
     rate = (made.rows - made.before) / max(made.seconds, 1e-9)
-    echo(f"{out}: {made.rows:,} vectors of {made.dimension} dimensions, {rate:,.0f} texts/s")
+    files = "" if made.files == 1 else f" in {made.files:,} files"
+    echo(f"{out}: {made.rows:,} vectors of {made.dimension} dimensions{files}, {rate:,.0f} texts/s")

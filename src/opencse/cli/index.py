@@ -150,6 +150,9 @@ def query(
     threshold: Annotated[float | None, typer.Option(help="Least cosine; by default however low.")] = None,
     where: Conditions = None,
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Rank by words (BM25) and vectors together.")] = False,
+    hybrid_weight: Annotated[
+        float | None, typer.Option(min=0, max=1, help="Share of the vectors in that; by default half.")
+    ] = None,
     model: OtherModel = None,
     json_file: own.Json = None,
     device: own.Device = None,
@@ -175,6 +178,7 @@ def query(
         threshold=threshold,
         where=_where(folder, where),
         hybrid=hybrid,
+        hybrid_weight=hybrid_weight,
         model=model,
         device=device,
         trust_remote_code=trust_remote_code,

@@ -10,7 +10,9 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-_FORMATS = "Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 too) or Hub data set id."
+_FORMATS = (
+    "Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 .zst too), a quoted pattern of files, or Hub data set id."
+)
 
 
 def _folder(name: str) -> Path:

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from opencse.encoder.attention import Places, attention
 from opencse.encoder.linear import linear
 from opencse.errors import UserError
 
@@ -191,10 +192,13 @@ class PackedBackbone:
             x = self._embedded(ids, rows, drop, disturb).to(dtype)
             found = {0: rows.padded(x)} if 0 in wanted else {}
             bias = self._position_bias(rows, dtype)
+            places = None
             for number, block in enumerate(self.blocks, start=1):
                 first = first_only and number == len(self.blocks)
                 computed = block.maps(apart=first) if maps is None else maps[number - 1]
-                x = self._layer(block, computed, x, rows, bias, drop)
+                if drop is not None and self.attention_rate > 0 and (places is None or first):
+                    places = Places.of(rows.shape, rows.places, self.heads, parts=2 if first else 3)
+                x = self._layer(block, computed, x, rows, places, bias, drop)
                 if number in wanted:
                     found[number] = x.unsqueeze(1) if first else rows.padded(x)
         return found
@@ -228,33 +232,41 @@ class PackedBackbone:
         return relative if rows.blocked is None else relative + rows.blocked
 
     def _layer(
-        self, block: Block, maps: Maps, x: Tensor, rows: Rows, bias: Tensor | None, drop: Masks | None
+        self,
+        block: Block,
+        maps: Maps,
+        x: Tensor,
+        rows: Rows,
+        places: Places | None,
+        bias: Tensor | None,
+        drop: Masks | None,
     ) -> Tensor:
         """(T, hidden) -> (T, hidden), or (rows, hidden) of the first tokens."""
-        *queries, k, v = (self._by_head(part) for part in torch.split(rows.padded(maps.others(x)), x.shape[1], dim=2))
+        joined, query = maps.others(x), None
         if maps.query is not None:
             x = x[rows.first]
-            queries = [self._by_head(maps.query(x).unsqueeze(1))]
+            query = maps.query(x)
             bias = None if bias is None else bias[:, :, :1]
-        context = self._attention(queries[0], k, v, bias, drop).transpose(1, 2).flatten(2)
-        context = context[:, 0] if maps.query is not None else rows.packed(context)
-        x = self._added(x, maps.attention(context), block.attention_norm, drop)
+        if places is None or drop is None:
+            mixed = self._attention(joined, query, rows, bias)
+        else:
+            count, length = rows.shape
+            shape = (count, self.heads, length if query is None else 1, length)
+            mixed = attention(joined, query, places, bias, drop(shape, self.attention_rate, x), self.attention_rate)
+        x = self._added(x, maps.attention(mixed), block.attention_norm, drop)
         return self._added(x, maps.outer(maps.inner(x)), block.outer_norm, drop)
+
+    def _attention(self, joined: Tensor, query: Tensor | None, rows: Rows, bias: Tensor | None) -> Tensor:
+        """`opencse.encoder.attention.attention` without dropout, by torch's own call."""
+        padded = rows.padded(joined)
+        *queries, k, v = (self._by_head(part) for part in padded.chunk(3 if query is None else 2, dim=2))
+        q = queries[0] if query is None else self._by_head(query.unsqueeze(1))
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2)
+        return rows.packed(mixed) if query is None else mixed[:, 0]
 
     def _by_head(self, x: Tensor) -> Tensor:
         """(rows, length, hidden) -> (rows, heads, length, hidden / heads)."""
         return x.view(x.shape[0], x.shape[1], self.heads, x.shape[2] // self.heads).transpose(1, 2)
-
-    def _attention(self, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, drop: Masks | None) -> Tensor:
-        """(rows, heads, queries, hidden / heads)."""
-        if drop is None or self.attention_rate == 0:
-            attended: Tensor = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias)
-            return attended
-        scores = (q * q.shape[-1] ** -0.5) @ k.transpose(2, 3)
-        weights = (scores if bias is None else scores + bias).softmax(dim=3)
-        weights = weights * drop(weights.shape, self.attention_rate, weights)
-        mixed: Tensor = (weights @ v) * (1 / (1 - self.attention_rate))
-        return mixed
 
     def _added(self, x: Tensor, change: Tensor, norm: nn.LayerNorm, drop: Masks | None) -> Tensor:
         """``norm(x + dropout(change))``."""

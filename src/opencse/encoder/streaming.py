@@ -17,12 +17,14 @@ from dataclasses import dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal
+from typing import Any, BinaryIO, Literal, TextIO
 
 import numpy as np
+from numpy.typing import NDArray
 
-from opencse.encoder.encoder import WINDOW, SentenceEncoder, Vectors
+from opencse.encoder.encoder import WINDOW, SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.forms import Form, first_wrong, not_finite
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, lock, sync, write_text
@@ -30,6 +32,7 @@ from opencse.progress import Count, Say
 from opencse.text.formats import Record
 from opencse.text.readers import Source
 
+Precision = Literal["float32", "bf16"]
 SUFFIX = ".npy"
 _BLOCK = 1 << 20
 
@@ -39,16 +42,18 @@ class EncodedFile:
     """What was written.
 
     Attributes:
-        rows: vectors in the file.
+        rows: vectors in the file, or in all files of the folder.
         dimension: of each.
         before: of the rows, those that an earlier, broken off call had made.
         seconds: spent on the others.
+        files: that they are in.
     """
 
     rows: int
     dimension: int
     before: int
     seconds: float
+    files: int = 1
 
 
 def encode_file(
@@ -56,8 +61,8 @@ def encode_file(
     out: str | Path,
     model: str | Path | SentenceEncoder,
     *,
-    normalize: bool = False,
-    precision: Literal["float32", "bf16"] = "float32",
+    form: Form | None = None,
+    precision: Precision = "float32",
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -65,7 +70,7 @@ def encode_file(
     progress: Count | None = None,
     say: Say | None = None,
 ) -> EncodedFile:
-    """Writes the vectors of ``source`` (its first column) to ``out``: (rows, dimension) float32, in ``.npy``.
+    """Writes the vectors of ``source`` (its first column) to ``out``: (rows, width) as ``form`` says, in ``.npy``.
 
     The text is read twice, once to count and check it; at most ``window`` texts and their vectors are in memory.
     Broken off (a kill, Ctrl-C, a full disk), the same call goes on after the last whole window, and the file is the
@@ -75,7 +80,7 @@ def encode_file(
         source: texts.
         out: the file; its folder must be there.
         model: what `SentenceEncoder.load` takes, or an encoder.
-        normalize: L2-normalise the vectors.
+        form: numbers, dimensions, normalising; by default float32, all, as they are.
         precision: see `SentenceEncoder.encode`.
         pooling: replaces the model's own (not with an encoder).
         device: where to put the model (not with an encoder).
@@ -99,63 +104,94 @@ def encode_file(
         encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code and say is not None:
             say(told(encoder.own_code))
+    form = form or Form()
+    form.require(encoder.dimension)
     identity = {
-        "version": 1,
+        "version": 2,
         "text": text,
         "rows": rows,
         "model": fingerprint(encoder),
-        "dimension": encoder.dimension,
-        "normalize": normalize,
+        "dimension": form.kept(encoder.dimension),
+        "numbers": form.numbers,
+        "normalize": form.normalize,
         "precision": precision,
         "device": encoder.device.type,
         "window": window,
     }
     try:
-        with _Partial.open(target, identity, say or _silent) as partial:
+        with _Partial.open(target, identity, form, say or _silent) as partial:
             before, started = partial.done, time.perf_counter()
             for records in _windows(source, before, window):
                 vectors = encoder.encode(
                     [texts[0] for _, texts in records],
-                    normalize_embeddings=normalize,
                     precision=precision,
                     progress=None if progress is None else partial.counting(progress),
                 )
-                wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-                if len(wrong):
+                written = form.of(vectors)
+                if (row := first_wrong(vectors, written)) is not None:
                     partial.discard()
-                    record, texts = records[int(wrong[0])]
+                    record, texts = records[row]
                     raise UserError(
-                        f"{source.name}, {source.unit} {record.number}: the vector of {texts[0][:40]!r} holds NaN or "
-                        f"infinity; {'try precision float32' if precision == 'bf16' else 'the weights are damaged'}"
+                        f"{source.name}, {source.unit} {record.number}: {not_finite(texts[0], form, precision)}"
                     )
-                partial.add(vectors)
+                partial.add(written)
             if partial.done != rows:
                 partial.discard()
                 raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {partial.done:,})")
             partial.finish()
-            return EncodedFile(rows, encoder.dimension, before, time.perf_counter() - started)
+            return EncodedFile(rows, form.kept(encoder.dimension), before, time.perf_counter() - started)
     except OSError as error:
         kept = _partial_of(target)
         goes_on = f"; what is made is in {kept.name}, and the same command goes on" if kept.exists() else ""
         raise UserError(f"{out}: cannot be written ({reason(error)}){goes_on}") from None
 
 
+def write_lines(
+    source: Source,
+    out: TextIO,
+    encoder: SentenceEncoder,
+    *,
+    form: Form | None = None,
+    precision: Precision = "float32",
+    window: int = 1_024,
+) -> EncodedFile:
+    """Writes each text with its vector to ``out``, a JSON object a line, some at a time as they are made.
+
+    Raises:
+        UserError: for a fault in the text, or a vector that is not finite.
+    """
+    form = form or Form()
+    form.require(encoder.dimension)
+    rows, started = 0, time.perf_counter()
+    for records in _windows(source, 0, window):
+        written = form.of(vectors := encoder.encode([texts[0] for _, texts in records], precision=precision))
+        if (row := first_wrong(vectors, written)) is not None:
+            record, texts = records[row]
+            raise UserError(f"{source.name}, {source.unit} {record.number}: {not_finite(texts[0], form, precision)}")
+        for (_, texts), vector in zip(records, written.tolist(), strict=True):
+            out.write(json.dumps({"text": texts[0], "vector": vector}, ensure_ascii=False) + "\n")
+        out.flush()
+        rows += len(records)
+    return EncodedFile(rows, form.kept(encoder.dimension), 0, time.perf_counter() - started)
+
+
 class _Partial:
     """The unfinished file: header, then rows; every whole window is on the disk before the state names it."""
 
-    def __init__(self, target: Path, identity: dict[str, Any], stream: BinaryIO) -> None:
+    def __init__(self, target: Path, identity: dict[str, Any], form: Form, stream: BinaryIO) -> None:
         self._target, self._identity, self._stream = target, identity, stream
+        self._type, self._shape = form.stored, (int(identity["rows"]), form.width(int(identity["dimension"])))
         self._hash, self.done = hashlib.sha256(), 0
 
     @classmethod
     @contextmanager
-    def open(cls, target: Path, identity: dict[str, Any], say: Say) -> Iterator[_Partial]:
+    def open(cls, target: Path, identity: dict[str, Any], form: Form, say: Say) -> Iterator[_Partial]:
         """What an earlier call made of the same, or a new file; locked against a second process."""
         path = _partial_of(target)
         with path.open("r+b" if path.exists() else "x+b", buffering=0) as stream:
             _lock(stream, path)
             _remove_leftovers(_state_of(target))
-            partial = cls(target, identity, stream)
+            partial = cls(target, identity, form, stream)
             why = partial._resume()
             if why is None:
                 say(f"{path.name}: going on after {partial.done:,} of {identity['rows']:,} texts")
@@ -177,9 +213,9 @@ class _Partial:
         done, rows = self.done, self._identity["rows"]
         return lambda here, _: progress(done + here, rows)
 
-    def add(self, vectors: Vectors) -> None:
+    def add(self, vectors: NDArray[Any]) -> None:
         """Appends a window of rows, and makes sure of it."""
-        self._write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
+        self._write(np.ascontiguousarray(vectors, dtype=self._type).tobytes())
         self.done += len(vectors)
         self._make_sure()
 
@@ -199,14 +235,13 @@ class _Partial:
         _partial_of(self._target).unlink(missing_ok=True)
 
     def _begin(self) -> None:
-        shape = (self._identity["rows"], self._identity["dimension"])
         self._stream.truncate(0)
         self._stream.seek(0)
         self._hash = hashlib.sha256()
-        needed, free = 4 * shape[0] * shape[1], shutil.disk_usage(self._target.parent).free
+        needed, free = self._row * self._shape[0], shutil.disk_usage(self._target.parent).free
         if needed > free:
             raise OSError(f"it needs {needed / 1e9:,.3f} GB, and {free / 1e9:,.3f} GB are free; make room")
-        self._write(_header(shape))
+        self._write(self._header)
         self._make_sure()
 
     def _resume(self) -> str | None:
@@ -219,8 +254,7 @@ class _Partial:
         for key, value in self._identity.items():
             if before.get(key) != value:
                 return f"was begun with another {key}"
-        header = _header((self._identity["rows"], self._identity["dimension"]))
-        left = len(header) + 4 * done * self._identity["dimension"]
+        left = len(self._header) + done * self._row
         while block := self._stream.read(min(_BLOCK, left)):
             self._hash.update(block)
             left -= len(block)
@@ -229,6 +263,18 @@ class _Partial:
         self._stream.truncate(self._stream.tell())
         self.done = done
         return None
+
+    @property
+    def _row(self) -> int:
+        """Bytes of a row."""
+        return self._shape[1] * self._type.itemsize
+
+    @property
+    def _header(self) -> bytes:
+        header = BytesIO()
+        described = {"descr": np.lib.format.dtype_to_descr(self._type), "fortran_order": False, "shape": self._shape}
+        np.lib.format.write_array_header_1_0(header, described)
+        return header.getvalue()
 
     def _write(self, content: bytes) -> None:
         view = memoryview(content)
@@ -267,12 +313,6 @@ def _partial_of(target: Path) -> Path:
 
 def _state_of(target: Path) -> Path:
     return target.with_name(f"{target.name}.partial.json")
-
-
-def _header(shape: tuple[int, int]) -> bytes:
-    header = BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "<f4", "fortran_order": False, "shape": shape})
-    return header.getvalue()
 
 
 def _lock(stream: BinaryIO, path: Path) -> None:

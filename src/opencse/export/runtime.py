@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.batches import require_texts, token_batches
+from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
@@ -24,9 +24,7 @@ _TOKEN_BUDGET = 2_048
 
 def require_onnx(*packages: str) -> None:
     """Raises a ``UserError`` where one of ``packages`` is not installed."""
-    missing = [name for name in packages if importlib.util.find_spec(name) is None]
-    if missing:
-        raise UserError(f'{", ".join(missing)}: not installed; pip install "opencse[export]"')
+    require_packages("an ONNX graph", "export", *packages)
 
 
 def session(graph: Path, threads: int = 0) -> InferenceSession:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.locate import BUILTIN, locate
+from opencse.environment import require_packages
 from opencse.errors import UserError
 
 if TYPE_CHECKING:
@@ -130,8 +130,7 @@ class MtebEncoder:
 
 def require_mteb() -> None:
     """Raises a ``UserError`` if mteb is not installed."""
-    if importlib.util.find_spec("mteb") is None:
-        raise UserError("mteb is not installed; pip install 'opencse[mteb]'")
+    require_packages("opencse.integrations.mteb", "mteb", "mteb")
 
 
 def _default_name(model: str | Path | SentenceEncoder) -> str:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from opencse.progress import Count
 from opencse.text.corpus import Corpus
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _CHUNK = 8_000_000
 _ROWS = 256

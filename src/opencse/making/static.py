@@ -26,12 +26,12 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from pydantic import Field
-from scipy.sparse import csr_array
 from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -42,6 +42,9 @@ from opencse.progress import Counted, Progress, Silent
 from opencse.settings import Settings
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 Floats = NDArray[np.floating]
 _EPS = 0.5
@@ -194,6 +197,8 @@ def text_means(corpus: Corpus, rows: NDArray[np.int64], table: Floats, real: NDA
     Returns:
         (texts, d).
     """
+    from scipy.sparse import csr_array
+
     ids = [np.asarray(corpus.ids[corpus.offsets[row] : corpus.offsets[row + 1]]) for row in rows]
     kept = [text for text in (text[real[text]] for text in ids) if len(text)]
     lengths = np.array([len(text) for text in kept])

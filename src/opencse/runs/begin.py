@@ -12,7 +12,7 @@ from opencse.errors import UserError
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.progress import Progress
-from opencse.text.given import TextSource
+from opencse.text.given import TextSource, some_texts
 
 
 class NewStart(Protocol):
@@ -53,7 +53,7 @@ class NewBackbone:
 
     def write(self, source: TextSource, folder: Path, seed: int, tell: Progress) -> None:
         """Learns the vocabulary from ``source``; the weights are drawn by ``seed``."""
-        texts = [text for row in source.read().rows for text in row]
+        texts = some_texts(source)
         tell.say(f"vocabulary learning {self.vocabulary:,} pieces from {len(texts):,} texts")
         tokenizer = train_wordpiece(texts, self.vocabulary, max_length=self.shape.positions)
         create_backbone(tokenizer, self.shape, folder, seed)

@@ -28,6 +28,7 @@ from opencse.runs.start import build_encoder, load_start
 from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
+from opencse.text.given import some_texts
 from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.settings import TrainingSettings
@@ -54,7 +55,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
         subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
     ]
-    texts = [text for row in job.text.read().rows for text in row]
+    texts = some_texts(job.text)
     material = Material(pairs=graded_pairs(job.dev), texts=texts, source=job.text.name)
     findings = inspect(subjects, material, progress=progress.say)
     log = MetricsLog(folder.metrics_file).read()

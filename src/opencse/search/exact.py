@@ -11,7 +11,7 @@ Places = NDArray[np.int64]
 Scores = NDArray[np.float64]
 Unit = NDArray[np.float32]
 
-_BLOCK = 65_536
+_BLOCK, _FIRST = 65_536, 4_096
 _QUERIES = 64
 _PAIRS = 4_096
 SPARE = 16
@@ -98,23 +98,26 @@ def inner_products(queries: Unit, vectors: Unit, found: Places) -> Scores:
 
 
 def _candidates(queries: Unit, vectors: Unit, most: int, places: Places | None) -> tuple[Places, Unit]:
-    """The ``most`` best rows of each query in float32, unordered, and their scores."""
+    """The ``most`` best rows of each query in float32, unordered, and their scores.
+
+    Blocks grow from few rows, so that of each later one hardly a row is above what a query has already.
+    """
     there = len(vectors) if places is None else len(places)
     best = np.empty((len(queries), 0), dtype=np.float32)
     found = np.empty((len(queries), 0), dtype=np.int64)
-    for start in range(0, there, _BLOCK):
-        end = min(start + _BLOCK, there)
+    start, size = 0, min(_BLOCK, max(_FIRST, most))
+    while start < there:
+        end = min(start + size, there)
         block = vectors[start:end] if places is None else vectors[places[start:end]]
         rows = np.arange(start, end) if places is None else places[start:end]
         scores = queries @ block.T
-        if scores.shape[1] > most:
-            chosen = np.argpartition(scores, -most, axis=1)[:, -most:]
-            scores = np.take_along_axis(scores, chosen, axis=1)
-            here = rows[chosen]
-        else:
-            here = np.broadcast_to(rows, scores.shape)
-        best, found = np.concatenate([best, scores], axis=1), np.concatenate([found, here], axis=1)
+        if best.shape[1] == most:
+            above = np.flatnonzero((scores > best.min(axis=1, keepdims=True)).any(axis=0))
+            scores, rows = scores[:, above], rows[above]
+        best = np.concatenate([best, scores], axis=1)
+        found = np.concatenate([found, np.broadcast_to(rows, scores.shape)], axis=1)
         if best.shape[1] > most:
             chosen = np.argpartition(best, -most, axis=1)[:, -most:]
             best, found = np.take_along_axis(best, chosen, axis=1), np.take_along_axis(found, chosen, axis=1)
+        start, size = end, min(2 * size, _BLOCK)
     return found, best

@@ -22,8 +22,9 @@ from opencse.search.building import How, add, build
 from opencse.search.engines import Engine, write_engine
 from opencse.search.exact import Unit
 from opencse.search.filters import Where, sql_of
+from opencse.search.kept_words import place_of
 from opencse.search.pairs import Duplicates, Pair, duplicate_rows, nearest_pairs
-from opencse.search.querying import State, hit_of, sql_names
+from opencse.search.querying import HYBRID_WEIGHT, State, hit_of, sql_names
 from opencse.search.reading import FileRows, GivenRows, RowSource
 from opencse.search.result import Hit, IndexInfo
 from opencse.search.rows import RowLike
@@ -166,6 +167,7 @@ class Index:
         threshold: float | None = None,
         where: Where | None = None,
         hybrid: bool = False,
+        hybrid_weight: float | None = None,
     ) -> list[list[Hit]]:
         """The k rows nearest to each query by cosine, equal ones in the order they were added.
 
@@ -176,20 +178,26 @@ class Index:
             k: how many rows, at most.
             threshold: least cosine; None: however low.
             where: conditions on metadata; the k are of the rows that meet them. See `opencse.search.filters`.
-            hybrid: rank by words (BM25) and vectors together.
+            hybrid: rank by words (BM25) and vectors together; see `opencse.search.querying.hybrid`.
+            hybrid_weight: share of the vectors in that, in [0, 1]; half by default.
 
         Raises:
-            UserError: for a k below 1, queries of another kind or dimension, a column that is not there, or a model
-                that is not the index's.
+            UserError: for a k below 1, a weight that is no share, queries of another kind or dimension, a column that
+                is not there, or a model that is not the index's.
         """
         if k < 1:
             raise UserError(f"k is the number of rows to find, at least 1, not {k}")
         if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
+        if hybrid_weight is not None and not hybrid:
+            raise UserError("hybrid_weight is of a hybrid search; ask for one, or leave it out")
+        weight = HYBRID_WEIGHT if hybrid_weight is None else hybrid_weight
+        if not 0 <= weight <= 1:
+            raise UserError(f"hybrid_weight is the share of the vectors, from 0 to 1, not {hybrid_weight}")
         vectors = self.encode_queries(queries)
         with self.moment() as state:
             if hybrid:
-                return querying.hybrid(state, list(queries), vectors, k, where)
+                return querying.hybrid(state, list(queries), vectors, k, where, weight)
             return querying.dense(state, vectors, k, threshold, where)
 
     def encode_queries(self, queries: Sequence[str] | NDArray[np.floating]) -> Unit:
@@ -377,7 +385,9 @@ class Index:
         with locked(self.folder), refused(self.folder):
             name = current(self.folder)
             with Writer(self.folder, name) as writer:
-                remove_others(self.folder, [name, writer.facts.vectors, writer.facts.engine or ""])
+                facts = writer.facts
+                words = place_of(name, facts.version)
+                remove_others(self.folder, [name, facts.vectors, facts.engine or "", words])
                 yield writer
 
     @contextmanager

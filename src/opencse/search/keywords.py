@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,36 +37,70 @@ class Keywords:
     language that puts spaces between words.
 
     Args:
-        texts: m texts.
-        places: (m,) what they are called in what is found.
+        inner: bm25s's index of m texts; None: they have no words at all.
+        size: m.
     """
 
-    def __init__(self, texts: Sequence[str], places: Places) -> None:
-        bm25s = require_bm25s()
-        self._places = places
-        self._tokens: Any = lambda given: bm25s.tokenize(
-            given, token_pattern=r"(?u)\b\w+\b", stopwords=None, show_progress=False, return_ids=False
-        )
-        self._inner: Any = None
-        words = self._tokens(list(texts))
-        if any(words):  # else there is nothing to find
-            self._inner = bm25s.BM25(method="lucene")
-            self._inner.index(words, show_progress=False)
+    def __init__(self, inner: Any, size: int) -> None:  # noqa: ANN401 - bm25s is untyped
+        self._inner, self.size = inner, size
 
-    def search(self, query: str, most: int, among: NDArray[np.bool_] | None = None) -> list[int]:
-        """The places of the texts that share most with a query, the best first and equal ones in their order.
+    @classmethod
+    def of(cls, texts: Sequence[str]) -> Keywords:
+        """The words of ``texts``.
 
-        Args:
-            query: words.
-            most: how many; texts that share no word with the query are none of them.
-            among: (m,) which texts may be found.
+        Raises:
+            UserError: where bm25s is not installed.
         """
-        (words,) = self._tokens([query])
+        words = _words(texts)
+        if not any(words):
+            return cls(None, len(texts))
+        inner = require_bm25s().BM25(method="lucene")
+        inner.index(words, show_progress=False)
+        return cls(inner, len(texts))
+
+    @classmethod
+    def read(cls, folder: Path) -> Keywords:
+        """What `save` wrote; the scores stay on the disk until they are read.
+
+        Raises:
+            ValueError, OSError, LookupError, TypeError: if it is damaged.
+        """
+        inner = require_bm25s().BM25.load(folder, mmap=True)
+        scores = inner.scores
+        entries, ends = len(scores["indices"]), scores["indptr"]
+        if len(scores["data"]) != entries or len(ends) <= max(inner.vocab_dict.values()) or int(ends[-1]) != entries:
+            raise ValueError("its parts do not belong together")
+        return cls(inner, int(scores["num_docs"]))
+
+    def save(self, folder: Path) -> None:
+        """Writes them, by bm25s's own means; texts must have words."""
+        self._inner.save(folder, show_progress=False)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the texts have no words at all."""
+        return self._inner is None
+
+    def scores(self, query: str) -> NDArray[np.float64]:
+        """(m,) what each text shares with a query; 0 for those that share no word with it."""
+        (words,) = _words([query])
         known = [] if self._inner is None else [word for word in words if word in self._inner.vocab_dict]
         if not known:
-            return []
-        scores = np.asarray(self._inner.get_scores(known), dtype=np.float64)
-        allowed = scores > 0 if among is None else (scores > 0) & among
-        rows = np.flatnonzero(allowed)
-        best = rows[np.lexsort((rows, -scores[rows]))][:most]
-        return [int(place) for place in self._places[best]]
+            return np.zeros(self.size)
+        return np.asarray(self._inner.get_scores(known), dtype=np.float64)
+
+
+def best_rows(scores: NDArray[np.float64], most: int) -> Places:
+    """The rows of the highest scores above 0, the best first and equal ones in their order."""
+    rows = np.flatnonzero(scores > 0)
+    if len(rows) > most:
+        least = np.partition(scores[rows], -most)[-most]
+        rows = rows[scores[rows] >= least]
+    return rows[np.lexsort((rows, -scores[rows]))][:most]
+
+
+def _words(texts: Sequence[str]) -> list[list[str]]:
+    found: list[list[str]] = require_bm25s().tokenize(
+        list(texts), token_pattern=r"(?u)\b\w+\b", stopwords=None, show_progress=False, return_ids=False
+    )
+    return found

@@ -9,16 +9,19 @@ from functools import cached_property
 import numpy as np
 
 from opencse.search.engines import Engine
-from opencse.search.exact import Places, Scores, Unit, nearest_units
+from opencse.search.exact import Places, Scores, Unit, inner_products, nearest_units
 from opencse.search.filters import Where, sql_of
-from opencse.search.keywords import Keywords
+from opencse.search.kept_words import keywords_of, place_of
+from opencse.search.keywords import Keywords, best_rows
 from opencse.search.result import Hit
 from opencse.search.store import Facts, Store, Stored, sql_columns
 
-FUSION = 60
-"""The constant of reciprocal rank fusion."""
+HYBRID_WEIGHT = 0.5
+"""Share of the vectors in a hybrid search."""
 DEPTH = 100
-"""Ranks of each list that are fused, at least."""
+"""Ranks of each list that are candidates of a hybrid search, at least."""
+_SAMPLE = 4_096
+"""Rows that tell how low cosines to a query go."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +49,20 @@ class State:
 
     @cached_property
     def keywords(self) -> Keywords:
-        """The words of all texts; made when they are first asked for."""
-        return Keywords([row[3] for row in self.store.select("1", [], self.facts)], self.places)
+        """The words of all living rows; read or counted when they are first asked for."""
+        name = place_of(self.store.name, self.facts.version)
+        return keywords_of(
+            self.store.folder,
+            name,
+            self.facts.rows,
+            lambda: [row[3] for row in self.store.select("1", [], self.facts)],
+        )
+
+    @cached_property
+    def sample(self) -> Unit:
+        """(at most 4096, d) vectors of living rows, evenly spread over the index."""
+        places = self.places
+        return np.asarray(self.vectors[places[:: -(-len(places) // _SAMPLE)]])
 
     def among(self, where: Where | None) -> Places | None:
         """The places that meet conditions; None: all there are."""
@@ -80,24 +95,48 @@ def dense(state: State, queries: Unit, k: int, threshold: float | None, where: W
         most *= 4
 
 
-def hybrid(state: State, texts: Sequence[str], queries: Unit, k: int, where: Where | None) -> list[list[Hit]]:
-    r"""Both lists in one, by reciprocal rank fusion (Cormack, Clarke and Buettcher 2009).
+def hybrid(
+    state: State, texts: Sequence[str], queries: Unit, k: int, where: Where | None, weight: float
+) -> list[list[Hit]]:
+    r"""The rows that are best by vectors and words together: a convex combination of scaled scores.
 
-    .. math:: \text{score}(d) = \sum_{r \in \{\text{vectors}, \text{words}\}} \frac{1}{60 + r(d)}
+    .. math:: \text{score}(d) = w\,\frac{\cos(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
 
-    over the lists that hold d among their first ``max(100, 4 k)``; ranks count from 1.
+    with h the highest cosine and b the highest BM25 score to the query, and l the lowest cosine, of at most 4096 rows
+    evenly spread over the index (a cosine below it counts as it); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion
+    Functions for Hybrid Retrieval"). Candidates are the first ``max(100, 4 k)`` of each list.
+
+    Args:
+        state: the index.
+        texts: n queries.
+        queries: (n, d) their L2-normalised vectors.
+        k: how many rows.
+        where: conditions on metadata.
+        weight: w, in [0, 1].
     """
+    if not state.facts.rows:
+        return [[] for _ in texts]
     depth = max(DEPTH, 4 * k)
     places, _ = state.nearest(queries, depth, where)
+    all_places = state.places
     among = None if where is None else state.among(where)
-    mask = None if among is None else np.isin(state.places, among)
-    lists = []
-    for text, near in zip(texts, places.tolist(), strict=True):
-        fused: dict[int, float] = {}
-        for ranked in ([place for place in near if place >= 0], state.keywords.search(text, depth, mask)):
-            for rank, place in enumerate(ranked, start=1):
-                fused[place] = fused.get(place, 0.0) + 1 / (FUSION + rank)
-        lists.append(sorted(fused.items(), key=lambda item: (-item[1], item[0])))
+    may = None if among is None else np.isin(all_places, among)
+    lists: list[list[tuple[int, float]]] = []
+    for text, query, near in zip(texts, queries, places, strict=True):
+        words = state.keywords.scores(text)
+        if may is not None:
+            words = np.where(may, words, 0.0)
+        found = np.union1d(near[near >= 0], all_places[best_rows(words, depth)])
+        if not len(found):
+            lists.append([])
+            continue
+        cosines = inner_products(query[None], state.vectors, found[None])[0]
+        low, high = float((state.sample @ query).min()), float(cosines.max())
+        by_vectors = np.clip((cosines - low) / (high - low), 0, 1) if high > low else np.ones(len(found))
+        by_words = words[np.searchsorted(all_places, found)] / max(float(words.max()), 1e-12)
+        scores = weight * by_vectors + (1 - weight) * by_words
+        order = np.lexsort((found, -scores))
+        lists.append(list(zip(found[order].tolist(), scores[order].tolist(), strict=True)))
     return _hits(state, lists, k, None)
 
 

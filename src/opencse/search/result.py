@@ -12,7 +12,7 @@ class Hit:
 
     Attributes:
         id: of the row, or of the document that the text is a passage of.
-        score: cosine to the query; of a hybrid search the sum of reciprocal ranks.
+        score: cosine to the query; of a hybrid search the weighted mean of both scores, in [0, 1].
         text: the row's; of a document the best passage.
         metadata: by column; None where a row has no value.
     """

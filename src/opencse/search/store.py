@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import sqlite3
 import threading
 import uuid
@@ -31,7 +32,7 @@ from opencse.settings import Settings
 
 FORMAT = 1
 NAMES, LOCK, BUILDING = "index.json", ".lock", "building.json"
-OWN = ("rows-*.sqlite*", "vectors-*.f32", "engine-*.faiss")
+OWN = ("rows-*.sqlite*", "vectors-*.f32", "engine-*.faiss", "words-*")
 """Patterns of the files that make an index, beside `NAMES`."""
 _WAIT = 30.0
 _CHUNK = 8_192
@@ -364,7 +365,10 @@ def remove_others(folder: Path, keep: Iterable[str]) -> None:
     for pattern in OWN:
         for path in folder.glob(pattern):
             if path.name.removesuffix("-wal").removesuffix("-shm") not in kept:
-                path.unlink(missing_ok=True)
+                if path.is_dir():
+                    shutil.rmtree(path, ignore_errors=True)  # another process may be at it too
+                else:
+                    path.unlink(missing_ok=True)
 
 
 @contextmanager

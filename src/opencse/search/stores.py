@@ -107,9 +107,12 @@ def _lancedb(index: Index, target: str, name: str) -> int:
         ]
     )
     database = lancedb.connect(target)
-    if name in database.table_names():
-        raise UserError(f"{target}: there is a table {name!r} already; choose another --name")
-    table = database.create_table(name, schema=schema)
+    try:
+        table = database.create_table(name, schema=schema)
+    except ValueError as error:
+        if "already exists" not in str(error):
+            raise
+        raise UserError(f"{target}: there is a table {name!r} already; choose another --name") from None
     rows = 0
     for hits, vectors in _batches(index):
         table.add(

@@ -98,17 +98,19 @@ def _passages(keys: Sequence[tuple[str, ...]], documents: Sequence[int] | None) 
 
 def _groups(keys: Sequence[tuple[str, ...]]) -> Integers:
     """Numbers of the groups of rows that hang together by a common text."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
+    above = list(range(len(keys)))  # of each row, an earlier row of its group, or itself
 
-    number: dict[str, int] = {}
-    places = [[number.setdefault(key, len(number)) for key in row] for row in keys]
-    rows = np.repeat(np.arange(len(keys)), [len(row) for row in places])
-    columns = np.concatenate(places) + len(keys)
-    size = len(keys) + len(number)
-    graph = coo_array((np.ones(len(rows), dtype=np.int8), (rows, columns)), shape=(size, size))
-    _, labels = connected_components(graph, directed=False)
-    return np.unique(labels[: len(keys)], return_inverse=True)[1].astype(np.int64)
+    def first(row: int) -> int:
+        while above[row] != row:
+            above[row] = row = above[above[row]]
+        return row
+
+    seen: dict[str, int] = {}
+    for row, texts in enumerate(keys):
+        for text in texts:
+            one, other = first(seen.setdefault(text, row)), first(row)
+            above[max(one, other)] = min(one, other)
+    return np.unique([first(row) for row in range(len(keys))], return_inverse=True)[1].astype(np.int64)
 
 
 def _hashes(keys: Sequence[tuple[str, ...]], units: Integers, count: int) -> NDArray[np.float64]:

@@ -105,7 +105,14 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
                 raise ApiError(400, f"k: at most {service.limits.hits:,} results are given", param="k")
             given = await tokens(model, asked.query, asked)
             found = await index.search(
-                model, asked.query, given, asked.k, threshold=asked.threshold, where=asked.where, hybrid=asked.hybrid
+                model,
+                asked.query,
+                given,
+                asked.k,
+                threshold=asked.threshold,
+                where=asked.where,
+                hybrid=asked.hybrid,
+                hybrid_weight=asked.hybrid_weight,
             )
             data = [
                 {

@@ -71,6 +71,7 @@ class Searchable(Protocol):
         threshold: float | None = None,
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
+        hybrid_weight: float | None = None,
     ) -> Sequence[Sequence[Found]]:
         """The nearest rows of each query."""
 
@@ -148,6 +149,7 @@ class ServedIndex:
         threshold: float | None,
         where: Mapping[str, object] | None,
         hybrid: bool,
+        hybrid_weight: float | None,
     ) -> Sequence[Sequence[Found]]:
         """The nearest rows of each query, the nearest first.
 
@@ -155,11 +157,11 @@ class ServedIndex:
             UserError: for a condition that cannot be asked.
             ApiError: if too much waits.
         """
+        search = partial(self._index.search, k=k, threshold=threshold, where=where, hybrid_weight=hybrid_weight)
         if hybrid:  # the index reads the words, and encodes them itself
-            search = partial(self._index.search, queries, k, threshold=threshold, where=where, hybrid=True)
-            return await model.tokenizing(search)
+            return await model.tokenizing(partial(search, queries, hybrid=True))
         vectors = await model.vectors(given)
-        return await self._asking.call(partial(self._index.search, vectors, k, threshold=threshold, where=where))
+        return await self._asking.call(partial(search, vectors))
 
     async def map(self, method: Method) -> Map:
         """The map, made when it is first asked for."""

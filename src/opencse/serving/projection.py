@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.vectors import unit_rows
+from opencse.environment import require_packages
 
 Method = Literal["pca", "tsne"]
 _COMPONENTS = 50
@@ -21,16 +22,18 @@ def project(vectors: NDArray[np.floating], method: Method = "pca") -> NDArray[np
     der Maaten and Hinton, 2008) of their first 50 principal components, where neighbours count and distances between
     groups say little; of fewer than 5 vectors it is ``pca`` too.
     """
-    from sklearn.decomposition import PCA  # type: ignore[import-untyped]
-    from sklearn.manifold import TSNE  # type: ignore[import-untyped]
-
     unit = unit_rows(vectors).astype(np.float64)
     if len(unit) < 2:
         return np.zeros((len(unit), 2))
-    kept = min(_COMPONENTS, *unit.shape)
-    with np.errstate(invalid="ignore", divide="ignore"):  # the shares of variance of vectors that are all the same
-        places = PCA(kept, svd_solver="full", random_state=0).fit_transform(unit)
+    centred = unit - unit.mean(axis=0)
+    _, _, directions = np.linalg.svd(centred, full_matrices=False)
+    leading = directions[:_COMPONENTS]
+    signs = np.sign(np.take_along_axis(leading, np.abs(leading).argmax(axis=1, keepdims=True), axis=1))
+    places = centred @ (leading * signs).T
     if method == "tsne" and len(unit) >= 5 and places.std() > 0:
+        require_packages("tsne", "train", "sklearn")
+        from sklearn.manifold import TSNE  # type: ignore[import-untyped]
+
         perplexity = min(_PERPLEXITY, (len(unit) - 1) / 3)
         places = TSNE(2, init="pca", perplexity=perplexity, random_state=0).fit_transform(places)
     flat = np.zeros((len(unit), 2))

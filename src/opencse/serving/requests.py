@@ -76,6 +76,7 @@ class SearchRequest(Body):
         None, description='Metadata of results: {"year": 2020}, {"year": [2020, 2021]} or {"year": {">=": 2020}}.'
     )
     hybrid: bool = Field(False, description="Rank by words (BM25) too.")
+    hybrid_weight: float | None = Field(None, ge=0, le=1, description="Share of the vectors in that; half without it.")
 
 
 class SimilarityRequest(Body):

@@ -21,6 +21,7 @@ from opencse.analysis.significance import (
     williams,
 )
 from opencse.errors import UserError, nearest
+from opencse.evaluation.correlation import mean_ranks
 from opencse.settings import Settings
 from opencse.studies.record import StudyRecord, Which
 
@@ -208,9 +209,7 @@ def shared_scores(runs: Sequence[StudyRecord]) -> list[str]:
 
 def _williams(gold: Floats, a: Floats, b: Floats) -> DependentCorrelations:
     """On ranks: Spearman's correlations are Pearson's of the ranks."""
-    from scipy.stats import rankdata
-
-    correlations = np.corrcoef([rankdata(gold), rankdata(a), rankdata(b)])
+    correlations = np.corrcoef([mean_ranks(gold), mean_ranks(a), mean_ranks(b)])
     return williams(correlations[0, 1], correlations[0, 2], correlations[1, 2], len(gold))
 
 

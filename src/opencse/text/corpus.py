@@ -9,27 +9,29 @@ import shutil
 import time
 import uuid
 import warnings
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, reason
-from opencse.io import hash_files, standing
+from opencse.io import hash_files, lock, standing
 from opencse.progress import Count, Say
 from opencse.text.given import TextSource
-from opencse.text.readers import Texts
+from opencse.text.tokenising import CHUNK, SHARED, count_duplicates, has_begun, text_key, write_arrays
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
+__all__ = ["Corpus", "CorpusFacts", "cache_root", "describe_cache", "text_key", "tokenise"]
+
 _FORMAT = 2
-_CHUNK = 20_000
+_CHUNK, _SHARED = CHUNK, SHARED
 _ARRAYS = ("ids", "offsets", "keys", "documents")
 _WORDS = "words"
 _FACTS, _CHECKSUM = "facts.json", "checksum"
-_UNFINISHED = ".tmp"
+_UNFINISHED, _LOCKS = ".tmp", "locks"
 _FORGOTTEN = 86_400
 _TRIES = 5
 _ANOTHER_FOLDER = "make room there, or name another folder in the environment variable OPENCSE_CACHE"
@@ -157,12 +159,9 @@ def tokenise(
         if folder.exists():
             told = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
             warnings.warn(told, stacklevel=2) if say is None else say(told)
-        unfinished = _begin(folder)
-        try:
-            made = _make(source.read(), fingerprint, tokenizer, max_length, words, progress)
-            kept = _keep(made, unfinished, folder)
-        finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+        with _begun(folder) as unfinished:
+            facts = _write(source, fingerprint, unfinished, tokenizer, max_length, words, progress)
+            kept = _keep(facts, words, unfinished, folder)
     return replace(kept, facts=replace(kept.facts, source=source.name))
 
 
@@ -185,79 +184,75 @@ def _names(words: bool) -> tuple[str, ...]:
     return (*_ARRAYS, _WORDS) if words else _ARRAYS
 
 
-def _make(
-    texts: Texts, fingerprint: str, tokenizer: Tokenizer, max_length: int, words: bool, progress: Count | None
-) -> Corpus:
-    flat = [text for row in texts.rows for text in row]
-    pieces: list[NDArray[np.integer]] = []
-    numbers: list[WordNumbers] = []
-    lengths = np.zeros(len(flat), dtype=np.int64)
-    for start in range(0, len(flat), _CHUNK):
-        chunk = flat[start : start + _CHUNK]
-        if words:
-            found = tokenizer.encode_words(chunk, max_length)
-            rows = [text.ids for text in found]
-            numbers += [text.words for text in found if text.words is not None]
-        else:
-            rows = tokenizer.encode(chunk, max_length)
-        lengths[start : start + len(rows)] = [len(row) for row in rows]
-        pieces.append(np.concatenate(rows))
-        if progress is not None:
-            progress(min(len(flat), start + _CHUNK) // texts.width, len(texts.rows))
-    if not lengths.all():
-        wordless = flat[int(lengths.argmin())]
-        raise UserError(f"{texts.source}: the tokenizer makes no token of the text {wordless[:40]!r}; drop it")
-    ids = np.concatenate(pieces)
-    keys = np.fromiter((text_key(text) for text in flat), dtype=np.int64, count=len(flat))
-    keys = keys.reshape(len(texts.rows), texts.width)
-    documents = np.asarray(texts.documents or [0] * len(texts.rows), dtype=np.int32)
-    facts = CorpusFacts(
-        source=texts.source,
-        fingerprint=fingerprint,
-        rows=len(texts.rows),
-        width=texts.width,
-        tokens=len(ids),
-        at_limit=int((lengths == max_length).sum()),
-        duplicates=len(keys) - len(np.unique(keys, axis=0)),
-        documents=0 if texts.documents is None else len(np.unique(documents)),
-        max_length=max_length,
-    )
-    return Corpus(
-        ids=ids.astype(np.uint16) if ids.max() <= np.iinfo(np.uint16).max else ids,
-        offsets=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-        keys=keys,
-        documents=documents,
-        facts=facts,
-        words=np.concatenate(numbers) if words else None,
-    )
-
-
-def _begin(folder: Path) -> Path:
-    """A folder beside ``folder`` to write to, so that a cache without room for one is told of before the work."""
-    unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
+def _write(
+    source: TextSource,
+    fingerprint: str,
+    unfinished: Path,
+    tokenizer: Tokenizer,
+    max_length: int,
+    words: bool,
+    progress: Count | None,
+) -> CorpusFacts:
     try:
-        unfinished.mkdir(parents=True)
+        made, width = write_arrays(
+            source, unfinished, tokenizer, max_length, words=words, progress=progress, chunk=_CHUNK, shared=_SHARED
+        )
+        keys = np.load(unfinished / "keys.npy", mmap_mode="r")
+        return CorpusFacts(
+            source=source.name,
+            fingerprint=fingerprint,
+            rows=made.rows,
+            width=width,
+            tokens=made.tokens,
+            at_limit=made.at_limit,
+            duplicates=count_duplicates(keys),
+            documents=made.documents if made.last > 0 else 0,
+            max_length=max_length,
+        )
+    except OSError as error:
+        raise _unwritable(unfinished, error) from None
+
+
+@contextmanager
+def _begun(folder: Path) -> Iterator[Path]:
+    """A folder beside ``folder`` to write to, so that a cache without room for one is told of before the work.
+
+    It is what a killed process left of the same corpus, unless another process is at work on it; what is made stays for
+    the next one if this one is broken off.
+    """
+    unfinished = folder.with_name(f"{folder.name}{_UNFINISHED}")
+    held = -1
+    try:
+        place = folder.parent.parent / _LOCKS / folder.name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        held = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            lock(held)
+            alone = True
+        except OSError:
+            alone = False
+            unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
+        unfinished.mkdir(parents=True, exist_ok=True)
         for other in folder.parent.glob(f"*{_UNFINISHED}"):
             with suppress(FileNotFoundError):  # of a process that has ended its work since
                 if time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed
                     shutil.rmtree(other, ignore_errors=True)
     except OSError as error:
+        if held >= 0:
+            os.close(held)
         raise _unwritable(folder, error) from None
-    return unfinished
-
-
-def _keep(corpus: Corpus, unfinished: Path, folder: Path) -> Corpus:
-    """``corpus`` written to ``folder``, whole or not at all, and opened from there."""
-    words = corpus.words is not None
-    arrays: dict[str, NDArray[Any]] = dict(
-        zip(_ARRAYS, (corpus.ids, corpus.offsets, corpus.keys, corpus.documents), strict=True)
-    )
-    if corpus.words is not None:
-        arrays[_WORDS] = corpus.words
     try:
-        for name, array in arrays.items():
-            np.save(unfinished / f"{name}.npy", array)
-        (unfinished / _FACTS).write_text(json.dumps(asdict(corpus.facts)), encoding="utf-8")
+        yield unfinished
+    finally:
+        if not alone or not has_begun(unfinished):
+            shutil.rmtree(unfinished, ignore_errors=True)
+        os.close(held)
+
+
+def _keep(facts: CorpusFacts, words: bool, unfinished: Path, folder: Path) -> Corpus:
+    """The arrays in ``unfinished`` moved to ``folder``, whole or not at all, and opened from there."""
+    try:
+        (unfinished / _FACTS).write_text(json.dumps(asdict(facts)), encoding="utf-8")
         (unfinished / _CHECKSUM).write_text(_checksum(unfinished, words), encoding="utf-8")
         _place(unfinished, folder, words)
     except OSError as error:
@@ -289,9 +284,3 @@ def _place(unfinished: Path, folder: Path, words: bool) -> None:
 
 def _unwritable(folder: Path, error: OSError) -> UserError:
     return UserError(f"{folder.parent}: the token cache cannot be written ({reason(error)}); {_ANOTHER_FOLDER}")
-
-
-def text_key(text: str) -> int:
-    """A 64-bit hash of a text, white space collapsed; the same on every machine and in every process."""
-    digest = hashlib.blake2b(" ".join(text.split()).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little", signed=True)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath, PureWindowsPath
 from typing import Any
 
+from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 from opencse.text.formats import READERS, Columns, Record, choose_columns, column_values
 
@@ -32,6 +33,7 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
 
 
 def _load(location: str, split: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
+    require_packages(f"{location}: no such file; a data set of the Hub or a folder", "train", "datasets")
     import datasets
 
     if Path(location).is_dir():

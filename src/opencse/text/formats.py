@@ -6,6 +6,7 @@ import csv
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from opencse.environment import require_packages
 from opencse.errors import UserError, nearest, reason, shortened
 from opencse.numerals import whole_number
 from opencse.text.lines import MAX_GROWTH, UNPACKED_FREELY, File, read_lines, read_objects
@@ -153,6 +154,7 @@ def _read_jsonl(path: File, columns: Columns | None) -> Iterator[Record]:
 
 
 def _read_parquet(path: File, columns: Columns | None) -> Iterator[Record]:
+    require_packages(f"{path}: a Parquet file", "train", "pyarrow")
     import pyarrow
     import pyarrow.parquet
 

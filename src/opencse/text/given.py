@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -39,6 +39,10 @@ class GivenTexts:
         for row in self.rows:
             digest.update(f"{row!r}\n".encode())
         return digest.hexdigest()
+
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The rows one by one, each with the number of its document, which is 0."""
+        return ((0, row) for row in self.rows)
 
     def read(self) -> Texts:
         """All rows."""
@@ -109,3 +113,21 @@ def _row(row: object, where: str) -> tuple[str, ...]:
 def texts_of(source: TextSource) -> list[str]:
     """Every text of every row, in their order."""
     return [text for row in source.read().rows for text in row]
+
+
+def some_texts(source: TextSource, most: int = 2_000_000) -> list[str]:
+    """Texts of every row, in their order; of a text too long for memory those of evenly spaced rows.
+
+    Args:
+        source: what to read.
+        most: rows that are kept at a time; of more, at least half as many.
+    """
+    kept: list[tuple[str, ...]] = []
+    every = 1
+    for number, (_, row) in enumerate(source.rows_with_documents()):
+        if number % every == 0:
+            kept.append(row)
+            if len(kept) > most:
+                kept = kept[::2]
+                every *= 2
+    return [text for row in kept for text in row]

@@ -10,7 +10,7 @@ import math
 import stat
 import zlib
 from collections.abc import Iterator
-from io import BufferedIOBase
+from io import BufferedIOBase, BufferedReader
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from opencse.errors import UserError, reason
 from opencse.text.pipes import Spooled
 
 File = Path | Spooled
-COMPRESSED = (".gz", ".xz", ".bz2")
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 MAX_LINE_CHARACTERS = 100_000
 _MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS + 8  # UTF-8 takes at most 4 bytes a character; byte-order mark and line end
 MAX_GROWTH = 100
@@ -115,6 +115,10 @@ def _open(path: Path) -> BufferedIOBase:
             return lzma.open(path, "rb")
         case ".bz2":
             return bz2.open(path, "rb")
+        case ".zst":
+            import pyarrow
+
+            return BufferedReader(pyarrow.input_stream(str(path), compression="zstd"), 1 << 20)
         case _:
             return path.open("rb")
 

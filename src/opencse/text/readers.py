@@ -6,9 +6,11 @@ negative), and for running text the document each row belongs to.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import json
-from collections.abc import Iterator
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -49,7 +51,9 @@ class Source:
     """Where text comes from, before it is read.
 
     Attributes:
-        location: a file, a pipe (``-``: standard input), a Hub data set id, or a folder that `datasets` can load.
+        location: a file, a pattern of several (``texts/**/*.txt``: read one after the other, by their names, each txt
+            file a document or more of its own), a pipe (``-``: standard input), a Hub data set id, or a folder that
+            `datasets` can load.
         columns: names of one to three columns, or their positions from 1 in a csv or tsv (then the file has no
             header); None takes `sentence` or `text`, `anchor, positive`, or `anchor, positive, negative`.
         split: the split of a Hub data set.
@@ -70,7 +74,7 @@ class Source:
     def is_file(self) -> bool:
         """Whether the location is read as a file (and not by `datasets`)."""
         path = Path(self.location)
-        if suffix_of(path) in FORMATS or is_pipe(self.location):
+        if suffix_of(path) in FORMATS or is_pipe(self.location) or self._is_pattern:
             return True
         try:
             if path.is_file() or path.is_dir():
@@ -89,7 +93,22 @@ class Source:
     @property
     def unit(self) -> str:
         """What `Record.number` counts: lines, or rows."""
-        return "line" if self.is_file and self.suffix != ".parquet" else "row"
+        return "line" if self.is_file and not self._is_pattern and self.suffix != ".parquet" else "row"
+
+    @cached_property
+    def _is_pattern(self) -> bool:
+        return glob.has_magic(self.location) and not os.path.lexists(self.location)
+
+    @cached_property
+    def _files(self) -> list[Source]:
+        """Each file of a pattern, in the order of their names."""
+        every = glob.iglob(self.location, recursive=True)  # noqa: PTH207 - Path's takes no absolute pattern
+        found = sorted(path for path in every if Path(path).is_file())
+        if not found:
+            raise UserError(f"{self.location}: no file has such a name; check the pattern (and quote it in a shell)")
+        if self.skip_lines:
+            raise UserError(f"{self.location}: lines of several files have no common numbers; skip lines of one file")
+        return [Source(path, self.columns) for path in found]
 
     @cached_property
     def _spooled(self) -> Spooled | None:
@@ -105,7 +124,9 @@ class Source:
 
     @property
     def suffix(self) -> str:
-        """What tells the format of a file, such as ``.csv``."""
+        """What tells the format of a file, such as ``.csv``; of several, that of the first."""
+        if self._is_pattern:
+            return self._files[0].suffix
         return suffix_of(Path(self.location) if self._spooled is None else self._spooled.path)
 
     def fingerprint(self) -> str:
@@ -116,7 +137,10 @@ class Source:
         """
         digest = hashlib.sha256()
         how: list[object] = [self.columns, sorted(self.skip_lines)]
-        if self.is_file:
+        if self._is_pattern:
+            for file in self._files:
+                digest.update(file.fingerprint().encode())
+        elif self.is_file:
             path = self._path
             how.append(self.suffix)
             try:
@@ -150,6 +174,9 @@ class Source:
         Raises:
             UserError: naming the file, the line and the mend.
         """
+        if self._is_pattern:
+            yield from self._one_after_the_other(lambda file: file.examples())
+            return
         where, unit = self.name if is_pipe(self.location) else self.location, self.unit
         empty = True
         for record in self._records(self.columns):
@@ -162,6 +189,14 @@ class Source:
                 "give at least one sentence"
             )
 
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The rows one by one, each with the number of its document; at least one.
+
+        Raises:
+            UserError: naming the file, the line and the mend.
+        """
+        return ((record.document, texts) for record, texts in self.examples())
+
     def records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
         """The rows as they stand, values unchecked, in any number of columns; those of ``skip_lines`` left out.
 
@@ -173,7 +208,27 @@ class Source:
         """
         return (record for record in self._records(columns) if record.number not in self.skip_lines)
 
+    def _one_after_the_other(
+        self, read: Callable[[Source], Iterator[tuple[Record, tuple[str, ...]]]]
+    ) -> Iterator[tuple[Record, tuple[str, ...]]]:
+        """The rows of all files, counted over all of them; every text file begins a new document."""
+        number, document = 0, 0
+        width = 0
+        for file in self._files:
+            running = file.suffix == ".txt"
+            last = 0
+            for record, texts in read(file):
+                number, last = number + 1, record.document
+                if width not in (0, len(record.values)):
+                    raise UserError(f"{file.name}: {len(record.values)} texts a row, and {width} in the files before")
+                width = len(record.values)
+                yield record._replace(number=number, document=document + last if running else 0), texts
+            document += last + 1
+
     def _records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
+        if self._is_pattern:
+            every = self._one_after_the_other(lambda file: ((record, ()) for record in file.records(columns)))
+            return (record for record, _ in every)
         if not self.is_file:
             return read_data_set(self.location, self.split, columns)
         path = self._path

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.environment import require_packages
 from opencse.errors import UserError, nearest, reason
 from opencse.evaluation.pairs import (
     COLUMNS,
@@ -226,6 +227,7 @@ def load_sts_hub(tasks: Sequence[str] | None = None, *, root: str | Path = "mteb
 
 
 def _hub_dataset(name: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
+    require_packages(f"{name}: a data set of the Hub", "train", "datasets")
     import datasets
 
     try:

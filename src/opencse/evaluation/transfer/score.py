@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
 from opencse.evaluation.classifiers.cross_validation import Fitter, kfold, nested, split
 from opencse.evaluation.classifiers.settings import L2, MODES, Mode
@@ -71,6 +72,7 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
         """Refuses an unknown mode or classifier, and a task too small for the folds."""
         require_known(self.mode, tuple(MODES), "mode")
         require_known(self.classifier, CLASSIFIERS, "classifier")
+        require_packages("the transfer suite", "train", "sklearn")
         for task in data.tasks.values():
             _large_enough(task, MODES[self.mode].folds)
 

@@ -12,6 +12,7 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.objective.negatives.fitted import Distribution, Fitted, FittedSettings, standardised
 from opencse.objective.negatives.vector_queue import VectorQueue
@@ -53,6 +54,7 @@ class Gmm(Fitted):
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the store and the mixture; refuses more components than stored outputs."""
+        require_packages("gmm", "train", "sklearn")
         settings = self.settings
         stored = settings.steps * batch_size
         if stored < settings.components:

@@ -1,0 +1,155 @@
+"""Attention of packed rows with dropout: one gather puts queries, keys and values in order for it, one puts them back.
+
+Torch's own operations write the padded batch, cut it in three and copy each part once more by heads, and all that again
+for the gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where parts of packed rows lie, cut by heads; a part is a head's share of one token's query, key or value.
+
+    Attributes:
+        shape: (rows, heads, length) of the padded batch.
+        there: (parts * rows * heads * length,) the packed part at each place, query by query; at padding any.
+        back: (tokens * parts * heads,) the place of each packed part.
+        asked: (rows * heads * length,) the packed mixed value of each place; at padding any.
+        mixed: (tokens * heads,) the place of each mixed value.
+        padding: (rows, 1, length, 1) true at padding; None where nothing is padded.
+    """
+
+    shape: tuple[int, int, int]
+    there: Tensor
+    back: Tensor
+    asked: Tensor
+    mixed: Tensor
+    padding: Tensor | None
+
+    @classmethod
+    def of(cls, shape: tuple[int, int], places: Tensor, heads: int, parts: int) -> Places:
+        """Of tokens at ``places`` (T,) of a flattened (rows, length) batch; ``parts``: 3, or 2 for key and value."""
+        rows, length = shape
+        count, device = len(places), places.device
+        token = torch.zeros(rows * length, dtype=torch.int64, device=device)
+        token[places] = torch.arange(count, device=device)
+        part, head = torch.arange(parts, device=device), torch.arange(heads, device=device)
+        # (parts, rows, heads, length)
+        token = token.view(1, rows, 1, length)
+        there = (token * parts + part.view(-1, 1, 1, 1)) * heads + head.view(1, 1, -1, 1)
+        asked = token * heads + head.view(1, 1, -1, 1)
+        row, position = places // length, places % length
+        # (T, parts, heads)
+        back = part.view(1, -1, 1) * rows + row.view(-1, 1, 1)
+        back = (back * heads + head) * length + position.view(-1, 1, 1)
+        padding = None
+        if count < rows * length:
+            padding = torch.ones(rows * length, dtype=torch.bool, device=device)
+            padding[places] = False
+            padding = padding.view(rows, 1, length, 1)
+        return cls(
+            (rows, heads, length), there.flatten(), back.flatten(), asked.flatten(), back[:, 0].flatten(), padding
+        )
+
+    def ordered(self, packed: Tensor) -> Tensor:
+        """(T, parts * hidden) -> (parts, rows * heads, length, hidden / heads); at padding some token's."""
+        rows, heads, length = self.shape
+        cut = packed.reshape(len(self.back), -1).index_select(0, self.there)
+        return cut.view(-1, rows * heads, length, cut.shape[1])
+
+    def packed(self, ordered: Tensor, parts: int) -> Tensor:
+        """The inverse, of ``parts`` parts: (T, parts * hidden)."""
+        places = self.mixed if parts == 1 else self.back
+        cut = ordered.reshape(-1, ordered.shape[-1]).index_select(0, places)
+        return cut.view(-1, parts * self.shape[1] * cut.shape[1])
+
+    def spread(self, mixed: Tensor) -> Tensor:
+        """Mixed values (T, hidden) -> (rows * heads, length, hidden / heads), 0 at padding."""
+        rows, heads, length = self.shape
+        cut = mixed.reshape(len(self.mixed), -1).index_select(0, self.asked).view(rows, heads, length, -1)
+        if self.padding is not None:
+            cut.masked_fill_(self.padding, 0)
+        return cut.view(rows * heads, length, -1)
+
+
+def attention(
+    joined: Tensor, query: Tensor | None, places: Places, bias: Tensor | None, kept: Tensor, rate: float
+) -> Tensor:
+    """``dropout(softmax(q k^T / sqrt(d) + bias)) v`` of each head.
+
+    Args:
+        joined: (T, 3 * hidden) query, key and value of each token, or (T, 2 * hidden) key and value.
+        query: (rows, hidden) of the first tokens, where they alone ask; else None.
+        places: of the parts of ``joined``.
+        bias: what is added to the scores, of a shape that broadcasts to theirs; minus infinity at padding.
+        kept: (rows, heads, queries, length) dropout mask of 0 and 1.
+        rate: of the dropout.
+
+    Returns:
+        (T, hidden), or (rows, hidden) where the first tokens alone ask.
+    """
+    mixed: Tensor = _Attention.apply(joined, query, bias, kept, places, rate)  # type: ignore[no-untyped-call]
+    return mixed
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,  # noqa: ANN401 - as torch has it
+        joined: Tensor,
+        query: Tensor | None,
+        bias: Tensor | None,
+        kept: Tensor,
+        places: Places,
+        rate: float,
+    ) -> Tensor:
+        rows, heads, length = places.shape
+        parts = places.ordered(joined)
+        size = parts.shape[-1]
+        if query is None:
+            q, k, v = parts
+            q.mul_(size**-0.5)
+        else:
+            q, (k, v) = query.reshape(rows * heads, 1, size) * size**-0.5, parts
+        scores = torch.bmm(q, k.transpose(1, 2)).view(rows, heads, -1, length)
+        weights = (scores if bias is None else scores.add_(bias)).softmax(dim=3)
+        dropped = weights * kept
+        mixed = torch.bmm(dropped.view(rows * heads, -1, length), v)
+        ctx.save_for_backward(parts, q, weights, dropped, kept)
+        ctx.places, ctx.rate, ctx.bias = places, rate, None if bias is None else bias.shape
+        packed = mixed.view(rows, heads * size) if query is not None else places.packed(mixed, 1)
+        return packed.mul_(1 / (1 - rate))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        parts, q, weights, dropped, kept = ctx.saved_tensors
+        places: Places = ctx.places
+        rows, heads, length = places.shape
+        first, size = len(parts) == 2, parts.shape[-1]
+        k, v = parts[-2:]
+        scale = 1 / (1 - ctx.rate)
+        of_mixed = gradient.reshape(rows * heads, 1, size) * scale if first else places.spread(gradient).mul_(scale)
+        found = torch.empty_like(parts)
+        torch.bmm(dropped.view(rows * heads, -1, length).transpose(1, 2), of_mixed, out=found[-1])
+        of_weights = torch.bmm(of_mixed, v.transpose(1, 2)).view_as(weights).mul_(kept)
+        backward: Any = torch.ops.aten._softmax_backward_data
+        of_scores: Tensor = backward(of_weights, weights, 3, weights.dtype)
+        flat = of_scores.view(rows * heads, -1, length)
+        torch.bmm(flat.transpose(1, 2), q, out=found[-2])
+        of_query = None
+        if first:
+            of_query = torch.bmm(flat, k).mul_(size**-0.5).view(rows, heads * size)
+        else:
+            torch.bmm(flat, k, out=found[0])
+            found[0].mul_(size**-0.5)
+        of_bias = of_scores.sum_to_size(ctx.bias) if ctx.needs_input_grad[2] else None
+        return places.packed(found, len(parts)), of_query, of_bias, None, None, None

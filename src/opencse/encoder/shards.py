@@ -1,0 +1,235 @@
+"""A folder of vectors in files of equally many rows, with a manifest; what is made of it survives a kill.
+
+While it is made, ``encoding.json`` says what of, and ``shards.jsonl`` has a line for each file that is whole and on the
+disk. At the end ``manifest.json`` takes their place: who finds it has all vectors.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError, require_known
+from opencse.io import WRITING, hash_file, lock, sync, write_text, writing
+from opencse.progress import Say
+
+FileFormat = Literal["npy", "parquet"]
+FORMATS: tuple[str, ...] = get_args(FileFormat)
+MANIFEST = "manifest.json"
+_BEGUN, _JOURNAL, _LOCK = "encoding.json", "shards.jsonl", ".lock"
+_DIGITS = 5
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A file of vectors.
+
+    Attributes:
+        file: its name in the folder.
+        start: its first row, counted from 0 over all files.
+        rows: vectors in it.
+        bytes: its size.
+        sha256: of its content.
+    """
+
+    file: str
+    start: int
+    rows: int
+    bytes: int
+    sha256: str
+
+
+class Shards:
+    """The folder while it is made; see `Shards.open`.
+
+    Attributes:
+        identity: what all vectors are made of: equal identities give equal files.
+        done: the files that are whole, by number.
+    """
+
+    def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
+        self.folder, self.identity = folder, identity
+        self.done: dict[int, Shard] = {}
+
+    @classmethod
+    @contextmanager
+    def open(cls, folder: Path, identity: dict[str, Any], say: Say) -> Iterator[Shards]:
+        """What an earlier call made of the same, or a new folder; locked against a second process.
+
+        Raises:
+            UserError: if another process writes there, or the folder holds something else.
+            OSError: if it cannot be written.
+        """
+        folder.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            try:
+                lock(descriptor)
+            except BlockingIOError:
+                raise UserError(
+                    f"{folder}: another process is writing there; wait for it, or choose another --out"
+                ) from None
+            shards = cls(folder, identity)
+            shards._resume(say)
+            try:
+                yield shards
+            except BaseException:
+                if not shards.done:  # nothing could go on with it
+                    (folder / _BEGUN).unlink(missing_ok=True)
+                raise
+        finally:
+            os.close(descriptor)
+
+    @property
+    def count(self) -> int:
+        """Files there will be."""
+        return -(-int(self.identity["rows"]) // int(self.identity["shard_rows"]))
+
+    @property
+    def rows(self) -> int:
+        """Vectors that are made."""
+        return sum(shard.rows for shard in self.done.values())
+
+    @property
+    def whole(self) -> bool:
+        """Whether the manifest is there."""
+        return (self.folder / MANIFEST).exists()
+
+    def path(self, number: int) -> Path:
+        """The file of a number."""
+        digits = max(_DIGITS, len(str(self.count - 1)))
+        return self.folder / f"part-{number:0{digits}}.{self.identity['format']}"
+
+    def add(self, number: int, shard: Shard) -> None:
+        """Notes a file that is on the disk."""
+        with (self.folder / _JOURNAL).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps({"number": number, **asdict(shard)}) + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        self.done[number] = shard
+
+    def finish(self) -> None:
+        """Writes the manifest."""
+        shards = [asdict(self.done[number]) for number in range(self.count)]
+        write_text(self.folder / MANIFEST, json.dumps({**self.identity, "shards": shards}, indent=1) + "\n")
+        for name in (_JOURNAL, _BEGUN):
+            (self.folder / name).unlink(missing_ok=True)
+        sync(self.folder)
+
+    def _resume(self, say: Say) -> None:
+        for name in (MANIFEST, _BEGUN):
+            if (self.folder / name).exists():
+                self._require_same(self.folder / name)
+                break
+        else:
+            held = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
+            if held:
+                raise UserError(f"{self.folder}: holds other files ({held[0]!r}, ...); choose a new folder for --out")
+            write_text(self.folder / _BEGUN, json.dumps(self.identity, indent=1) + "\n")
+            return
+        self._remove_leftovers()
+        if self.whole:
+            self.done = self._kept(json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["shards"])
+            if len(self.done) == self.count:
+                for name in (_JOURNAL, _BEGUN):  # of a process that was killed at its very end
+                    (self.folder / name).unlink(missing_ok=True)
+                say(f"{self.folder}: all {self.rows:,} vectors are there")
+                return
+            write_text(self.folder / _BEGUN, json.dumps(self.identity, indent=1) + "\n")
+            (self.folder / _JOURNAL).unlink(missing_ok=True)
+            kept, self.done = self.done, {}
+            for number, shard in kept.items():
+                self.add(number, shard)
+            (self.folder / MANIFEST).unlink()
+        else:
+            self.done = self._kept(self._noted())
+        say(f"{self.folder}: going on after {self.rows:,} of {self.identity['rows']:,} texts")
+
+    def _require_same(self, path: Path) -> None:
+        try:
+            before = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (ValueError, TypeError):
+            raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
+        for key, value in self.identity.items():
+            if before.get(key) != value:
+                raise UserError(
+                    f"{self.folder}: was begun with another {key} ({_short(before.get(key))}, now {_short(value)}); "
+                    "choose another --out, or remove it"
+                )
+
+    def _noted(self) -> list[dict[str, Any]]:
+        """The journal's lines; a last one that a kill cut off is taken away."""
+        path = self.folder / _JOURNAL
+        if not path.exists():
+            return []
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):
+            with path.open("r+b") as stream:
+                stream.truncate(len(whole))
+        try:
+            return [dict(json.loads(line)) for line in whole.splitlines()]
+        except (ValueError, TypeError):
+            raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
+
+    def _kept(self, noted: list[dict[str, Any]]) -> dict[int, Shard]:
+        """Those of the noted files that are there in their size; the others are made again."""
+        found: dict[int, Shard] = {}
+        for values in noted:
+            number = int(values.get("number", values["start"] // self.identity["shard_rows"]))
+            shard = Shard(**{key: value for key, value in values.items() if key != "number"})
+            with suppress(FileNotFoundError):
+                if (self.folder / shard.file).stat().st_size == shard.bytes:
+                    found[number] = shard
+        return found
+
+    def _remove_leftovers(self) -> None:
+        for path in self.folder.glob(f"{WRITING}*"):
+            path.unlink(missing_ok=True)
+
+
+def write_shard(path: Path, start: int, vectors: NDArray[Any]) -> Shard:
+    """Writes rows from ``start`` on to ``path``, in the format of its suffix, and makes sure of them.
+
+    Raises:
+        OSError: if it cannot be written.
+    """
+    with writing(path) as unfinished:
+        if path.suffix == ".npy":
+            with unfinished.open("wb") as stream:
+                np.save(stream, vectors)
+        else:
+            _write_parquet(unfinished, start, vectors)
+        checksum = hash_file(unfinished)
+    return Shard(path.name, start, len(vectors), path.stat().st_size, checksum)
+
+
+def _write_parquet(path: Path, start: int, vectors: NDArray[Any]) -> None:
+    """Columns ``row`` (int64) and ``vector`` (a list of fixed size)."""
+    import pyarrow
+    import pyarrow.parquet
+
+    flat = pyarrow.array(np.ascontiguousarray(vectors).reshape(-1))
+    columns = {
+        "row": pyarrow.array(np.arange(start, start + len(vectors), dtype=np.int64)),
+        "vector": pyarrow.FixedSizeListArray.from_arrays(flat, vectors.shape[1]),
+    }
+    pyarrow.parquet.write_table(pyarrow.table(columns), path, compression="none", use_dictionary=False)
+
+
+def require_format(name: str) -> None:
+    """Refuses an unknown format."""
+    require_known(name, FORMATS, "format")
+
+
+def _short(value: object) -> str:
+    text = str(value)
+    return text if len(text) <= 24 else f"{text[:16]}..."

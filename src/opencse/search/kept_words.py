@@ -1,0 +1,67 @@
+"""The words of an index, kept in its folder so that they are counted once for each of its versions.
+
+``words-DATABASE-VERSION`` is a folder that bm25s wrote, made by the first hybrid search of that version and put in its
+place whole. Its name is what it is of: a change of the index is another version, so that nothing old is ever read, and
+the next writer removes it. One that is damaged, or of another number of rows, is made again.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from opencse.io import sync
+from opencse.search.keywords import Keywords
+
+PATTERN = "words-*"
+_SIZES = "sizes.json"
+
+
+def place_of(rows: str, version: int) -> str:
+    """The name of the folder for version ``version`` of the database ``rows``."""
+    return f"words-{rows.removeprefix('rows-').removesuffix('.sqlite')}-{version}"
+
+
+def keywords_of(folder: Path, name: str, count: int, texts: Callable[[], Sequence[str]]) -> Keywords:
+    """The words of an index: read where they are kept, else counted, and kept where the folder can be written.
+
+    Args:
+        folder: of the index.
+        name: see `place_of`.
+        count: of its living rows.
+        texts: reads them, in their order.
+    """
+    with suppress(ValueError, OSError, LookupError, TypeError):
+        sizes = json.loads((folder / name / _SIZES).read_text(encoding="utf-8"))
+        if sizes == _sizes(folder / name):
+            found = Keywords.read(folder / name)
+            if found.size == count:
+                return found
+    made = Keywords.of(texts())
+    if not made.empty and os.access(folder, os.W_OK):
+        _keep(made, folder, name)
+    return made
+
+
+def _keep(made: Keywords, folder: Path, name: str) -> None:
+    """Puts them in their place, whole or, where the disk is full, not at all."""
+    unfinished = folder / f"words-{uuid.uuid4().hex[:12]}.tmp"
+    with suppress(OSError):
+        made.save(unfinished)
+        (unfinished / _SIZES).write_text(json.dumps(_sizes(unfinished)), encoding="utf-8")
+        for path in unfinished.iterdir():
+            sync(path)
+        for path in folder.glob(PATTERN):
+            if path != unfinished:
+                shutil.rmtree(path, ignore_errors=True)
+        unfinished.rename(folder / name)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name != _SIZES}

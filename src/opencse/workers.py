@@ -1,0 +1,98 @@
+"""Processes that share out long work on one machine, and end when the one that started them does."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from multiprocessing.connection import wait as wait_for
+from typing import Any, Generic, TypeVar
+
+from opencse.errors import UserError
+
+T = TypeVar("T")
+R = TypeVar("R")
+_TICK = 0.2
+
+
+def cores() -> int:
+    """Processor cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+class Workers(Generic[T, R]):
+    """Some processes, each of which does one task at a time; see `started`."""
+
+    def __init__(self, pool: ProcessPoolExecutor, work: Callable[[T], R], count: int) -> None:
+        self._pool, self._work, self._count = pool, work, count
+
+    def done(self, tasks: Iterable[T], tick: Callable[[], None]) -> Iterator[tuple[T, R]]:
+        """Each task and its result, as they end; one more task than there are processes is in memory.
+
+        Args:
+            tasks: taken when there is room for the next one.
+            tick: called several times a second while there is nothing to give.
+
+        Raises:
+            UserError: if a process is killed.
+        """
+        waiting: dict[Future[R], T] = {}
+        more = iter(tasks)
+        try:
+            while True:
+                while len(waiting) <= self._count and (task := next(more, None)) is not None:
+                    waiting[self._pool.submit(self._work, task)] = task
+                if not waiting:
+                    return
+                ended, _ = wait(waiting, timeout=_TICK, return_when=FIRST_COMPLETED)
+                tick()
+                for future in ended:
+                    yield waiting.pop(future), future.result()
+        except BrokenProcessPool:
+            raise UserError(
+                "a worker process ended before its work (killed, or no memory left?); the same command goes on; take "
+                "fewer --processes (and in a script of your own start the work under if __name__ == '__main__')"
+            ) from None
+
+
+@contextmanager
+def started(
+    count: int,
+    work: Callable[[T], R],
+    begin: Callable[..., object],
+    *given: Any,  # noqa: ANN401 - of any kind
+) -> Iterator[Workers[T, R]]:
+    """``count`` processes that do ``work``, each after a call of ``begin(*given)``.
+
+    They are new interpreters, so functions are those of modules and arguments can be pickled; what `multiprocessing`
+    shares (values, queues) can be among ``given``. They end with the block, and with this process however it ends.
+    """
+    context = multiprocessing.get_context("spawn")
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(begin, given))
+    whole = False
+    try:
+        yield Workers(pool, work, count)
+        whole = True
+    finally:
+        processes = [] if whole else list((pool._processes or {}).values())
+        for process in processes:  # what they work on is wanted no more
+            process.terminate()
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _begin(begin: Callable[..., object], given: tuple[Any, ...]) -> None:
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    begin(*given)
+
+
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        wait_for([parent.sentinel])
+        os._exit(1)

@@ -1,0 +1,214 @@
+"""Words and vectors together, and the words kept in the folder of an index."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search import kept_words
+from opencse.search.index import Index
+from opencse.search.keywords import Keywords, best_rows
+from opencse.text import sample
+from search_texts import TEXTS
+
+bm25s = pytest.importorskip("bm25s")
+MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:300]
+
+
+def naive(index: Index, query: str, weight: float, among: set[int] | None = None) -> list[tuple[int, float]]:
+    """Every row's score by the formula, in plain loops."""
+    texts = [hit.text for hit in index.rows()]
+    words = bm25s.tokenize(texts, token_pattern=r"(?u)\b\w+\b", stopwords=None, show_progress=False, return_ids=False)
+    model = bm25s.BM25(method="lucene")
+    model.index(words, show_progress=False)
+    asked = [word for word in query.lower().split() if word in model.vocab_dict]
+    by_words = model.get_scores(asked) if asked else np.zeros(len(texts))
+    own = index.encode_queries([query])[0].astype(np.float64)
+    cosines = [float((vector.astype(np.float64) * own).sum()) for vector in index.vectors()]
+    allowed = set(range(len(texts))) if among is None else among
+    low, high = min(cosines), max(cosines[row] for row in allowed)
+    most = max([float(by_words[row]) for row in allowed] or [0.0]) or 1.0
+    scores = [
+        (row, weight * (cosines[row] - low) / (high - low) + (1 - weight) * float(by_words[row]) / most)
+        for row in sorted(allowed)
+    ]
+    return sorted(scores, key=lambda item: (-round(item[1], 9), item[0]))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, None])
+def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: float | None) -> None:
+    index = Index.build(tmp_path / "index", [*MANY[:80], *MANY[:3]], mini)
+    index.delete([str(row) for row in range(10, 20)])
+    ids = [hit.id for hit in index.rows()]
+    for query in ("a man with a dog", MANY[1].lower().strip(" ."), "zzz"):
+        found = index.search([query], 20, hybrid=True, hybrid_weight=weight)[0]
+        expected = naive(index, query, 0.5 if weight is None else weight)[:20]
+        if weight == 0.0:  # rows that share no word with the query are all alike then
+            expected = [item for item in expected if item[1] > 0]
+            found = found[: len(expected)]
+            assert bool(expected) == (query != "zzz")
+        assert [hit.id for hit in found] == [ids[row] for row, _ in expected]
+        assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-5)
+    assert index.search(["a man"], 9, hybrid=True) == index.search(["a man"], 9, hybrid=True, hybrid_weight=0.5)
+
+
+def test_the_ends_of_the_weight_are_the_lists_themselves(tmp_path: Path, mini: SentenceEncoder) -> None:
+    index = Index.build(tmp_path / "index", MANY, mini)
+    queries = ["a dog runs in the snow", "the train to the city"]
+    both, vectors, words = (
+        [[hit.id for hit in hits] for hits in lists]
+        for lists in (
+            index.search(queries, 10, hybrid=True),
+            index.search(queries, 10),
+            index.search(queries, 10, hybrid=True, hybrid_weight=0),
+        )
+    )
+    assert index.search(queries, 10, hybrid=True, hybrid_weight=1)[0][0].score == pytest.approx(1)
+    assert [[hit.id for hit in hits] for hits in index.search(queries, 10, hybrid=True, hybrid_weight=1)] == vectors
+    counted = Keywords.of(MANY)
+    assert words == [[str(row) for row in best_rows(counted.scores(query), 10)] for query in queries]
+    assert both != vectors
+    assert both != words
+
+
+def test_conditions_hold_for_both_lists(index: Index) -> None:
+    found = index.search(["a train and a cat"], 5, hybrid=True, where={"length": (">", 13)})[0]
+    among = {1, 3, 4}
+    expected = naive(index, "a train and a cat", 0.5, among)
+    assert [hit.id for hit in found] == [f"n{row}" for row, _ in expected]
+    assert [hit.score for hit in found] == pytest.approx([score for _, score in expected], abs=1e-6)
+    assert index.search(["cat"], 5, hybrid=True, where={"length": 99}) == [[]]
+    index.delete([f"n{row}" for row in range(5)])
+    assert index.search(["cat"], 5, hybrid=True) == [[]]
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ({"hybrid": True, "hybrid_weight": 1.5}, "from 0 to 1, not 1.5"),
+        ({"hybrid": True, "hybrid_weight": float("nan")}, "from 0 to 1"),
+        ({"hybrid_weight": 0.5}, "of a hybrid search"),
+        ({"hybrid": True, "threshold": 0.5}, "no threshold"),
+    ],
+)
+def test_weights_that_cannot_be(index: Index, asked: dict[str, float], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        index.search(["cat"], **asked)  # type: ignore[arg-type]
+
+
+def test_best_rows_are_those_of_a_sort() -> None:
+    scores = np.random.default_rng(0).integers(0, 6, 200).astype(np.float64)
+    for most in (1, 7, 50, 500):
+        expected = sorted((row for row in range(200) if scores[row] > 0), key=lambda row: (-scores[row], row))
+        assert best_rows(scores, most).tolist() == expected[:most]
+    assert best_rows(np.zeros(3), 2).tolist() == []
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many texts were counted, each time that words were."""
+    heard: list[int] = []
+    real = Keywords.of
+
+    def of(texts: list[str]) -> Keywords:
+        heard.append(len(texts))
+        return real(texts)
+
+    monkeypatch.setattr(Keywords, "of", of)
+    return heard
+
+
+def asked(folder: Path, encoder: SentenceEncoder) -> list[tuple[str, float]]:
+    with Index.open(folder, encoder=encoder) as opened:
+        return [(hit.id, hit.score) for hit in opened.search(["the late cat"], 9, hybrid=True)[0]]
+
+
+def kept(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.glob(kept_words.PATTERN))
+
+
+def test_words_are_counted_once_for_each_version(index: Index, mini: SentenceEncoder, counted: list[int]) -> None:
+    assert kept(index.folder) == []
+    first = asked(index.folder, mini)
+    assert [asked(index.folder, mini) for _ in range(2)] == [first, first]
+    assert counted == [5]
+    (name,) = kept(index.folder)
+    index.add([{"text": "The late cat.", "id": "new"}])
+    assert kept(index.folder) == [name]  # of the version before; nobody reads it any more
+    assert asked(index.folder, mini)[0][0] == "new"
+    assert counted == [5, 6]
+    index.delete(["new"])
+    assert asked(index.folder, mini) == first
+    assert counted == [5, 6, 5]
+    assert len(kept(index.folder)) == 1
+    assert kept(index.folder) != [name]
+    with pytest.raises(UserError):
+        index.delete(["nowhere"])
+    assert asked(index.folder, mini) == first
+    assert counted == [5, 6, 5]  # a change that was not made takes nothing away
+    Index.build(index.folder, TEXTS[:2], mini, overwrite=True)
+    assert kept(index.folder) == []
+
+
+def test_damaged_words_are_counted_again(index: Index, mini: SentenceEncoder, counted: list[int]) -> None:
+    first = asked(index.folder, mini)
+    (name,) = kept(index.folder)
+    folder = index.folder / name
+    for path in sorted(folder.iterdir()):
+        whole = path.read_bytes()
+        for wrong in (None, b"", whole[:-1], whole[: len(whole) // 2]):
+            shutil.copytree(folder, index.folder / "aside")
+            path.unlink() if wrong is None else path.write_bytes(wrong)
+            if wrong == whole[: len(whole) // 2] and path.name != kept_words._SIZES:  # as if the sizes were right
+                sizes = kept_words._sizes(folder)
+                (folder / kept_words._SIZES).write_text(json.dumps(sizes))
+            before = len(counted)
+            assert asked(index.folder, mini) == first
+            assert len(counted) == before + 1, (path.name, wrong)
+            shutil.rmtree(folder)
+            (index.folder / "aside").rename(folder)
+    sizes = json.loads((folder / kept_words._SIZES).read_text())
+    assert len(sizes) == 5
+
+
+def test_words_of_another_index_are_not_taken(
+    index: Index, tmp_path: Path, mini: SentenceEncoder, counted: list[int]
+) -> None:
+    first = asked(index.folder, mini)
+    other = Index.build(tmp_path / "other", MANY[:9], mini)
+    asked(other.folder, mini)
+    (name,), (foreign,) = kept(index.folder), kept(other.folder)
+    assert name != foreign
+    shutil.rmtree(index.folder / name)
+    shutil.copytree(other.folder / foreign, index.folder / name)
+    assert asked(index.folder, mini) == first
+    assert counted == [5, 9, 5]
+
+
+def test_a_folder_that_cannot_be_written_is_searched_all_the_same(
+    index: Index, mini: SentenceEncoder, counted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Keywords, "save", full)
+        first = asked(index.folder, mini)
+    assert kept(index.folder) == []
+    assert asked(index.folder, mini) == first
+    assert counted == [5, 5]
+    assert len(kept(index.folder)) == 1
+
+
+def test_texts_without_words(tmp_path: Path, mini: SentenceEncoder) -> None:
+    index = Index.build(tmp_path / "i", ["...", "!"], mini)
+    assert [hit.id for hit in index.search(["cat"], 2, hybrid=True)[0]] == [
+        hit.id for hit in index.search(["cat"], 2)[0]
+    ]
+    assert kept(index.folder) == []
