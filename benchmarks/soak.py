@@ -205,7 +205,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10)
     parser.add_argument("--seed", type=int, default=1)
     told = parser.parse_args()
-    started, rounds, requests = time.monotonic(), 0, 0
+    rounds = requests = 0
     with tempfile.TemporaryDirectory() as place:
         soak = Soak(Path(place), told.seed)
         prepare(soak.folder)
@@ -213,7 +213,7 @@ def main() -> None:
         first = (train(soak), evaluate(soak), index(soak))
         with served(soak) as (address, process):
             answers = ask(address, texts)
-            held = [resident(process)]
+            held, started = [resident(process)], time.monotonic()
             while time.monotonic() - started < 60 * told.minutes:
                 require((train(soak), evaluate(soak), index(soak)) == first, "a later round ends otherwise")
                 for _ in range(4):

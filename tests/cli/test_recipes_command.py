@@ -28,15 +28,31 @@ def rows(table: str) -> list[list[str]]:
             for line in table.splitlines() if line[:1] in "│┃"]  # fmt: skip
 
 
+def whole_rows(table: str) -> dict[str, list[str]]:
+    """The rows by the first line of their first cell, the lines of a cell together."""
+    found: dict[str, list[str]] = {}
+    begins = True
+    for line in table.splitlines():
+        if line[:1] == "│":
+            cells = rows(line)[0]
+            if begins:
+                name = cells[0]
+                found[name] = cells
+            else:
+                found[name] = ["\n".join(filter(None, both)) for both in zip(found[name], cells, strict=True)]
+        begins = line[:1] != "│"
+    return found
+
+
 @pytest.mark.slow
 def test_the_list_tells_what_recipes_are_made_of(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes")
     assert code == 0
-    found = {row[0]: row for row in rows(stdout) if row[0]}
+    found = whole_rows(stdout)
     assert set(recipe_names()) <= found.keys()
-    assert found["esimcse"][2].startswith("repeat_subwords + in_batch + momentum_queue 2.5x")
-    assert found["esimcse"][3:] == ["78.27", "Wu et al. 2022"]
-    assert found["next-sentence"][3] == "67.10 (STS-B dev)"
+    assert "\nrepeat_subwords + in_batch + momentum_queue 2.5x" in found["esimcse"][1]
+    assert found["esimcse"][2] == "Wu et al. 2022\n78.27"
+    assert "67.10 (STS-B dev)" in found["next-sentence"][2]
     assert stdout.splitlines()[-1].endswith("opencse recipes presets NAME")
 
 
@@ -77,19 +93,30 @@ def test_published_is_empty_without_a_number() -> None:
 def test_presets_are_listed_with_sort_changes_and_numbers(opencse: Run) -> None:
     code, stdout, _ = opencse("recipes", "presets", "esimcse")
     assert code == 0
-    found = {row[0]: row for row in rows(stdout) if row[0]}
+    found = whole_rows(stdout)
     recipe = load_recipe("esimcse")
-    assert found.keys() == {"preset", *recipe.presets}
-    assert found["rate-0.24"][1:] == ["ablation", "dev.stsb 84.24"]
-    after = stdout[stdout.index("rate-0.24") :].splitlines()[1]
-    assert "objective.view.rate = 0.24" in after
-    assert "Table 9" in after
+    assert {name.partition(" ")[0] for name in found} == recipe.presets.keys()
+    assert found["rate-0.24 (ablation)"][0].endswith("\nobjective.view.rate = 0.24")
+    assert found["rate-0.24 (ablation)"][1].startswith("dev.stsb 84.24\n")
+    assert "Table 9" in found["rate-0.24 (ablation)"][1]
     assert "objective.view = insert_mask(rate=0.32)" in stdout
-    assert found["reference"][1] == "code"
-    assert found["bert-base"][1] == "backbone: google-bert/bert-base-uncased"
-    assert found["bert-base"][2].startswith("sts.average 78.27, sts.sts12 73.40")
+    assert "reference (code)" in found
+    assert found["bert-base (backbone)"][0].endswith("\ngoogle-bert/bert-base-uncased")
+    assert found["bert-base (backbone)"][1].startswith("sts.average 78.27, sts.sts12 73.40")
     assert "with reference: objective.view.rate = 0.28" in stdout
     assert "google-bert/bert-large-uncased" in stdout
+
+
+@pytest.mark.slow
+def test_tables_fit_a_terminal_of_80_columns(opencse: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("opencse.cli.recipes._WIDTH_OF_A_PIPE", 80)
+    for words in ([], ["presets", "simcse"]):
+        _, stdout, _ = opencse("recipes", *words)
+        table = [line for line in stdout.splitlines() if line[:1] in "│┃├"]
+        assert len(table) > 20
+        assert {line[-1] for line in table} <= set("│┃┤"), "the right edge is there"
+        assert max(map(len, table)) <= 80
+    assert "objective.mask_duplicates = false" in stdout, "a setting stands in one line"
 
 
 @pytest.mark.slow

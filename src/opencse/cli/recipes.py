@@ -17,6 +17,8 @@ recipes = typer.Typer(
 
 _NAMED = "Recipe by name or TOML file; presets follow after colons (simcse:bert-large:crop-10)."
 _WIDTH_OF_A_PIPE = 200
+_CHANGES = 42
+"""Columns of a terminal that nearly all settings and models fit into."""
 
 
 @recipes.callback()
@@ -30,12 +32,14 @@ def overview(context: typer.Context) -> None:
     from opencse.cli.console import show
     from opencse.recipes.summary import made_of, published, short_paper
 
-    table = Table(title="Recipes", title_justify="left")
+    table = Table(title="Recipes", title_justify="left", show_lines=True)
     table.add_column("name", no_wrap=True)
-    for column in ("what", "made of", "published for BERT-base", "paper"):
-        table.add_column(column, overflow="fold")
+    table.add_column("what it is, and what it is made of", overflow="fold")
+    table.add_column("paper, and its number for BERT-base", overflow="fold")
     for name, recipe in opencse.list_recipes().items():
-        table.add_row(name, recipe.title, made_of(recipe), published(recipe), short_paper(recipe))
+        number = published(recipe)
+        paper = "\n".join(filter(None, (short_paper(recipe), number)))
+        table.add_row(name, f"{recipe.title}\n{made_of(recipe)}", paper)
     show(table, _console())
     typer.echo("Backbones, the authors' code and ablations are presets: opencse recipes presets NAME")
 
@@ -56,13 +60,12 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
         return
     recipe = opencse.show_recipe(name).recipe
     table = Table(title=f"Presets of {recipe.name}", title_justify="left", show_lines=True)
-    for column in ("preset", "sort and changes", "published"):
-        table.add_column(column, overflow="fold")
+    table.add_column("preset, its sort, and what it changes", overflow="fold", width=_CHANGES)
+    table.add_column("published", overflow="fold")
     for key, preset in found.items():
         sort = recipe.sort_of(key)
         row = [
-            key,
-            "\n".join([f"{sort}: {preset.model}" if preset.model else sort, *preset_changes(preset)]),
+            "\n".join([f"{key} ({sort})", *filter(None, [preset.model]), *preset_changes(preset)]),
             "\n".join(filter(None, (", ".join(scores(preset)), preset.note))),
         ]
         table.add_row(*map(Text, row))
