@@ -109,10 +109,10 @@ def remember(encoder: opencse.SentenceEncoder) -> None:
             known[key] = encode(texts, **how)
         return known[key]
 
-    def embed_once(tokens: Any) -> Any:  # noqa: ANN401 - as embed
+    def embed_once(tokens: Any, **how: Any) -> Any:  # noqa: ANN401 - as embed
         key = tokens.input_ids.numpy().tobytes()
         if key not in known:
-            known[key] = embed(tokens)
+            known[key] = embed(tokens, **how)
         return known[key]
 
     encoder.encode = encode_once  # type: ignore[method-assign, assignment]

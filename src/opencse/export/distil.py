@@ -55,7 +55,7 @@ class DistilSettings(Settings):
     """
 
     dimension: int | None = Field(default=256, ge=1, le=65_536)
-    sif: float = Field(default=1e-3, gt=0, allow_inf_nan=True)
+    sif: float = Field(default=1e-4, gt=0, allow_inf_nan=True)
     words: int = Field(default=0, ge=0, le=1_000_000)
     fewest: int = Field(default=5, ge=1)
     fit: bool = True
