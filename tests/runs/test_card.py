@@ -19,7 +19,7 @@ QUICK = ["training.max_steps=4", "training.batch_size=8", "training.evaluate_eve
 
 def card_of(folder: Path) -> ModelCard:
     """The card, after what holds for all of them."""
-    card = ModelCard.load(folder / "README.md")
+    card: ModelCard = ModelCard.load(folder / "README.md")
     assert card.data.library_name == "sentence-transformers"
     assert card.data.pipeline_tag == "sentence-similarity"
     assert "opencse" in card.data.tags
