@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from huggingface_hub import ModelCard
@@ -19,15 +20,16 @@ QUICK = ["training.max_steps=4", "training.batch_size=8", "training.evaluate_eve
 
 def card_of(folder: Path) -> ModelCard:
     """The card, after what holds for all of them."""
-    card = ModelCard.load(folder / "README.md")
-    assert card.data.library_name == "sentence-transformers"
-    assert card.data.pipeline_tag == "sentence-similarity"
-    assert "opencse" in card.data.tags
-    assert "base_model" not in card.data.to_dict()  # a folder of this machine is none
+    card: ModelCard = ModelCard.load(folder / "README.md")
+    told: dict[str, Any] = card.data.to_dict()  # type: ignore[no-untyped-call]
+    assert told["library_name"] == "sentence-transformers"
+    assert told["pipeline_tag"] == "sentence-similarity"
+    assert "opencse" in told["tags"]
+    assert "base_model" not in told  # a folder of this machine is none
     assert not re.search(r"\{[a-z_]+\}", re.sub(r"```.*?```", "", card.text, flags=re.DOTALL))
     encoder = SentenceEncoder.load(folder, device="cpu")
-    for told in (f"{encoder.dimension} dimensions", f"pooling {encoder.pooling}", "## Limits", "opencse calibrate"):
-        assert told in card.text
+    for line in (f"{encoder.dimension} dimensions", f"pooling {encoder.pooling}", "## Limits", "opencse calibrate"):
+        assert line in card.text
     for block in re.findall(r"```python\n(.*?)```", card.text, flags=re.DOTALL):
         names: dict[str, object] = {}
         if "sentence_transformers" in block:

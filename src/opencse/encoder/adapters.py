@@ -84,7 +84,7 @@ def add_adapters(backbone: PreTrainedModel, settings: LoraSettings, base: str, s
 
     config = LoraConfig(
         r=settings.rank,
-        lora_alpha=settings.alpha,  # type: ignore[arg-type]
+        lora_alpha=settings.alpha,
         lora_dropout=settings.dropout,
         target_modules=list(settings.targets) or "all-linear",
         base_model_name_or_path=base,

@@ -52,7 +52,7 @@ def upload(
     """
     from huggingface_hub import HfApi
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
-    from huggingface_hub.utils import validate_repo_id
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
 
     if not any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
         raise UserError(f"{folder}: the folder holds no model, so there is nothing to put on the Hub")

@@ -110,6 +110,8 @@ def _count_chunk(ids: NDArray[np.integer], text: NDArray[np.int32], size: int, w
 
 
 def _matrix(data: NDArray[np.float32], columns: NDArray[np.int32], starts: NDArray[np.int32]) -> csr_array:
+    from scipy.sparse import csr_array
+
     size = len(starts) - 1
     return csr_array((data, columns, starts), shape=(size, size))
 
