@@ -105,7 +105,7 @@ def timed(
     began = time.perf_counter()
     for turn in range(-2, turns):
         over = time.perf_counter() - began
-        if turn >= FEWEST and over > seconds or turn == -1 and over > seconds / 4:
+        if (turn >= FEWEST and over > seconds) or (turn == -1 and over > seconds / 4):
             continue
         for call, taken in ((peer, base), *((ours[way], times[way]) for way in ours)):
             started = clock()

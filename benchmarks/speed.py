@@ -1,6 +1,6 @@
-"""How fast opencse is beside its peers on this machine: one command, one table.
+r"""How fast opencse is beside its peers on this machine: one command, one table.
 
-    python benchmarks/speed.py step encode static sts start --shape mini base --model MINILM --sts STS \\
+    python benchmarks/speed.py step encode static sts start --shape mini base --model MINILM --sts STS \
         --json speed.json --page docs/results/speed.md --picture docs/results/figures/speed.svg
 
 ``step``: a training step (pairs of a sentence with itself, batch 64, at most 32 ids, [CLS], dropout .1, AdamW,
@@ -118,7 +118,7 @@ def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name
 
     expected = theirs(0)
     return timed(
-        f"seven STS tasks (first {pairs} pairs of each file), {name or model}, {{}} beside sentence-transformers + scipy",
+        f"seven STS tasks, {pairs} pairs of each file, {name or model}, {{}} beside sentence-transformers + scipy",
         {precision: lambda turn, p=precision: ours(p) for precision in PRECISIONS},
         theirs,
         size=sum(task.n for task in data.tasks.values()),
@@ -129,7 +129,7 @@ def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name
     )
 
 
-def start(model: str, text: str, *, turns: int) -> list[Row]:
+def start(model: str, text: str, *, turns: int, seconds: float) -> list[Row]:
     """Until `opencse --help` is done and until `opencse train` first says something, beside an import of the peer."""
     program = [sys.executable, "-m", "opencse"]
 
@@ -149,6 +149,7 @@ def start(model: str, text: str, *, turns: int) -> list[Row]:
         size=1,
         unit="starts/s",
         turns=turns,
+        seconds=seconds,
     )
 
 
@@ -356,7 +357,7 @@ def main() -> None:
     if "static" in asked.work:
         add(static(asked.text, turns=asked.turns, count=4 * asked.count, clock=clock))
     if "start" in asked.work:
-        add(start("opencse-mini", asked.text, turns=min(5, asked.turns)))
+        add(start("opencse-mini", asked.text, **bounds))
     if asked.json:
         write_json(asked.json, rows, {key: str(value) for key, value in vars(asked).items()})
     if asked.page:

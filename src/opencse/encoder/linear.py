@@ -46,7 +46,7 @@ def _cast(parts: Sequence[Tensor], like: Tensor) -> Tensor:
     """Side by side in the type of ``like``, each written once."""
     sizes = [len(part) for part in parts]
     made = like.new_empty(sum(sizes), *parts[0].shape[1:])
-    for place, part in zip(made.split(sizes), parts, strict=True):
+    for place, part in zip(torch.split(made, sizes), parts, strict=True):
         place.copy_(part)
     return made
 
@@ -74,10 +74,10 @@ class _Linear(torch.autograd.Function):
         of_weights: Sequence[Tensor | None] = [None] * count
         of_biases: Sequence[Tensor | None] = [None] * count
         if any(ctx.needs_input_grad[1 : 1 + count]):
-            of_weights = _of_weight(gradient, x).to(ctx.dtype).split(ctx.sizes)
+            of_weights = torch.split(_of_weight(gradient, x).to(ctx.dtype), ctx.sizes)
         if any(ctx.needs_input_grad[1 + count :]):
             # Summed in float32, rounded once; asked for in float32, torch would first write all of it in float32.
-            of_biases = gradient.sum(dim=0).to(ctx.dtype).split(ctx.sizes)
+            of_biases = torch.split(gradient.sum(dim=0).to(ctx.dtype), ctx.sizes)
         return of_x, *of_weights, *of_biases
 
 
