@@ -27,6 +27,7 @@ class Asked(TypedDict, total=False):
 
     pooling: str | None
     layer: int | None
+    dimensions: int | None
     tasks: Sequence[str] | None
     fast: bool
     logistic: bool
@@ -98,6 +99,7 @@ def evaluate(
     *,
     pooling: str | None = None,
     layer: int | None = None,
+    dimensions: int | None = None,
     tasks: Sequence[str] | None = None,
     fast: bool = False,
     logistic: bool = False,
@@ -122,6 +124,7 @@ def evaluate(
             ``retrieval``.
         pooling: replaces the model's own.
         layer: scores this layer's vectors, from 0 (the embedding layer's output) on, instead of the whole encoder's.
+        dimensions: scores the first so many dimensions of the vectors.
         tasks: some of the suite's tasks; all for None.
         fast: transfer, probing: SentEval's fast classifier.
         logistic: transfer: scikit-learn's logistic regression.
@@ -152,7 +155,7 @@ def evaluate(
         say=tell.say,
         trust_remote_code=trust_remote_code,
     )
-    return score(opened)
+    return score(opened if dimensions is None else cut_short(opened, [dimensions])[0])
 
 
 def evaluate_all(
