@@ -27,7 +27,7 @@ _TRAINED = """# Sentence encoder trained with OpenCSE
 | temperature, batch, learning rate, seed | {temperature}, {batch}, {rate:g}, {seed} |
 | kept | {kept}: {verdict} |
 
-The files beside this card (`run.json`, `metrics.jsonl`) hold every setting and the course of training.
+The files beside this card (`run.json`, `metrics.jsonl`) hold every setting and the log of training.
 
 """
 _COUNTED = """# Sentence encoder made with OpenCSE by counting words
