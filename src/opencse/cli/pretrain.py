@@ -25,7 +25,11 @@ def pretrain(
     positions: Annotated[int, typer.Option(help="Its longest text in ids.")] = 128,
     dropout: Annotated[float, typer.Option(help="Rate of its dropouts.")] = 0.1,
     minutes: Annotated[
-        float | None, typer.Option(help="Budget of time; the pace is measured and the schedule made to fit.")
+        float | None,
+        typer.Option(
+            help="Minutes of training steps, by a pace measured at the start; reading, a new vocabulary and the report "
+            "come on top, and a machine that gets busier takes longer."
+        ),
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="Budget of tokens.")] = None,
     recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe by name or TOML file.")] = "pretrain",

@@ -27,7 +27,7 @@ _TRAINED = """# Sentence encoder trained with OpenCSE
 | temperature, batch, learning rate, seed | {temperature}, {batch}, {rate:g}, {seed} |
 | kept | {kept}: {verdict} |
 
-In the folder of the run, `run.json` and `metrics.jsonl` hold every setting and the course of training.
+In the folder of the run, `run.json` and `metrics.jsonl` hold every setting and the log of training.
 
 ## Scores
 
