@@ -8,6 +8,7 @@ import pytest
 
 from opencse.analysis.pages import how_to_load
 from opencse.analysis.report import paragraph, write_report
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.markdown import as_text
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.card import model_card
@@ -37,7 +38,7 @@ def test_a_name_is_shown_as_it_is(name: object, shown: str) -> None:
 HOSTILE = "m | x |\n\n---\nlicense: other\n# Title\n<script>alert(1)</script> [a](http://b) `c`\x1b[31m"
 
 
-def test_a_card_shows_names_as_they_are() -> None:
+def test_a_card_shows_names_as_they_are(encoder: SentenceEncoder) -> None:
     facts = CorpusFacts(
         source=HOSTILE,
         fingerprint="0" * 64,
@@ -50,13 +51,14 @@ def test_a_card_shows_names_as_they_are() -> None:
         max_length=32,
     )
     recipe = load_recipe("simcse").model_copy(update={"name": HOSTILE, "title": HOSTILE, "paper": HOSTILE})
-    card = model_card(recipe, HOSTILE, facts, "last", f"best on {HOSTILE}")
-    plain = model_card(load_recipe("simcse"), "m", facts, "last", "v")
+    told = {"kept": "last", "scores": "none"}
+    card = model_card(recipe, HOSTILE, facts, encoder, verdict=f"best on {HOSTILE}", **told)
+    plain = model_card(load_recipe("simcse"), "m", facts, encoder, verdict="v", **told)
     assert len(card.splitlines()) == len(plain.splitlines())
     assert card.count("\n---\n") == plain.count("\n---\n")
     cells = [[line.count("|") for line in text.splitlines()] for text in (card, plain)]
     assert cells[0] == cells[1], "no name makes a cell of its own"
-    assert not any(part in card for part in ("<script", "](http", "\x1b"))
+    assert not any(part in card for part in ("<script", "](http://b", "\x1b"))
     assert card.count("&#60;script>") == 5
 
 
