@@ -61,7 +61,7 @@ def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     shape, rooms = done.stdout.splitlines()
     assert shape == "(2, 448)"
-    only = ["encoder", "errors", "foreign", "progress", "settings", "text"]
+    only = ["encoder", "environment", "errors", "foreign", "progress", "settings", "text"]
     assert rooms.split() == only, "nothing of training, objective, evaluation"
 
 
