@@ -285,8 +285,9 @@ def static(text: str, *, turns: int, count: int, clock: Clock = time.perf_counte
 
 
 def near(found: np.ndarray[Any, Any], expected: np.ndarray[Any, Any]) -> str:
-    """How near two arrays of vectors are."""
-    cosines = (found * expected).sum(axis=1) / np.linalg.norm(found, axis=1) / np.linalg.norm(expected, axis=1)
+    """How near two arrays of vectors are, each vector at length 1."""
+    found, expected = (rows / np.linalg.norm(rows, axis=1, keepdims=True) for rows in (found, expected))
+    cosines = (found * expected).sum(axis=1)
     return f"max abs {np.abs(found - expected).max():.1g}, min cosine {cosines.min():.6f}"
 
 
