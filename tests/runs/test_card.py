@@ -73,7 +73,7 @@ def test_of_what_is_made_without_training(tiny_folder: Path, tmp_path: Path) -> 
 
 def test_only_names_on_the_hub_are_base_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "base_model: someone/model" in front_matter("onnx", ["onnx"], "someone/model")
-    for no_id in (None, "opencse-mini", "/work/model", "a/b/c", "../model"):
+    for no_id in (None, "opencse-mini", "/models/mine", "a/b/c", "../model"):
         assert "base_model" not in front_matter("onnx", ["onnx"], no_id)
     monkeypatch.chdir(tmp_path)
     Path("here/model").mkdir(parents=True)

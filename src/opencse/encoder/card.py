@@ -52,7 +52,7 @@ model = SentenceTransformer("{here}")
 vectors = model.encode(["One sentence.", "Another one."])
 ```
 
-With [OpenCSE](https://pypi.org/project/opencse/), the same vectors:
+With OpenCSE (`pip install opencse`), the same vectors:
 
 ```python
 from opencse import SentenceEncoder
