@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 import torch
 
+from numbered import LINES, numbered
 from opencse import SentenceEncoder
 from opencse.encoder import bulk
 from opencse.encoder.bulk import encode_folder
@@ -24,7 +25,6 @@ from opencse.encoder.streaming import EncodedFile, write_lines
 from opencse.errors import UserError
 from opencse.text.readers import Source
 
-LINES = [f"sentence number {n} of the text" + " and more" * (n % 5) for n in range(23)]
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -35,9 +35,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    path = tmp_path / "a.txt"
-    path.write_text("\n\n".join(LINES) + "\n")
-    return Source(str(path))
+    return numbered(tmp_path)
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from numbered import LINES, numbered
 from opencse import SentenceEncoder
 from opencse.encoder import streaming
 from opencse.encoder.forms import Form
@@ -19,7 +20,6 @@ from opencse.encoder.streaming import EncodedFile, encode_file
 from opencse.errors import UserError
 from opencse.text.readers import Source
 
-LINES = [f"sentence number {n} of the text" + " and more" * (n % 5) for n in range(23)]
 Run = Callable[..., tuple[int, str, str]]
 
 
@@ -30,9 +30,7 @@ def encoder(tiny_folder: Path) -> SentenceEncoder:
 
 @pytest.fixture
 def source(tmp_path: Path) -> Source:
-    path = tmp_path / "a.txt"
-    path.write_text("\n\n".join(LINES) + "\n")
-    return Source(str(path))
+    return numbered(tmp_path)
 
 
 @pytest.fixture

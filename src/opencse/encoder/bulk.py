@@ -19,12 +19,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from opencse.encoder.encoder import WINDOW, SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.forms import Form, first_wrong, not_finite
+from opencse.encoder.forms import Form, first_wrong
 from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, write_shard
-from opencse.encoder.streaming import EncodedFile, Precision
+from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready
 from opencse.errors import UserError, reason
-from opencse.foreign import told
 from opencse.progress import Count, Say
 from opencse.text.readers import Source
 from opencse.workers import started
@@ -134,22 +132,12 @@ def encode_folder(
     if isinstance(model, SentenceEncoder):
         if processes is not None and processes > 1:
             raise UserError("several processes load the model themselves: give its folder or name, not an encoder")
-        encoder, processes = model, 1
-    else:
-        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-        if encoder.own_code:
-            say(told(encoder.own_code))
-    form.require(dimension := encoder.dimension)
+        processes = 1
+    encoder = ready(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    dimension = form.kept(encoder.dimension)
     identity = {
         "version": 1,
-        "text": text,
-        "rows": rows,
-        "model": fingerprint(encoder),
-        "dimension": form.kept(dimension),
-        "numbers": form.numbers,
-        "normalize": form.normalize,
-        "precision": precision,
-        "device": encoder.device.type,
+        **identity_of(text, rows, encoder, form, precision),
         "format": file_format,
         "shard_rows": shard_rows,
     }
@@ -169,15 +157,12 @@ def encode_folder(
                     made = _shared_out(recipes, tasks, report)
                 for task, result in made:
                     if isinstance(result, Wrong):
-                        raise UserError(
-                            f"{source.name}, {source.unit} {task.lines[result.row]}: "
-                            f"{not_finite(task.texts[result.row], form, precision)}"
-                        )
+                        raise fault(source, task.lines[result.row], task.texts[result.row], form, precision)
                     shards.add(task.number, result)
                 if len(shards.done) != shards.count or shards.rows != rows:
                     raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {shards.rows:,})")
                 shards.finish()
-            return EncodedFile(rows, form.kept(dimension), before, time.perf_counter() - begun, len(shards.done))
+            return EncodedFile(rows, dimension, before, time.perf_counter() - begun, len(shards.done))
     except OSError as error:
         raise UserError(
             f"{out}: cannot be written ({reason(error)}); what is made stays, and the same command goes on"

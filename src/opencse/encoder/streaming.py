@@ -98,28 +98,11 @@ def encode_file(
     target = _checked_target(Path(out))
     rows = sum(1 for _ in source.examples())
     text = source.fingerprint()
-    if isinstance(model, SentenceEncoder):
-        encoder = model
-    else:
-        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-        if encoder.own_code and say is not None:
-            say(told(encoder.own_code))
-    form = form or Form()
-    form.require(encoder.dimension)
-    identity = {
-        "version": 2,
-        "text": text,
-        "rows": rows,
-        "model": fingerprint(encoder),
-        "dimension": form.kept(encoder.dimension),
-        "numbers": form.numbers,
-        "normalize": form.normalize,
-        "precision": precision,
-        "device": encoder.device.type,
-        "window": window,
-    }
+    form, say = form or Form(), say or _silent
+    encoder = ready(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    identity = {"version": 2, **identity_of(text, rows, encoder, form, precision), "window": window}
     try:
-        with _Partial.open(target, identity, form, say or _silent) as partial:
+        with _Partial.open(target, identity, form, say) as partial:
             before, started = partial.done, time.perf_counter()
             for records in _windows(source, before, window):
                 vectors = encoder.encode(
@@ -131,9 +114,7 @@ def encode_file(
                 if (row := first_wrong(vectors, written)) is not None:
                     partial.discard()
                     record, texts = records[row]
-                    raise UserError(
-                        f"{source.name}, {source.unit} {record.number}: {not_finite(texts[0], form, precision)}"
-                    )
+                    raise fault(source, record.number, texts[0], form, precision)
                 partial.add(written)
             if partial.done != rows:
                 partial.discard()
@@ -144,6 +125,45 @@ def encode_file(
         kept = _partial_of(target)
         goes_on = f"; what is made is in {kept.name}, and the same command goes on" if kept.exists() else ""
         raise UserError(f"{out}: cannot be written ({reason(error)}){goes_on}") from None
+
+
+def ready(
+    model: str | Path | SentenceEncoder,
+    form: Form,
+    say: Say,
+    *,
+    pooling: str | None,
+    device: str | None,
+    trust_remote_code: bool,
+) -> SentenceEncoder:
+    """The encoder of a text, loaded if it is not one yet; code of its own is told of, and ``form`` has to fit it."""
+    if isinstance(model, SentenceEncoder):
+        encoder = model
+    else:
+        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        if encoder.own_code:
+            say(told(encoder.own_code))
+    form.require(encoder.dimension)
+    return encoder
+
+
+def identity_of(text: str, rows: int, encoder: SentenceEncoder, form: Form, precision: Precision) -> dict[str, Any]:
+    """What vectors are of and how they are made: a call that goes on with those of another has to be the same."""
+    return {
+        "text": text,
+        "rows": rows,
+        "model": fingerprint(encoder),
+        "dimension": form.kept(encoder.dimension),
+        "numbers": form.numbers,
+        "normalize": form.normalize,
+        "precision": precision,
+        "device": encoder.device.type,
+    }
+
+
+def fault(source: Source, line: int, text: str, form: Form, precision: Precision) -> UserError:
+    """Of a text whose vector is not finite."""
+    return UserError(f"{source.name}, {source.unit} {line}: {not_finite(text, form, precision)}")
 
 
 def write_lines(
@@ -167,7 +187,7 @@ def write_lines(
         written = form.of(vectors := encoder.encode([texts[0] for _, texts in records], precision=precision))
         if (row := first_wrong(vectors, written)) is not None:
             record, texts = records[row]
-            raise UserError(f"{source.name}, {source.unit} {record.number}: {not_finite(texts[0], form, precision)}")
+            raise fault(source, record.number, texts[0], form, precision)
         for (_, texts), vector in zip(records, written.tolist(), strict=True):
             out.write(json.dumps({"text": texts[0], "vector": vector}, ensure_ascii=False) + "\n")
         out.flush()
