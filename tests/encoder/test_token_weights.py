@@ -91,7 +91,7 @@ def test_the_gradient_is_weighted(encoder: SentenceEncoder) -> None:
     assert weights is not None
     tokens = encoder.tokenizer.pad(encoder.tokenize(TEXTS[:1]))
     states = torch.randn(*tokens.input_ids.shape, 32, requires_grad=True)
-    encoder.pool([states], tokens).sum().backward()
+    encoder.pool([states], tokens).sum().backward()  # type: ignore[no-untyped-call]
     share = weights.weights[tokens.input_ids] / weights.weights[tokens.input_ids].sum()
     assert states.grad is not None
     assert torch.allclose(states.grad, share.unsqueeze(-1).expand_as(states))
