@@ -43,6 +43,7 @@ class Plan:
     chunks: Chunks = WHOLE
     chunks_reason: str = ""
     near_duplicates: int | None = None
+    replaced: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The plan, to be read."""
@@ -75,6 +76,7 @@ class Plan:
             *self._adapters(),
             *([told(self.code)] if self.code else []),
             f"recipe     {self.recipe.name} ({preset})",
+            *(f"setting    {line}" for line in self.replaced),
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",
             *self._passes(),
