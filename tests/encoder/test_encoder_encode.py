@@ -15,10 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from opencse.encoder import encoder as encoder_module
+from opencse.encoder import encoding
 from opencse.encoder.batches import token_batches
-from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
+from opencse.encoder.outputs import MaskedTokens
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 
@@ -77,7 +78,7 @@ def test_result_does_not_depend_on_token_budget(encoder: SentenceEncoder, shuffl
 
 def test_windows_join_in_order(encoder: SentenceEncoder, shuffled: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     whole = encoder.encode(shuffled)
-    monkeypatch.setattr(encoder_module, "WINDOW", 7)
+    monkeypatch.setattr(encoding, "WINDOW", 7)
     assert largest_difference(encoder.encode(shuffled), whole) < 1e-6
 
 

@@ -11,9 +11,10 @@ import pytest
 import torch
 from torch import nn
 
-from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import builtin_folder
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
 from opencse.making.backbone import Shape, create_backbone
 

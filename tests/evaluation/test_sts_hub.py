@@ -87,7 +87,9 @@ def test_faulty_rows_and_columns_are_told(space: Path) -> None:
 
 def test_data_set_that_cannot_be_loaded_is_told_in_one_line(space: Path) -> None:
     (space / "stsbenchmark-sts" / "test.parquet").unlink()
-    with pytest.raises(UserError, match="stsbenchmark-sts: the split 'test' could not be loaded") as caught:
+    with pytest.raises(
+        UserError, match="stsbenchmark-sts: neither a file nor a data set that could be loaded, split 'test'"
+    ) as caught:
         load_sts_hub(["stsb"], root=space)
     assert "\n" not in str(caught.value)
 

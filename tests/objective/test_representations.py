@@ -12,9 +12,10 @@ import pytest
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
 from opencse.objective.columns import same_text
 from opencse.objective.negatives.hard import Hard

@@ -11,7 +11,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import Encoded, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.outputs import Encoded
 from opencse.errors import UserError
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings

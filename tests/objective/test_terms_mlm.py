@@ -11,8 +11,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
 from opencse.objective.losses import masked_lm
 from opencse.objective.registry import build as build_part

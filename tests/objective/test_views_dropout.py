@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.outputs import MaskedTokens
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings

@@ -216,6 +216,15 @@ class TestJob:
         assert self.resolve(mine, "some/other") == (1, "some/other", None)
         assert self.resolve(f"{mine}:short", "some/other", "reference") == (7, "some/other", "reference:short")
 
+    def test_what_set_puts_in_the_place_of_a_preset_is_told(self, mine: str) -> None:
+        def replaced(*settings: str) -> tuple[str, ...]:
+            return TrainJob(Source("x.txt"), f"{mine}:small", "some/small", settings=settings).resolve().replaced
+
+        assert replaced("training.epochs=5", "training.seed=3") == (
+            f"training.epochs = 5, where the preset {mine}:small has 2",
+        )
+        assert replaced("training.epochs=2") == ()
+
     def test_another_backbones_preset_takes_its_place_and_a_name_is_still_a_model(self, mine: str) -> None:
         assert self.resolve(f"{mine}:large", "small") == (1, "some/small", "large")
         assert self.resolve(mine, "folder", "small") == (2, "folder", "small")

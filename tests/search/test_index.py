@@ -11,9 +11,9 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.search.folder import locked
 from opencse.search.index import Index
 from opencse.search.rows import Row
-from opencse.search.store import locked
 from search_texts import TEXTS
 
 

@@ -19,7 +19,7 @@ from opencse.progress import Silent
 from opencse.search import building
 from opencse.search.building import How
 from opencse.search.index import Index
-from opencse.search.store import Writer
+from opencse.search.writer import Writer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 

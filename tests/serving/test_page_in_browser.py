@@ -154,6 +154,27 @@ def test_the_map_by_mouse_and_keys(browser: Browser, two: FastAPI) -> None:
         assert fits(browser)
 
 
+@pytest.mark.parametrize("dark", [False, True])
+@pytest.mark.parametrize("width", [390, 1280])
+def test_no_rule_of_accessibility_is_broken(browser: Browser, two: FastAPI, width: int, dark: bool) -> None:
+    browser.screen(width, dark=dark)
+    with live(two) as address:
+        browser.open(f"{address}/")
+        browser.until("document.querySelectorAll('.examples button').length")
+        assert browser.broken_rules() == []
+        browser.click("summary")
+        browser.click("#query")
+        browser.type("snow")
+        browser.until("document.querySelectorAll('.hits li').length === 20")
+        assert browser.broken_rules() == []
+        browser.click("#tab-similarity")
+        browser.until("document.querySelectorAll('.matrix').length === 2")
+        assert browser.broken_rules() == []
+        browser.click("#tab-map")
+        browser.until("!document.getElementById('map-figure').hidden")
+        assert browser.broken_rules() == []
+
+
 def test_without_an_index_and_with_a_key(browser: Browser, serve: Callable[..., FastAPI]) -> None:
     with live(serve(indexed=False, keys=["open-sesame"])) as address:
         browser.open(f"{address}/")

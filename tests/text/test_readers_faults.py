@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import datasets
+import huggingface_hub
 import pyarrow
 import pyarrow.parquet
 import pytest
@@ -159,11 +160,35 @@ def test_hub_id_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     def unreachable(location: str, split: str) -> None:
         raise ConnectionError(f"no way to {location}\nsecond line")
 
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", lambda *_, **__: None)
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     assert told("owner/name") == (
         ": neither a file nor a data set that could be loaded, split 'train' (no way to owner/name); "
-        "give a file (.txt, .csv, .tsv, .jsonl, .parquet), a folder of such files, or a Hub id"
+        "give a file (.txt, .csv, .tsv, .jsonl, .parquet), a folder of such files, or a data set of the Hub"
     )
+
+
+@pytest.mark.parametrize(("cause", "asked"), [(OSError(-2, "unknown name"), 0), (TimeoutError(110, "slow"), 1)])
+def test_hub_that_nobody_reaches_is_asked_once(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, cause: OSError, asked: int
+) -> None:
+    loaded = []
+
+    def card(hub_id: str, **_: str) -> None:
+        raise huggingface_hub.errors.LocalEntryNotFoundError("not here") from cause
+
+    def load(location: str, split: str) -> None:
+        loaded.append(location)
+        raise ConnectionError("not there")
+
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    monkeypatch.setattr(huggingface_hub, "snapshot_download", card)
+    monkeypatch.setattr(datasets, "load_dataset", load)
+    assert ("not there" if asked else "not here") in told("owner/name")
+    assert len(loaded) == asked
+    (tmp_path / "owner___name").mkdir()  # loaded before: datasets finds it without a network
+    assert "not there" in told("owner/name")
+    assert len(loaded) == asked + 1
 
 
 def test_data_set_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

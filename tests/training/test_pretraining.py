@@ -19,7 +19,7 @@ from torch import Tensor
 
 from helpers import Stopped
 from opencse import SentenceEncoder, UserError, pretrain, train
-from opencse.encoder.encoder import MaskedTokens
+from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import InterruptedRunError
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece

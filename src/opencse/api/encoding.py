@@ -8,7 +8,8 @@ from typing import TextIO, overload
 
 from opencse.api.models import Model, encoded, open_encoder
 from opencse.encoder.bulk import encode_folder
-from opencse.encoder.encoder import WINDOW, SentenceEncoder, Vectors
+from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form, Numbers
 from opencse.encoder.shards import FileFormat
 from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines

@@ -10,7 +10,7 @@ from opencse.api.models import Model, name_of, open_encoder
 from opencse.baselines.whitening import Whitening, whitened
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import sentence_config, transformer_folder
-from opencse.encoder.locate import BUILTIN, builtin_folder
+from opencse.encoder.locate import locate
 from opencse.encoder.lower_case import lower_casing
 from opencse.environment import require_packages
 from opencse.errors import UserError
@@ -93,9 +93,7 @@ def _tokenizer(
     if model is None:
         progress.say(f"vocabulary learning at most {vocabulary:,} pieces from {source.name}")
         return Tokenizer(train_wordpiece(texts_of(source), vocabulary, max_length=positions)), False
-    folder = builtin_folder() if str(model) == BUILTIN else Path(model)
-    if not folder.is_dir():
-        return Tokenizer.load(str(model), trust_remote_code=trust_remote_code), False
+    folder = Path(model) if Path(model).is_dir() else locate(model, code=trust_remote_code, weights=False)
     folder = transformer_folder(folder)
     tokenizer = Tokenizer.load(folder, trust_remote_code=trust_remote_code)
     lower = sentence_config(folder).lower_case

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from opencse.encoder.encoder import WINDOW, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form, first_wrong
 from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, write_shard
 from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Self, overload
 
@@ -15,13 +14,16 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from opencse.encoder.backbone import dropout_rates
-from opencse.encoder.batches import listed, require_texts, token_batches
+from opencse.encoder.batches import listed, require_texts
 from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.devices import default_device, usable
+from opencse.encoder.encoding import encoded
 from opencse.encoder.head import Dense
 from opencse.encoder.kernels import Kernels, bf16_kernel, float32_kernel
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.modes import evaluating
+from opencse.encoder.outputs import Disturb, Encoded, MaskedTokens
 from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.token_weights import TokenWeights
@@ -35,32 +37,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 Vectors = NDArray[np.float32]
-Disturb = Callable[[Tensor], Tensor]
-"""Input embeddings (rows, length, hidden) -> the same shape."""
-WINDOW = 32_768
-
-
-@dataclass(frozen=True)
-class MaskedTokens:
-    """A masked copy of some texts: the tokens, and a (rows, length) bool of the positions to predict."""
-
-    tokens: Tokens
-    positions: Tensor
-
-
-@dataclass(frozen=True)
-class Encoded:
-    """What one training forward gives.
-
-    Attributes:
-        sentence: (rows, d) vectors after the training head; None if no sentences were asked for.
-        layers: the same for each intermediate layer asked for, pooled and projected alike.
-        masked_logits: (M, vocabulary) at the masked positions, or None.
-    """
-
-    sentence: Tensor | None
-    layers: dict[int, Tensor] = field(default_factory=dict)
-    masked_logits: Tensor | None = None
 
 
 class SentenceEncoder(nn.Module):
@@ -254,7 +230,7 @@ class SentenceEncoder(nn.Module):
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
         """Evaluation mode of every module within the block (attention's dropout too); gradients flow as ever."""
-        with _evaluating(self):
+        with evaluating(self):
             yield
 
     def forward(
@@ -450,19 +426,7 @@ class SentenceEncoder(nn.Module):
         if device is not None:
             self.to(usable(device))
         budget = budget_of(self.device) if token_budget is None else token_budget
-        vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
-        done = 0
-        with _evaluating(self):
-            for start in range(0, len(rows), WINDOW):
-                ids = self.tokenize(rows[start : start + WINDOW])
-                for indices in token_batches([len(row) for row in ids], budget, batch_size):
-                    filled = indices[[len(ids[i]) > 0 for i in indices]]
-                    if len(filled):
-                        tokens = self.tokenizer.pad([ids[i] for i in filled]).to(self.device)
-                        vectors[start + filled] = self.embed(tokens, bf16=precision == "bf16").float().cpu().numpy()
-                    done += len(indices)
-                    if progress is not None:
-                        progress(done, len(rows))
+        vectors = encoded(self, rows, budget=budget, most=batch_size, bf16=precision == "bf16", progress=progress)
         if normalize_embeddings:
             vectors = unit_rows(vectors)
         given = vectors[0] if isinstance(texts, str) else vectors
@@ -493,15 +457,3 @@ class SentenceEncoder(nn.Module):
         if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":
             raise UserError(f"vectors are a (n, d) array of numbers, not {given.dtype} of shape {given.shape}")
         return np.atleast_2d(given)
-
-
-@contextmanager
-def _evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the block; every module is put back into the mode it was in."""
-    modes = [(part, part.training) for part in module.modules()]
-    module.eval()
-    try:
-        yield
-    finally:
-        for part, training in modes:
-            part.training = training

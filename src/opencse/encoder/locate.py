@@ -7,7 +7,8 @@ from pathlib import Path
 from opencse.errors import UserError, reason
 
 BUILTIN = "opencse-mini"
-_PATTERNS = ["*.json", "*.txt", "*.model", "*.safetensors", "*/config.json", "*/*.safetensors"]
+_WEIGHTS = ["*.safetensors", "*/*.safetensors"]
+_PATTERNS = ["*.json", "*.txt", "*.model", "*/config.json"]
 
 
 def builtin_folder() -> Path:
@@ -15,7 +16,7 @@ def builtin_folder() -> Path:
     return Path(__file__).parent / BUILTIN
 
 
-def locate(model: str | Path, *, code: bool = False) -> Path:
+def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Path:
     """A local folder for ``model``: the built-in encoder's name, a folder, or a Hub id (downloaded to the Hub cache).
 
     A training run's folder stands for the model it kept.
@@ -23,6 +24,7 @@ def locate(model: str | Path, *, code: bool = False) -> Path:
     Args:
         model: the name, folder or id.
         code: fetch the model's own Python files too, which are left on the Hub otherwise.
+        weights: fetch its weights; without them it is a tokenizer and configurations.
 
     Raises:
         UserError: if there is no such folder and no such model on the Hub.
@@ -49,16 +51,16 @@ def locate(model: str | Path, *, code: bool = False) -> Path:
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")
     if str(model).count("/") > 1 or str(model).startswith((".", "/", "~")):
         raise UserError(f"{model}: no such folder")
-    return _download(str(model), [*_PATTERNS, "*.py"] if code else _PATTERNS)
+    return _download(str(model), [*_PATTERNS, "*.py"] if code else _PATTERNS, weights)
 
 
-def _download(hub_id: str, patterns: list[str]) -> Path:
+def _download(hub_id: str, patterns: list[str], weights: bool) -> Path:
     from huggingface_hub import snapshot_download
 
+    wanted = [*patterns, *_WEIGHTS] if weights else patterns
     try:
-        safetensors = snapshot_download(hub_id, allow_patterns=patterns, ignore_patterns=["onnx/*", "openvino/*"])
-        folder = Path(safetensors)
-        if not any(folder.glob("**/*.safetensors")):
+        folder = Path(snapshot_download(hub_id, allow_patterns=wanted, ignore_patterns=["onnx/*", "openvino/*"]))
+        if weights and not any(folder.glob("**/*.safetensors")):
             folder = Path(snapshot_download(hub_id, allow_patterns=[*patterns, "*.bin"]))
     except Exception as error:
         raise UserError(

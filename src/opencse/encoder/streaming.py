@@ -22,7 +22,8 @@ from typing import Any, BinaryIO, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.encoder import WINDOW, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.forms import Form, first_wrong, not_finite
 from opencse.errors import UserError, reason

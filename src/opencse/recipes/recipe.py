@@ -206,12 +206,14 @@ class Resolved:
         presets: those applied, in the order of application.
         model: Hub id of the model asked for, where a preset's name was given for it; None if none was asked for.
         said: dotted keys of what presets, overrides and a recipe file set; not those of a recipe of the package.
+        replaced: a line for each setting of a preset in whose place an override has another value.
     """
 
     recipe: Recipe
     presets: tuple[str, ...]
     model: str | None
     said: frozenset[str] = frozenset()
+    replaced: tuple[str, ...] = ()
 
     @property
     def backbone(self) -> Preset | None:
@@ -315,10 +317,25 @@ def resolve_recipe(
         raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
     own = None if model is None else written.presets.get(model)
     asked_for = model if own is None or own.model is None else own.model
-    said = {key for change in changes for key in flatten({change.key: change.value})}
+    said = {key for change in changes for key in _flat(change)}
     if name.endswith(".toml"):
         said |= flatten({key: value for key, value in read.items() if key != "presets"}).keys()
-    return Resolved(resolved, tuple(chosen), asked_for, frozenset(said))
+    return Resolved(resolved, tuple(chosen), asked_for, frozenset(said), _replaced(own_changes, asked))
+
+
+def _replaced(own: Iterable[Change], asked: Iterable[Change]) -> tuple[str, ...]:
+    """What ``asked`` puts in the place of the presets' ``own`` settings, to be read."""
+    by_preset = {key: (change.where, value) for change in own for key, value in _flat(change).items()}
+    given = {key: value for change in asked for key, value in _flat(change).items()}
+    return tuple(
+        f"{key} = {value}, where the preset {by_preset[key][0]} has {by_preset[key][1]}"
+        for key, value in given.items()
+        if key in by_preset and by_preset[key][1] != value
+    )
+
+
+def _flat(change: Change) -> dict[str, Any]:
+    return flatten({change.key: change.value})
 
 
 def _choose(recipe: Recipe, name: str, presets: Sequence[str], model: str | None) -> list[str]:

@@ -98,12 +98,14 @@ class Asked:
         model: the built-in encoder, a folder, or a Hub id.
         preset: the presets applied, joined by colons; None if there are none.
         said: dotted keys of the settings that were asked for, not merely the packaged recipe's own.
+        replaced: a line for each setting of a preset in whose place ``--set`` has another value.
     """
 
     recipe: Recipe
     model: str
     preset: str | None
     said: frozenset[str]
+    replaced: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -143,7 +145,7 @@ class TrainJob:
                 f"built-in encoder; choose the model too, with --model {resolved.presets[0]}"
             )
         presets = ":".join(resolved.presets) or None
-        return Asked(resolved.recipe, resolved.model or self.model, presets, resolved.said)
+        return Asked(resolved.recipe, resolved.model or self.model, presets, resolved.said, resolved.replaced)
 
     def start(self) -> Start:
         """The start, with the recipe's pooling and head as they will be; see `opencse.runs.start.settle`.
@@ -162,7 +164,7 @@ class TrainJob:
             steps: of the run, where they are settled already (a run that goes on); by default the budget decides.
             world: the processes that train together.
         """
-        preset, start = self.resolve().preset, self.start()
+        asked, start = self.resolve(), self.start()
         recipe, model = start.recipe, start.model
         dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
@@ -205,7 +207,8 @@ class TrainJob:
         plan = Plan(
             recipe=recipe,
             model=model,
-            preset=preset,
+            preset=asked.preset,
+            replaced=asked.replaced,
             dev=dev,
             corpus=corpus.facts,
             near_duplicates=None if near is None else int(near.sum()),

@@ -47,6 +47,7 @@ class Plan:
     chunks_reason: str = ""
     near_duplicates: int | None = None
     token_weights: TokenWeights | None = None
+    replaced: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The plan, to be read."""
@@ -80,6 +81,7 @@ class Plan:
             *self._adapters(),
             *([told(self.code)] if self.code else []),
             f"recipe     {self.recipe.name} ({preset})",
+            *(f"setting    {line}" for line in self.replaced),
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",
             *self._passes(),

@@ -16,22 +16,13 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.progress import Progress
+from opencse.search.database import Facts, create, new_name, refused
 from opencse.search.engines import Kind, require_enough, require_faiss, write_engine
+from opencse.search.folder import BUILDING, NAMES, locked, point_to, remove_others
 from opencse.search.passages import Cutter
 from opencse.search.reading import RowSource
 from opencse.search.rows import Row
-from opencse.search.store import (
-    BUILDING,
-    NAMES,
-    Facts,
-    Writer,
-    create,
-    locked,
-    new_name,
-    point_to,
-    refused,
-    remove_others,
-)
+from opencse.search.writer import Writer
 
 WINDOW = 8_192
 """Rows of text that are encoded, written and made sure of together."""
@@ -156,12 +147,12 @@ def append(
     """Puts some rows into the change that ``writer`` makes; ``done`` came before."""
     named = list(_with_ids(rows, writer.facts.next_id))
     if replace:
-        ids = [row.id for row in named]
+        ids = [row.id for row in named if row.id is not None]
         if len(set(ids)) < len(ids):
             raise UserError(
                 f"the id {next(name for name in ids if ids.count(name) > 1)!r} is given twice; give it once"
             )
-        writer.remove("id IN (SELECT value FROM json_each(?))", [json.dumps(ids)])
+        writer.remove_ids(ids)
     texts = [row.text for row in named]
     cut = [[text] for text in texts] if cutter is None else cutter.cut(texts)
     parts = [

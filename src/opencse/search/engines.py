@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from opencse.errors import UserError, reason
 from opencse.io import sync
 from opencse.progress import Progress
+from opencse.search.database import mapped, new_name
 from opencse.search.exact import SPARE, Places, Scores, Unit, inner_products
-from opencse.search.store import Writer, mapped, new_name
+from opencse.search.writer import Writer
 
 if TYPE_CHECKING:
     from types import ModuleType

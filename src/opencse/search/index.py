@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Iterable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -19,30 +18,16 @@ from opencse.errors import UserError
 from opencse.progress import Counted, Progress, Silent
 from opencse.search import querying
 from opencse.search.building import How, add, build
-from opencse.search.engines import Engine, write_engine
+from opencse.search.changing import changing
+from opencse.search.database import Facts
 from opencse.search.exact import Unit
 from opencse.search.filters import Where, sql_of
-from opencse.search.kept_words import place_of
+from opencse.search.moments import Moments
 from opencse.search.pairs import Duplicates, Pair, duplicate_rows, nearest_pairs
 from opencse.search.querying import HYBRID_WEIGHT, State, hit_of, sql_names
 from opencse.search.reading import FileRows, GivenRows, RowSource
 from opencse.search.result import Hit, IndexInfo
 from opencse.search.rows import RowLike
-from opencse.search.store import (
-    NAMES,
-    Facts,
-    Store,
-    Stored,
-    Writer,
-    current,
-    locked,
-    refused,
-    remove_others,
-)
-
-_COMPACT = 4
-"""One dead place in so many makes the vector file be written anew."""
-_TRIES = 5
 
 
 class Index:
@@ -54,10 +39,8 @@ class Index:
 
     def __init__(self, folder: Path, encoder: SentenceEncoder | None) -> None:
         self.folder = folder
-        self._store = Store.open(folder)
+        self._moments = Moments(folder)
         self._encoder = encoder
-        self._seen: State | None = None
-        self._stamp = 0
 
     @classmethod
     def open(cls, folder: str | Path, *, encoder: SentenceEncoder | None = None) -> Self:
@@ -126,8 +109,7 @@ class Index:
         self.close()
 
     def __len__(self) -> int:
-        with self._store.snapshot() as facts:
-            return facts.rows
+        return self._moments.facts.rows
 
     @property
     def source(self) -> str | None:
@@ -135,14 +117,19 @@ class Index:
         with self.moment() as state:
             return state.facts.source
 
+    def moment(self) -> AbstractContextManager[State]:
+        """The index as it is now; another process may have changed it or put a new one in its place."""
+        return self._moments.now()
+
     def close(self) -> None:
         """Lets go of the files."""
-        self._store.close()
+        self._moments.store.close()
 
     def info(self) -> IndexInfo:
         """What the index is."""
-        with self._store.snapshot() as facts:
-            documents = self._store.count_documents() if facts.passages else facts.rows
+        store = self._moments.store
+        with store.snapshot() as facts:
+            documents = store.count_documents() if facts.passages else facts.rows
         return IndexInfo(
             folder=str(self.folder),
             kind=facts.kind,
@@ -206,8 +193,7 @@ class Index:
         Raises:
             UserError: see `search`.
         """
-        with self._store.snapshot() as facts:
-            pass
+        facts = self._moments.facts
         if isinstance(queries, np.ndarray):
             vectors = np.atleast_2d(queries)
             if vectors.ndim != 2 or vectors.dtype.kind not in "fiu" or vectors.shape[1] != facts.dimension:
@@ -232,8 +218,7 @@ class Index:
             UserError: if the model that the index names is not there, or another one by now.
         """
         if self._encoder is None:
-            with self._store.snapshot() as facts:
-                pass
+            facts = self._moments.facts
             if not facts.model:
                 raise UserError(f"{self.folder}: names no model; open it with the encoder it was built with")
             encoder = SentenceEncoder.load(facts.model, pooling=facts.pooling)
@@ -250,13 +235,13 @@ class Index:
         with self.moment() as state:
             if ids is None:
                 return np.array(state.vectors if state.alive is None else state.vectors[state.alive])
-            return np.array(state.vectors[[row[0] for row in self._named(ids, state.facts)]])
+            return np.array(state.vectors[[row[0] for row in state.named(ids)]])
 
     def vectors_of_hits(self, hits: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         """(n, d) vectors of rows by id and text, which tell a passage from the others of its document."""
         with self.moment() as state:
             ids = list(dict.fromkeys(name for name, _ in hits))
-            places = {(name, text): place for place, name, _, text, _ in self._named(ids, state.facts)}
+            places = {(name, text): place for place, name, _, text, _ in state.named(ids)}
             return np.array(state.vectors[[places[hit] for hit in hits]])
 
     def pairs(self, most: int = 100, *, progress: Progress | None = None) -> list[Pair]:
@@ -270,7 +255,7 @@ class Index:
             UserError: for ``most`` below 1.
         """
         with self.moment() as state:
-            rows = self._store.select("1", [], state.facts)
+            rows = state.store.select("1", [], state.facts)
             groups = None
             if state.facts.passages:
                 number: dict[str, int] = {}
@@ -293,7 +278,7 @@ class Index:
             UserError: for a threshold that is no cosine above 0.
         """
         with self.moment() as state:
-            rows = self._store.select("1", [], state.facts)
+            rows = state.store.select("1", [], state.facts)
             vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
         texts = [row[3] for row in rows]
         found = duplicate_rows(vectors, texts, threshold, progress=_counted(progress, "comparing"))
@@ -314,7 +299,7 @@ class Index:
         if offset < 0 or (limit is not None and limit < 0):
             raise UserError(f"offset and limit are at least 0, not {offset} and {limit}")
         with self.moment() as state:
-            found = self._store.select("1", [-1 if limit is None else limit, offset], state.facts, "LIMIT ? OFFSET ?")
+            found = state.store.select("1", [-1 if limit is None else limit, offset], state.facts, "LIMIT ? OFFSET ?")
             return [hit_of(row, 1.0, state.facts) for row in found]
 
     def add(
@@ -336,13 +321,11 @@ class Index:
         Raises:
             UserError: for an id that is there already, rows that cannot be kept, another model, or another writer.
         """
-        with self._writing() as writer:
+        tell = progress or Silent()
+        with changing(self.folder, tell) as writer:
             if encoder is not None:
                 _require_same(self.folder, writer.facts, encoder)
-            tell = progress or Silent()
-            done = add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=tell)
-            self._finish(writer, tell)
-            return done
+            return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=tell)
 
     def delete(
         self, ids: Sequence[str] | None = None, *, where: Where | None = None, progress: Progress | None = None
@@ -361,78 +344,14 @@ class Index:
             raise UserError("ids: give a list of ids")
         if (ids is None) == (not where):
             raise UserError("delete: give ids or conditions (where), one of them")
-        with self._writing() as writer:
-            if ids is not None:
-                wanted = list(dict.fromkeys(ids))
-                missing = sorted(set(wanted) - writer.known(wanted))
-                if missing:
-                    raise UserError(f"{self.folder}: no row has the id {missing[0][:80]!r}; nothing was deleted")
-                done = _remove_ids(writer, wanted)
-            else:
-                done = writer.remove(*sql_of(where or {}, sql_names(writer.facts)))
-            self._finish(writer, progress or Silent())
-            return done
-
-    def _finish(self, writer: Writer, progress: Progress) -> None:
-        writer.change(source=None)
-        if writer.facts.slots > _COMPACT * max(1, writer.facts.rows) // (_COMPACT - 1):
-            writer.compact()
-        write_engine(writer, progress)
-        writer.commit()
-
-    @contextmanager
-    def _writing(self) -> Iterator[Writer]:
-        with locked(self.folder), refused(self.folder):
-            name = current(self.folder)
-            with Writer(self.folder, name) as writer:
-                facts = writer.facts
-                words = place_of(name, facts.version)
-                remove_others(self.folder, [name, facts.vectors, facts.engine or "", words])
-                yield writer
-
-    @contextmanager
-    def moment(self) -> Iterator[State]:
-        """The index as it is now; another process may have changed it or put a new one in its place."""
-        for _ in range(_TRIES):
-            self._follow()
-            with self._store.snapshot() as facts:
-                try:
-                    state = self._state(facts)
-                except FileNotFoundError as error:  # written anew since; or it is not there at all
-                    missing = error.filename
-                    continue
-                yield state
-                return
-        raise UserError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
-
-    def _follow(self) -> None:
-        """Opens the index that has taken this one's place, if one has."""
-        with suppress(OSError):
-            stamp = (self.folder / NAMES).stat().st_mtime_ns
-            if stamp != self._stamp:
-                name = current(self.folder)
-                if (
-                    name != self._store.name
-                ):  # other threads may still read the old one, which closes when they are done
-                    self._store, self._seen = Store(self.folder, name), None
-                self._stamp = stamp
-
-    def _state(self, facts: Facts) -> State:
-        seen = self._seen
-        if seen is None or seen.facts != facts:
-            engine = None if facts.engine is None else Engine.read(self.folder / facts.engine, facts.slots)
-            seen = State(self._store, facts, self._store.vectors(facts), self._store.alive(facts), engine)
-            self._seen = seen
-        return seen
-
-    def _named(self, ids: Sequence[str], facts: Facts) -> list[Stored]:
-        found: dict[str, list[Stored]] = {}
-        for row in self._store.select("id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))], facts):
-            found.setdefault(row[1], []).append(row)
-        for name in ids:
-            if name not in found:
-                raise UserError(f"{self.folder}: no row has the id {name[:80]!r}")
-        return [row for name in ids for row in found[name]]
+        with changing(self.folder, progress or Silent()) as writer:
+            if ids is None:
+                return writer.remove(*sql_of(where or {}, sql_names(writer.facts)))
+            wanted = list(dict.fromkeys(ids))
+            missing = sorted(set(wanted) - writer.known(wanted))
+            if missing:
+                raise UserError(f"{self.folder}: no row has the id {missing[0][:80]!r}; nothing was deleted")
+            return writer.remove_ids(wanted)
 
 
 def _counted(progress: Progress | None, what: str) -> Counted | None:
@@ -441,10 +360,6 @@ def _counted(progress: Progress | None, what: str) -> Counted | None:
 
 def _source(rows: Iterable[RowLike] | RowSource) -> RowSource:
     return rows if isinstance(rows, GivenRows | FileRows) else GivenRows(rows)
-
-
-def _remove_ids(writer: Writer, ids: Sequence[str]) -> int:
-    return writer.remove("id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
 
 
 def _require_same(folder: Path, facts: Facts, encoder: SentenceEncoder) -> None:

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
+from opencse.errors import UserError
+from opencse.search.database import Facts, Stored, sql_columns
 from opencse.search.engines import Engine
 from opencse.search.exact import Places, Scores, Unit, inner_products, nearest_units
 from opencse.search.filters import Where, sql_of
 from opencse.search.kept_words import keywords_of, place_of
 from opencse.search.keywords import Keywords, best_rows
 from opencse.search.result import Hit
-from opencse.search.store import Facts, Store, Stored, sql_columns
+from opencse.search.store import Store
 
 HYBRID_WEIGHT = 0.5
 """Share of the vectors in a hybrid search."""
@@ -67,6 +70,20 @@ class State:
     def among(self, where: Where | None) -> Places | None:
         """The places that meet conditions; None: all there are."""
         return self.alive if where is None else self.store.places(*sql_of(where, sql_names(self.facts)))
+
+    def named(self, ids: Sequence[str]) -> list[Stored]:
+        """The rows with some ids, in the ids' order.
+
+        Raises:
+            UserError: for an id that is not there.
+        """
+        found: dict[str, list[Stored]] = {}
+        for row in self.store.select("id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))], self.facts):
+            found.setdefault(row[1], []).append(row)
+        for name in ids:
+            if name not in found:
+                raise UserError(f"{self.store.folder}: no row has the id {name[:80]!r}")
+        return [row for name in ids for row in found[name]]
 
     def nearest(self, queries: Unit, k: int, where: Where | None) -> tuple[Places, Scores]:
         """(n, at most k) places and cosines, the nearest first; -1 where there are fewer.

@@ -22,7 +22,8 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
     Raises:
         UserError: if it cannot be loaded, or leads outside its folder.
     """
-    dataset = _load(location, split)
+    files = ", ".join(READERS)
+    dataset = load_data_set(location, split, f"give a file ({files}), a folder of such files, or a data set of the Hub")
     names = choose_columns(columns, dataset.column_names, location)
     number = 0
     # Arrow's own values: a column that calls itself image or audio would be opened at the path it holds
@@ -32,19 +33,57 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
             yield Record(number, 0, names, values)
 
 
-def _load(location: str, split: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
+def load_data_set(location: str, split: str, otherwise: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
+    """The split of a folder or of a data set of the Hub, as `datasets` loads it.
+
+    Args:
+        location: the folder or the Hub id.
+        split: its name.
+        otherwise: how to mend it where that fails, the end of the error's line.
+
+    Raises:
+        UserError: if it cannot be loaded, or leads outside its folder.
+    """
     require_packages(f"{location}: no such file; a data set of the Hub or a folder", "train", "datasets")
     import datasets
 
-    if Path(location).is_dir():
-        _require_inside(Path(location))
+    folder = Path(location)
+    if folder.is_dir():
+        _require_inside(folder)
     try:
+        if not folder.is_dir():
+            _ask_once(location, Path(datasets.config.HF_DATASETS_CACHE))
         return datasets.load_dataset(location, split=split)
     except Exception as error:
         raise UserError(
-            f"{location}: neither a file nor a data set that could be loaded, split {split!r} "
-            f"({reason(error)}); give a file ({', '.join(READERS)}), a folder of such files, or a Hub id"
+            f"{location}: neither a file nor a data set that could be loaded, split {split!r} ({reason(error)}); "
+            f"{otherwise}"
         ) from None
+
+
+def _ask_once(hub_id: str, cache: Path) -> None:
+    """Fetches a data set's card, and with it the error where there is no network: `datasets` asks six times, 24 s long.
+
+    A slow network is left to `datasets`, and so is every data set that was loaded before.
+    """
+    from huggingface_hub import snapshot_download
+
+    if (cache / hub_id.replace("/", "___")).is_dir():
+        return
+    try:
+        snapshot_download(hub_id, repo_type="dataset", allow_patterns="README.md")
+    except Exception as error:
+        if _no_network(error):
+            raise
+
+
+def _no_network(error: BaseException | None) -> bool:
+    """Whether no connection was made at all: the name is not known, or nobody is there. Waiting does not mend it."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno is not None and not isinstance(error, TimeoutError):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _require_inside(folder: Path) -> None:

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.environment import require_packages
-from opencse.errors import UserError, nearest, reason
+from opencse.errors import UserError, nearest
 from opencse.evaluation.pairs import (
     COLUMNS,
     Record,
@@ -22,6 +21,7 @@ from opencse.evaluation.pairs import (
 )
 from opencse.evaluation.record import Text
 from opencse.evaluation.suite import TaskData
+from opencse.text.data_sets import load_data_set
 from opencse.text.formats import choose_columns
 
 SPLIT = "test"
@@ -219,24 +219,11 @@ def load_sts_hub(tasks: Sequence[str] | None = None, *, root: str | Path = "mteb
     loaded: dict[str, TaskPairs] = {}
     for task in choose_tasks(tasks):
         name = f"{root}/{task.hub}"
-        dataset = _hub_dataset(name)
+        dataset = load_data_set(name, SPLIT, "without a network, give a local folder of STS files")
         choose_columns(COLUMNS, dataset.column_names, name)
         pairs = scored_pairs(name, _rows(dataset, name), name=SPLIT)
         loaded[task.key] = TaskPairs(task, (pairs,))
     return StsData(f"{root}/*-sts, split {SPLIT}", "raw", loaded)
-
-
-def _hub_dataset(name: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
-    require_packages(f"{name}: a data set of the Hub", "train", "datasets")
-    import datasets
-
-    try:
-        return datasets.load_dataset(name, split=SPLIT)
-    except Exception as error:
-        raise UserError(
-            f"{name}: the split {SPLIT!r} could not be loaded ({reason(error)}); "
-            "without a network, give a local folder of STS files"
-        ) from None
 
 
 def _rows(dataset: Any, name: str) -> Iterator[Record]:  # noqa: ANN401 - `datasets` is untyped

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import MaskedTokens
+from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
 from opencse.objective.part import Context
 from opencse.objective.vectors.request import Forward, Made, Request

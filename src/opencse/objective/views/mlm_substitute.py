@@ -10,7 +10,8 @@ import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.encoder.encoder import MaskedTokens, SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.outputs import MaskedTokens
 from opencse.objective.vectors.masked import LmHead, mask_id
 from opencse.objective.vectors.request import Request
 from opencse.objective.views.sentences import SentenceView

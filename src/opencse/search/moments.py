@@ -1,0 +1,75 @@
+"""An index from moment to moment, while other processes change it or put a new one in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from opencse.errors import UserError
+from opencse.search.database import Facts
+from opencse.search.engines import Engine
+from opencse.search.folder import NAMES, current
+from opencse.search.querying import State
+from opencse.search.store import Store
+
+_TRIES = 5
+
+
+class Moments:
+    """Follows the index in a folder; safe to use from several threads.
+
+    Attributes:
+        folder: of the index.
+        store: the rows of the index that was there last.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.store = Store.open(folder)
+        self._seen: State | None = None
+        self._stamp = 0
+
+    @property
+    def facts(self) -> Facts:
+        """What is true of the index now."""
+        with self.store.snapshot() as facts:
+            return facts
+
+    @contextmanager
+    def now(self) -> Iterator[State]:
+        """Within the block the index as it is now.
+
+        Raises:
+            UserError: if a file of it is not there.
+        """
+        for _ in range(_TRIES):
+            self._follow()
+            with self.store.snapshot() as facts:
+                try:
+                    state = self._state(facts)
+                except FileNotFoundError as error:  # written anew since; or it is not there at all
+                    missing = error.filename
+                    continue
+                yield state
+                return
+        raise UserError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
+
+    def _follow(self) -> None:
+        """Opens the index that has taken this one's place, if one has."""
+        with suppress(OSError):
+            stamp = (self.folder / NAMES).stat().st_mtime_ns
+            if stamp != self._stamp:
+                name = current(self.folder)
+                if name != self.store.name:
+                    # Other threads may still read the old one, which closes when they are done.
+                    self.store, self._seen = Store(self.folder, name), None
+                self._stamp = stamp
+
+    def _state(self, facts: Facts) -> State:
+        seen = self._seen
+        if seen is None or seen.facts != facts:
+            engine = None if facts.engine is None else Engine.read(self.folder / facts.engine, facts.slots)
+            seen = State(self.store, facts, self.store.vectors(facts), self.store.alive(facts), engine)
+            self._seen = seen
+        return seen
