@@ -24,9 +24,11 @@ from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.together import encode_together
 from opencse.encoder.vectors import unit_rows
 from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
+from opencse.processes import ALONE
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
@@ -80,6 +82,7 @@ class SentenceEncoder(nn.Module):
         own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
         own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
         adapted: whether the backbone has adapters that are trained (`opencse.encoder.adapters`).
+        together: the processes that encode what this one is asked for, each a share; see `opencse.encoder.together`.
     """
 
     def __init__(
@@ -110,6 +113,7 @@ class SentenceEncoder(nn.Module):
         self.own_code: tuple[str, ...] = ()
         self.own_dropout: dict[str, float] = {}
         self.adapted = False
+        self.together = ALONE
 
     @classmethod
     def load(
@@ -442,7 +446,21 @@ class SentenceEncoder(nn.Module):
             progress = Counted(Terminal(), "encoding")
         if device is not None:
             self.to(usable(device))
-        budget = budget_of(self.device) if token_budget is None else token_budget
+        if self.together.several:
+            vectors = encode_together(
+                self, rows, {"batch_size": batch_size, "precision": precision, "token_budget": token_budget}
+            )
+        else:
+            budget = budget_of(self.device) if token_budget is None else token_budget
+            vectors = self._encoded(rows, budget, batch_size, precision == "bf16", progress)
+        if normalize_embeddings:
+            vectors = unit_rows(vectors)
+        given = vectors[0] if isinstance(texts, str) else vectors
+        return torch.from_numpy(given).to(self.device) if convert_to_tensor else given
+
+    def _encoded(
+        self, rows: Sequence[str], budget: int, batch_size: int | None, bf16: bool, progress: Count | None
+    ) -> Vectors:
         vectors = np.zeros((len(rows), self.dimension), dtype=np.float32)
         done = 0
         with _evaluating(self):
@@ -452,14 +470,11 @@ class SentenceEncoder(nn.Module):
                     filled = indices[[len(ids[i]) > 0 for i in indices]]
                     if len(filled):
                         tokens = self.tokenizer.pad([ids[i] for i in filled]).to(self.device)
-                        vectors[start + filled] = self.embed(tokens, bf16=precision == "bf16").float().cpu().numpy()
+                        vectors[start + filled] = self.embed(tokens, bf16=bf16).float().cpu().numpy()
                     done += len(indices)
                     if progress is not None:
                         progress(done, len(rows))
-        if normalize_embeddings:
-            vectors = unit_rows(vectors)
-        given = vectors[0] if isinstance(texts, str) else vectors
-        return torch.from_numpy(given).to(self.device) if convert_to_tensor else given
+        return vectors
 
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
