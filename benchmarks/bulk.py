@@ -4,7 +4,7 @@
     python benchmarks/bulk.py duplicates --rows 20000
 
 `rates` generates sentences of 6 to 20 words, encodes each text into a folder by `opencse.encode`, in a process of its
-own on one thread, and prints ids (special tokens counted, padding not) a second of the processor and of the clock, and
+own on one thread with the model loaded before, and prints ids (special tokens counted, padding not) a second of the processor and of the clock, and
 the peak of its memory, libraries included. `duplicates` plants copies of sentences with words exchanged, and prints how
 many were found by how much they truly overlap.
 """
@@ -29,7 +29,6 @@ from scale import peak, told_environment
 import opencse
 from opencse.text import sample
 from opencse.text.near_duplicates import find_near_duplicates, pieces
-from opencse.text.tokenizer import Tokenizer
 
 BINS = (0.0, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 COUNTED = 10_000
@@ -51,8 +50,10 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 def one(asked: argparse.Namespace) -> None:
     """Prints seconds and peak of one text."""
     torch.set_num_threads(1)
+    encoder = opencse.SentenceEncoder.load(asked.model, device="cpu")
+    encoder.encode(sentences(100))
     clock, processor = time.perf_counter(), time.process_time()
-    opencse.encode(asked.model, asked.text, asked.text.parent / "vectors", device="cpu", processes=1)
+    opencse.encode(encoder, asked.text, asked.text.parent / "vectors")
     spent = time.process_time() - processor, time.perf_counter() - clock
     size = sum(path.stat().st_size for path in (asked.text.parent / "vectors").iterdir())
     print(json.dumps({"processor": spent[0], "clock": spent[1], "mib": peak(), "bytes": size}))
@@ -60,8 +61,7 @@ def one(asked: argparse.Namespace) -> None:
 
 def rates(asked: argparse.Namespace) -> None:
     """The table by rows."""
-    tokenizer = Tokenizer.load(asked.model)
-    ids = tokenizer.encode(sentences(COUNTED), 512)
+    ids = opencse.SentenceEncoder.load(asked.model, device="cpu").tokenize(sentences(COUNTED))
     each = sum(map(len, ids)) / len(ids)
     print(f"{asked.model}, one thread, {each:.1f} ids a sentence")
     heads = ("rows", "processor s", "rows/s", "ids/s", "clock s", "MB written", "peak MiB")

@@ -183,15 +183,17 @@ def simulate(plan: Plan) -> Simulated:
 def told(plan: Plan) -> list[str]:
     """The plan, what can be calculated, what was simulated."""
     limit, found = bound(plan), simulate(plan)
-    busy = plan.workers * found.seconds / HOUR
+    busy, longer = plan.workers * found.seconds / HOUR, found.seconds / limit.least
     return [
-        f"{plan.sentences:,.0f} sentences in {plan.pieces:,} pieces, {plan.workers:,} workers of {plan.rate:,.0f} a second",
+        f"{plan.sentences:,.0f} sentences in {plan.pieces:,} pieces, "
+        f"{plan.workers:,} workers of {plan.rate:,.0f} a second",
         f"calculated  {limit.least / HOUR:8.2f} h ({limit.narrowest}; workers {limit.workers / HOUR:.2f} h, "
         f"reader {limit.reader / HOUR:.2f} h, coordinator {limit.coordinator / HOUR:.2f} h)",
-        f"simulated   {found.seconds / HOUR:8.2f} h, {found.seconds / limit.least:.3f} times as long; a piece of the slowest "
-        f"worker takes {limit.last:,.0f} s",
-        f"failures    {found.failures:8,}, {found.lost / HOUR:,.2f} hours of work done again of {busy:,.0f} hours of workers",
-    ]  # fmt: skip
+        f"simulated   {found.seconds / HOUR:8.2f} h, {longer:.3f} times as long; "
+        f"a piece of the slowest worker takes {limit.last:,.0f} s",
+        f"failures    {found.failures:8,}, {found.lost / HOUR:,.2f} hours of work done again, "
+        f"of {busy:,.0f} hours of workers",
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

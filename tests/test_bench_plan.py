@@ -36,23 +36,17 @@ def test_without_failures_equal_workers_take_what_division_gives(plan: ModuleTyp
 
 
 def test_failures_cost_what_the_formula_says(plan: ModuleType) -> None:
-    calm = plan.Plan(sentences=2e6, piece=100, rate=1, workers=50, failures=0, away=60, load=10, reader=1e9, note=0)
+    calm = plan.Plan(sentences=6e5, piece=100, rate=1, workers=50, failures=0, away=60, load=10, reader=1e9, note=0)
     times = []
-    for failures in (
-        0.0,
-        6.0,
-        30.0,
-        90.0,
-    ):  # a piece takes a hundredth to some 3 times as long as a failure takes to come
+    for failures in (0.0, 6.0, 60.0):  # the last come every minute, and a piece takes 100 s
         one = replace(calm, failures=failures)
         limit, found = plan.bound(one), plan.simulate(one)
         assert found.done == one.pieces
         assert found.seconds == pytest.approx(limit.least, rel=0.03)
-        assert found.seconds > limit.least - 0.03 * limit.least
         assert (found.failures > 0) is (failures > 0)
         times.append(found.seconds)
     assert times[1] > 1.1 * times[0]
-    assert times[3] > 2 * times[1]
+    assert times[2] > 2 * times[1]
     assert plan.simulate(replace(calm, failures=6.0)) == plan.simulate(replace(calm, failures=6.0)), "by its seed"
     assert plan.simulate(replace(calm, failures=6.0, seed=1)).seconds != times[1]
 
