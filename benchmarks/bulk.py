@@ -2,11 +2,13 @@
 
     python benchmarks/bulk.py rates --model opencse-mini --rows 10000 100000 1000000
     python benchmarks/bulk.py duplicates --rows 20000
+    python benchmarks/bulk.py parts --rows 200000 --dimension 384
 
-`rates` generates sentences of 6 to 20 words, encodes each text into a folder by `opencse.encode`, in a process of its
-own on one thread with the model loaded before, and prints ids (special tokens counted, padding not) a second of the processor and of the clock, and
-the peak of its memory, libraries included. `duplicates` plants copies of sentences with words exchanged, and prints how
-many were found by how much they truly overlap.
+`rates` generates sentences of 6 to 20 words and encodes each text into a folder by `opencse.encode`, in a process of
+its own on one thread, the model loaded before. It prints ids (special tokens counted, padding not) a second of the
+processor, and the peak of its memory, libraries included. `duplicates` plants copies of sentences with words exchanged,
+and prints how many were found by how much they truly overlap. `parts` prints what a piece costs beside encoding: its
+reading and its way to another process, its file, and its line in the journal.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import pickle
 import resource
 import subprocess
 import sys
@@ -27,8 +30,12 @@ import torch
 from scale import peak, told_environment
 
 import opencse
+from opencse.encoder.bulk import tasks_of
+from opencse.encoder.encoder import WINDOW
+from opencse.encoder.shards import Shards, write_shard
 from opencse.text import sample
 from opencse.text.near_duplicates import find_near_duplicates, pieces
+from opencse.text.readers import Source
 
 BINS = (0.0, 0.6, 0.7, 0.75, 0.8, 0.85, 0.9, 1.0)
 COUNTED = 10_000
@@ -114,6 +121,38 @@ def duplicates(asked: argparse.Namespace) -> None:
     print(f"threshold {asked.threshold}, seed {asked.seed}; {told_environment()}")
 
 
+def parts(asked: argparse.Namespace) -> None:
+    """Seconds by part, of the processor where it is that which works."""
+    random = np.random.default_rng(0)
+    with tempfile.TemporaryDirectory(dir=asked.folder) as place:
+        text, out = Path(place) / "text.txt", Path(place) / "vectors"
+        text.write_text("\n".join(sentences(asked.rows)) + "\n", encoding="utf-8")
+        source = Source(str(text))
+        out.mkdir()
+        with Shards.open(out, {"rows": asked.rows, "shard_rows": WINDOW, "format": "npy"}, print) as shards:
+            begun = time.process_time()
+            tasks = [pickle.loads(pickle.dumps(task)) for task in tasks_of(source, shards)]
+            told("read a text, cut it, send it", asked.rows, time.process_time() - begun, text.stat().st_size)
+            begun = time.process_time()
+            source.fingerprint()
+            told("hash the text", asked.rows, time.process_time() - begun, text.stat().st_size)
+            vectors = random.normal(size=(WINDOW, asked.dimension)).astype(np.float32)
+            begun, size = time.perf_counter(), 0
+            made = [write_shard(task.path, task.start, vectors[: len(task.texts)]) for task in tasks]
+            size = sum(shard.bytes for shard in made)
+            told(f"write and hash a file of {asked.dimension} x float32", asked.rows, time.perf_counter() - begun, size)
+            begun = time.perf_counter()
+            for task, shard in zip(tasks, made, strict=True):
+                shards.add(task.number, shard)
+            print(f"note a file: {1000 * (time.perf_counter() - begun) / len(made):.1f} ms of the clock")
+    print(told_environment())
+
+
+def told(what: str, rows: int, seconds: float, size: int) -> None:
+    """A line."""
+    print(f"{what}: {rows / seconds:,.0f} rows/s, {size / seconds / 1e6:,.0f} MB/s")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Does what is asked for."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -130,8 +169,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     near.add_argument("--text", type=Path, help="sentences, one a line; generated ones by default")
     near.add_argument("--threshold", type=float, default=0.8)
     near.add_argument("--seed", type=int, default=0)
+    single_parts = commands.add_parser("parts")
+    single_parts.add_argument("--rows", type=int, default=200_000)
+    single_parts.add_argument("--dimension", type=int, default=384)
+    single_parts.add_argument("--folder", type=Path, help="where text and vectors go")
     asked = parser.parse_args(arguments)
-    {"rates": rates, "one": one, "duplicates": duplicates}[asked.what](asked)
+    {"parts": parts, "rates": rates, "one": one, "duplicates": duplicates}[asked.what](asked)
 
 
 if __name__ == "__main__":

@@ -176,7 +176,7 @@ def encode_folder(
                 before, begun = shards.rows, time.perf_counter()
                 if not shards.whole:
                     report = None if progress is None else Reported(progress, before, rows)
-                    work = Work(partial(_tasks, source, shards), shards.count - len(shards.done), report)
+                    work = Work(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
                     named = None if isinstance(model, SentenceEncoder) else model
                     recipe = Recipe(named, pooling, device or "", trust_remote_code, precision, form)
                     if cluster is None:
@@ -308,7 +308,7 @@ def _work(task: Task) -> tuple[int, Shard | Wrong]:
     return _here(task)
 
 
-def _tasks(source: Source, shards: Shards) -> Iterator[Task]:
+def tasks_of(source: Source, shards: Shards) -> Iterator[Task]:
     """The pieces that are not done, in their order."""
     examples, size = source.examples(), int(shards.identity["shard_rows"])
     for number in range(shards.count):
