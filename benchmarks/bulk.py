@@ -57,7 +57,7 @@ def sentences(count: int, seed: int = 0) -> list[str]:
 def one(asked: argparse.Namespace) -> None:
     """Prints seconds and peak of one text."""
     torch.set_num_threads(1)
-    encoder = opencse.SentenceEncoder.load(asked.model, device="cpu")
+    encoder = opencse.SentenceEncoder.load(asked.model, device=asked.device)
     encoder.encode(sentences(100))
     clock, processor = time.perf_counter(), time.process_time()
     opencse.encode(encoder, asked.text, asked.text.parent / "vectors")
@@ -70,7 +70,7 @@ def rates(asked: argparse.Namespace) -> None:
     """The table by rows."""
     ids = opencse.SentenceEncoder.load(asked.model, device="cpu").tokenize(sentences(COUNTED))
     each = sum(map(len, ids)) / len(ids)
-    print(f"{asked.model}, one thread, {each:.1f} ids a sentence")
+    print(f"{asked.model}, {asked.device}, one thread, {each:.1f} ids a sentence")
     heads = ("rows", "processor s", "rows/s", "ids/s", "clock s", "MB written", "peak MiB")
     print(" ".join(f"{head:>11}" for head in heads))
     for rows in asked.rows:
@@ -79,7 +79,17 @@ def rates(asked: argparse.Namespace) -> None:
             with text.open("w", encoding="utf-8") as stream:
                 for start in range(0, rows, 100_000):
                     stream.writelines(f"{line}\n" for line in sentences(min(100_000, rows - start), seed=start))
-            command = [sys.executable, __file__, "one", "--model", asked.model, "--text", str(text)]
+            command = [
+                sys.executable,
+                __file__,
+                "one",
+                "--model",
+                asked.model,
+                "--text",
+                str(text),
+                "--device",
+                asked.device,
+            ]
             told = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = json.loads(told.splitlines()[-1])
         rate = rows / found["processor"]
@@ -131,6 +141,9 @@ def parts(asked: argparse.Namespace) -> None:
         out.mkdir()
         with Shards.open(out, {"rows": asked.rows, "shard_rows": WINDOW, "format": "npy"}, print) as shards:
             begun = time.process_time()
+            rows = sum(1 for _ in source.examples())
+            told("count and check a text", rows, time.process_time() - begun, text.stat().st_size)
+            begun = time.process_time()
             tasks = [pickle.loads(pickle.dumps(task)) for task in tasks_of(source, shards)]
             told("read a text, cut it, send it", asked.rows, time.process_time() - begun, text.stat().st_size)
             begun = time.process_time()
@@ -161,7 +174,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     table.add_argument("--model", required=True)
     table.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     table.add_argument("--folder", type=Path, help="where texts and vectors go")
+    table.add_argument("--device", default="cpu")
     single = commands.add_parser("one")
+    single.add_argument("--device", default="cpu")
     single.add_argument("--model", required=True)
     single.add_argument("--text", type=Path, required=True)
     near = commands.add_parser("duplicates")

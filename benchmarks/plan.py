@@ -1,11 +1,12 @@
 """How long a corpus takes to encode on many workers that differ and fail: simulated, beside what can be calculated.
 
-    python benchmarks/plan.py --sentences 1e10 --rate 20000 --workers 200
-    python benchmarks/plan.py --sentences 1e10 --rate 20000 --workers 200 --failures 0.05
+    python benchmarks/plan.py --sentences 1e8 --rate 685 --workers 64
+    python benchmarks/plan.py --sentences 1e8 --rate 685 --workers 64 --failures 1
 
-Pieces are read by one reader and handed to whoever is free. A worker's failures are a Poisson process; the piece at
-work is lost and goes back to the queue, and the worker is away until it is replaced and has loaded the model. Workers
-differ in speed, and some are slow throughout. One coordinator notes every piece that is done.
+The text is counted and checked, then pieces are read by one reader and handed to whoever is free. A worker's failures
+are a Poisson process; the piece at work is lost and goes back to the queue, and the worker is away until it is replaced
+and has loaded the model. Workers differ in speed, and some are slow throughout. One coordinator notes every piece that
+is done.
 """
 
 from __future__ import annotations
@@ -37,23 +38,25 @@ class Plan:
         spread: standard deviation of the logarithm of the workers' speeds.
         slow: share of workers that are slow.
         slowness: how many times as long those take.
+        check: sentences a second that are counted and checked before the first is encoded.
         reader: sentences a second that the one reader reads and hands out.
         note: seconds in which the coordinator notes a piece.
         seed: of speeds and failures.
     """
 
-    sentences: float = 1e10
+    sentences: float = 1e8
     piece: float = 32_768
-    rate: float = 20_000
-    workers: int = 200
+    rate: float = 685
+    workers: int = 64
     failures: float = 0.01
     away: float = 300
     load: float = 30
     spread: float = 0.1
     slow: float = 0.02
     slowness: float = 3
-    reader: float = 5e6
-    note: float = 0.005
+    check: float = 2e5
+    reader: float = 1.2e5
+    note: float = 0.01
     seed: int = 0
 
     @property
@@ -74,12 +77,14 @@ class Bound:
     """What can be calculated.
 
     Attributes:
+        check: seconds before the first piece.
         workers: seconds that all workers take, sharing out pieces as if they could be cut.
         reader: seconds of the reader.
         coordinator: seconds of the coordinator.
         last: seconds in which the slowest worker does a piece: what may come at the end.
     """
 
+    check: float
     workers: float
     reader: float
     coordinator: float
@@ -88,7 +93,7 @@ class Bound:
     @property
     def least(self) -> float:
         """What it takes at least, in the mean over failures: that of whoever is the narrowest."""
-        return max(self.workers, self.reader, self.coordinator)
+        return self.check + max(self.workers, self.reader, self.coordinator)
 
     @property
     def narrowest(self) -> str:
@@ -110,6 +115,7 @@ def bound(plan: Plan) -> Bound:
     away = plan.away + plan.load
     done = 1 / x if f == 0 else f * np.exp(-f * x) / (-np.expm1(-f * x) * (1 + f * away))
     return Bound(
+        plan.sentences / plan.check,
         plan.load + plan.pieces / float(done.sum()),
         plan.sentences / plan.reader,
         plan.pieces * plan.note,
@@ -145,12 +151,13 @@ def simulate(plan: Plan) -> Simulated:
     rate = plan.failures / HOUR
 
     def read() -> Iterator[Any]:
+        yield world.timeout(plan.sentences / plan.check)
         for number in range(plan.pieces):
             yield world.timeout(plan.piece / plan.reader)
             yield queue.put(number)
 
     def work(seconds: float) -> Iterator[Any]:
-        yield world.timeout(plan.load)
+        yield world.timeout(plan.sentences / plan.check + plan.load)
         while True:
             number = again.pop() if again else (yield queue.get())
             fails = random.exponential(1 / rate) if rate else np.inf
@@ -187,7 +194,8 @@ def told(plan: Plan) -> list[str]:
     return [
         f"{plan.sentences:,.0f} sentences in {plan.pieces:,} pieces, "
         f"{plan.workers:,} workers of {plan.rate:,.0f} a second",
-        f"calculated  {limit.least / HOUR:8.2f} h ({limit.narrowest}; workers {limit.workers / HOUR:.2f} h, "
+        f"calculated  {limit.least / HOUR:8.2f} h ({limit.narrowest}; check {limit.check / HOUR:.2f} h, "
+        f"workers {limit.workers / HOUR:.2f} h, "
         f"reader {limit.reader / HOUR:.2f} h, coordinator {limit.coordinator / HOUR:.2f} h)",
         f"simulated   {found.seconds / HOUR:8.2f} h, {longer:.3f} times as long; "
         f"a piece of the slowest worker takes {limit.last:,.0f} s",

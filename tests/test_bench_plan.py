@@ -27,7 +27,17 @@ def plan() -> ModuleType:
 
 def test_without_failures_equal_workers_take_what_division_gives(plan: ModuleType) -> None:
     even = plan.Plan(
-        sentences=1_000, piece=10, rate=1, workers=20, failures=0, load=7, spread=0, slow=0, reader=1e9, note=0
+        sentences=1_000,
+        piece=10,
+        rate=1,
+        workers=20,
+        failures=0,
+        load=7,
+        spread=0,
+        slow=0,
+        check=1e9,
+        reader=1e9,
+        note=0,
     )
     assert plan.bound(even).workers == pytest.approx(7 + 1_000 / 20)
     found = plan.simulate(even)
@@ -36,7 +46,9 @@ def test_without_failures_equal_workers_take_what_division_gives(plan: ModuleTyp
 
 
 def test_failures_cost_what_the_formula_says(plan: ModuleType) -> None:
-    calm = plan.Plan(sentences=6e5, piece=100, rate=1, workers=50, failures=0, away=60, load=10, reader=1e9, note=0)
+    calm = plan.Plan(
+        sentences=6e5, piece=100, rate=1, workers=50, failures=0, away=60, load=10, check=1e9, reader=1e9, note=0
+    )
     times = []
     for failures in (0.0, 6.0, 60.0):  # the last come every minute, and a piece takes 100 s
         one = replace(calm, failures=failures)
@@ -53,7 +65,17 @@ def test_failures_cost_what_the_formula_says(plan: ModuleType) -> None:
 
 def test_stragglers_cost_their_last_piece(plan: ModuleType) -> None:
     one = plan.Plan(
-        sentences=1_000, piece=10, rate=1, workers=50, failures=0, slow=0.1, slowness=10, load=0, reader=1e9, note=0
+        sentences=1_000,
+        piece=10,
+        rate=1,
+        workers=50,
+        failures=0,
+        slow=0.1,
+        slowness=10,
+        load=0,
+        check=1e9,
+        reader=1e9,
+        note=0,
     )
     limit, found = plan.bound(one), plan.simulate(one)
     assert limit.last > 80
@@ -62,10 +84,13 @@ def test_stragglers_cost_their_last_piece(plan: ModuleType) -> None:
 
 
 def test_reader_and_coordinator_may_be_the_narrowest(plan: ModuleType) -> None:
-    one = plan.Plan(sentences=1e4, piece=10, rate=1, workers=500, failures=0, load=0, reader=100, note=0)
+    one = plan.Plan(sentences=1e4, piece=10, rate=1, workers=500, failures=0, load=0, check=1e9, reader=100, note=0)
     assert plan.bound(one).narrowest == "reader"
     assert plan.simulate(one).seconds == pytest.approx(100, rel=0.35)
-    noted = replace(one, reader=1e9, note=0.5)
+    noted = replace(one, check=1e9, reader=1e9, note=0.5)
     assert plan.bound(noted).narrowest == "coordinator"
     assert plan.simulate(noted).seconds == pytest.approx(500, rel=0.1)
     assert "(coordinator; " in plan.told(noted)[1]
+    checked = replace(one, check=50)
+    assert plan.bound(checked).least == pytest.approx(plan.bound(one).least + 200)
+    assert plan.simulate(checked).seconds == pytest.approx(plan.simulate(one).seconds + 200, rel=0.01)
