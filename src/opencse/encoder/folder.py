@@ -13,10 +13,20 @@ from torch import nn
 from opencse.encoder.adapters import Adapters, read_adapters
 from opencse.encoder.backbone import dropout_rates, load_backbone, position_limit
 from opencse.encoder.head import Dense
-from opencse.encoder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, entry, read_config, read_json
+from opencse.encoder.layout import (
+    ACTIVATION_PATHS,
+    POOLING_FLAGS,
+    POOLING_MODES,
+    entry,
+    read_config,
+    read_json,
+    read_weights,
+)
 from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
-from opencse.errors import UserError, nearest, reason
+from opencse.encoder.token_weights import MODULE as TOKEN_WEIGHTS
+from opencse.encoder.token_weights import TokenWeights
+from opencse.errors import UserError, nearest
 from opencse.foreign import own_code
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
@@ -27,7 +37,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="SentenceEncoder")
 
-_MODULES = ("Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize")
+_MODULES = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling", "Dense", "Normalize")
 # The Transformer module's configuration; the later names are those of releases before 1.0.
 _SENTENCE_CONFIGS = (
     "sentence_bert_config.json",
@@ -63,6 +73,7 @@ class _Modules:
     transformer: Path
     pooling: Path
     weighted_layers: Path | None
+    token_weights: Path | None
     dense: tuple[Path, ...]
     normalize: Path | None
     table: bool = False
@@ -144,6 +155,8 @@ def read_folder(
         prompt=prompt,
         lower_case=sentence.lower_case,
     )
+    if modules and modules.token_weights and chosen.is_mean:
+        encoder.token_weights = TokenWeights.read(modules.token_weights, tokenizer.vocabulary_size)
     stated = read_config(transformer / "config.json")
     encoder.own_code = own_code(transformer) if trust_remote_code else ()
     encoder.own_dropout = {key: stated[key] for key in dropout_rates(backbone.config) if key in stated}
@@ -243,7 +256,7 @@ def _modules(folder: Path) -> _Modules | None:
     listing = folder / "modules.json"
     table = table_folder(folder)
     if not listing.is_file():
-        return None if table is None else _Modules(folder, folder, None, (), None, table=True)
+        return None if table is None else _Modules(folder, folder, None, None, (), None, table=True)
     entries = read_json(listing)
     paths: dict[str, list[Path]] = {name: [] for name in _MODULES}
     last = ""
@@ -274,6 +287,7 @@ def _modules(folder: Path) -> _Modules | None:
         transformer=transformer,
         pooling=paths["Pooling"][0],
         weighted_layers=next(iter(paths["WeightedLayerPooling"]), None),
+        token_weights=next(iter(paths[TOKEN_WEIGHTS]), None),
         dense=tuple(paths["Dense"]),
         normalize=next(iter(paths["Normalize"]), None),
         table=table is not None,
@@ -364,7 +378,7 @@ def _read_pooling(modules: _Modules, backbone: Mapping[str, Any], prompt: str) -
 def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
     file = path / "config.json"
     start = entry(file, read_config(file), "layer_start", int, 4)
-    weights = _read_weights(path).get("layer_weights", torch.zeros(0)).flatten().tolist()
+    weights = read_weights(path).get("layer_weights", torch.zeros(0)).flatten().tolist()
     chosen = {start + i for i, weight in enumerate(weights) if weight}
     even = len(set(weights) - {0.0}) == 1
     for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
@@ -383,7 +397,7 @@ def _read_dense(path: Path) -> Dense:
         extra = " and a residual" if config.get("use_residual") else ""
         raise UserError(f"{path}: a Dense module with {activation}{extra} is not supported here")
     sizes = {key: entry(file, config, key, int, 0) for key in ("in_features", "out_features")}
-    weights = _read_weights(path)
+    weights = read_weights(path)
     for key, size in sizes.items():
         if key not in config:
             raise UserError(f"{path}: config.json lacks {key}")
@@ -399,19 +413,6 @@ def _read_dense(path: Path) -> Dense:
 
 def _last_line(error: RuntimeError) -> str:
     return str(error).strip().splitlines()[-1].strip()
-
-
-def _read_weights(path: Path) -> dict[str, torch.Tensor]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    file = path / "model.safetensors"
-    if not file.is_file():
-        raise UserError(f"{path}: model.safetensors is missing")
-    try:
-        return dict(load_file(file))
-    except (OSError, SafetensorError) as error:
-        raise UserError(f"{file}: cannot be read ({reason(error)})") from None
 
 
 def _require_sentence_names(path: Path) -> None:
