@@ -17,7 +17,6 @@ import argparse
 import itertools
 import json
 import pickle
-import resource
 import subprocess
 import sys
 import tempfile
@@ -102,7 +101,7 @@ def rates(asked: argparse.Namespace) -> None:
 
 
 def duplicates(asked: argparse.Namespace) -> None:
-    """Recall by true overlap, rate and memory."""
+    """Recall by true overlap, and rate."""
     random, words = np.random.default_rng(asked.seed), vocabulary()
     if asked.text is None:
         own = sentences(asked.rows)
@@ -117,10 +116,10 @@ def duplicates(asked: argparse.Namespace) -> None:
         copy = " ".join(changed)
         one, other = set(pieces(own[row])), set(pieces(copy))
         planted.append((copy, len(one & other) / len(one | other)))
-    before, begun = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+    begun = time.process_time()
     found = find_near_duplicates(((text,) for text in [*own, *(copy for copy, _ in planted)]), asked.threshold).rows
-    spent, held = time.process_time() - begun, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
-    print(f"{len(found):,} rows, {len(found) / spent:,.0f} a second of the processor, {held:.0f} MiB more than before")
+    spent = time.process_time() - begun
+    print(f"{len(found):,} rows, {len(found) / spent:,.0f} a second of the processor")
     print(f"left out of the {len(own):,} sentences themselves: {int(found[: len(own)].sum()):,}")
     overlaps = np.array([overlap for _, overlap in planted])
     for low, high in itertools.pairwise(BINS):
