@@ -24,6 +24,7 @@ from __future__ import annotations
 import argparse
 import json
 import resource
+import shutil
 import signal
 import statistics
 import subprocess
@@ -31,6 +32,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 
@@ -253,29 +255,34 @@ def kills(asked: argparse.Namespace) -> None:
         begun = time.perf_counter()
         subprocess.run([*command, str(folder / "whole")], check=True, capture_output=True)
         span = time.perf_counter() - begun
-        made = []
-        for _ in range(asked.kills):
-            running = subprocess.Popen(
-                [*command, str(folder / "killed")], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-            )
-            time.sleep(float(random.uniform(0, 0.9 * span)))
-            running.send_signal(signal.SIGKILL)
-            running.wait()
-            made.append(len(list((folder / "killed").glob("part-*"))) if (folder / "killed").exists() else 0)
-        subprocess.run([*command, str(folder / "killed")], check=True, capture_output=True)
-        contents = [
-            {path.name: path.read_bytes() for path in (folder / name).iterdir() if path.name != ".lock"}
-            for name in ("whole", "killed")
-        ]
-        same = contents[0] == contents[1]
-        print(
-            f"{asked.rows:,} texts in {len(contents[0]) - 1} files, {asked.processes} processes, {span:.1f} s unbroken"
-        )
-        print(f"killed {asked.kills} times within it; files there after each: {made}")
-        print(f"the folder is {'the same to the bit' if same else 'ANOTHER'}")
+        whole = content(folder / "whole")
+        print(f"{asked.rows:,} texts in {len(whole) - 1} files, {asked.processes} processes, {span:.1f} s unbroken")
+        killed, folders, there = 0, 0, list[int]()
+        out = folder / "killed"
+        while killed < asked.kills or out.exists():
+            running = subprocess.Popen([*command, str(out)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with suppress(subprocess.TimeoutExpired):
+                running.wait(float(random.uniform(0, span)) if killed < asked.kills else None)
+            if running.poll() is None:
+                running.send_signal(signal.SIGKILL)
+            if running.wait() == -signal.SIGKILL:
+                killed += 1
+                there.append(len(list(out.glob("part-*"))))
+            elif running.returncode != 0:
+                raise SystemExit(f"it went on with {there[-1]} files, and failed")
+            elif content(out) != whole:
+                raise SystemExit(f"after kills with {there} files there, the folder is ANOTHER")
+            else:
+                folders += 1
+                shutil.rmtree(out)
+        print(f"killed {killed} times, at a moment drawn from the whole of it; files there after each: {there}")
+        print(f"{folders} folders were begun, killed and gone on with until whole; each is the same to the bit")
         print(told_environment())
-        if not same:
-            raise SystemExit(1)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """The files of a folder of vectors."""
+    return {path.name: path.read_bytes() for path in folder.iterdir() if path.name != ".lock"}
 
 
 def numbers(asked: argparse.Namespace) -> None:
@@ -305,7 +312,8 @@ def numbers(asked: argparse.Namespace) -> None:
 
         model = EmbeddingModel(asked.model, written)
         size = form.width(encoder.dimension) * form.stored.itemsize
-        scores = sts.evaluate(model, pairs).record.average, retrieval.evaluate(model, documents).record.average
+        found = sts.evaluate(model, pairs).record.values() | retrieval.evaluate(model, documents).record.values()
+        scores = found["sts.stsb"], found["retrieval.average"]
         told = f"{form.numbers:>9} {form.kept(encoder.dimension):>10} {size:>6}  {scores[0]:>6.2f}  {scores[1]:>7.2f}"
         print(told, flush=True)
     print(told_environment())

@@ -29,6 +29,7 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "awp-gaussian": ('training.worst_case={kind="awp", inputs={kind="gaussian"}}', "training.accumulate=2"),
     "barlow": ('objective.terms=[{kind="barlow_twins", artificial=3}]',),
     "fitted": ('objective.negatives=[{kind="in_batch"}, {kind="gmm", components=2}]',),
+    "matryoshka": ("objective.matryoshka={dimensions=[8,16]}", "encoder.head.kind=none"),
     "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
 }
 """What no recipe has on its own, as settings of simcse."""

@@ -13,6 +13,7 @@ from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form, Numbers
 from opencse.encoder.shards import FileFormat
 from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines
+from opencse.engines.choice import Engine, require_engine
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Counted, Progress, Silent
 from opencse.text.given import GivenTexts, Text, open_texts
@@ -48,6 +49,7 @@ def encode(
     file_format: FileFormat = "npy",
     shard_rows: int = WINDOW,
     processes: int | None = 1,
+    engine: Engine = "local",
     precision: Precision = "float32",
     pooling: str | None = None,
     device: str | None = None,
@@ -68,6 +70,7 @@ def encode(
     file_format: FileFormat = "npy",
     shard_rows: int = WINDOW,
     processes: int | None = 1,
+    engine: Engine = "local",
     precision: Precision = "float32",
     pooling: str | None = None,
     device: str | None = None,
@@ -92,6 +95,7 @@ def encode(
         shard_rows: vectors in each of them.
         processes: that make a folder; None: one for each GPU, or on the CPU as many as cores and memory allow. A
             script that starts several needs its ``if __name__ == "__main__"``.
+        engine: that fills a folder: ``local``, processes of this machine; ``ray``, actors of a Ray cluster.
         precision: ``float32``, or ``bf16`` (faster where the processor has it).
         pooling: replaces the model's own.
         device: where to run; a GPU if there is one.
@@ -106,6 +110,9 @@ def encode(
         InterruptedRunError: on Ctrl-C while a file is written.
     """
     tell = progress or Silent()
+    require_engine(engine)
+    if engine != "local" and not (isinstance(out, str | Path) and _is_folder(out)):
+        raise UserError(f"the engine {engine} fills folders; name one as out (--out FOLDER)")
     source = open_texts(text, columns=None if column is None else [column])
     form = Form(numbers, dimensions, normalize)
     if out is None:
@@ -131,6 +138,7 @@ def encode(
                 file_format=file_format,
                 shard_rows=shard_rows,
                 processes=processes,
+                engine=engine,
                 precision=precision,
                 pooling=pooling,
                 device=device,

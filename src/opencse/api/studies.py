@@ -8,6 +8,7 @@ from pathlib import Path
 
 from opencse.analysis.significance import Summary
 from opencse.encoder.locate import BUILTIN
+from opencse.engines.choice import Engine
 from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, nearest
 from opencse.evaluation.models import Precision
@@ -42,7 +43,8 @@ def compare(
     columns: Sequence[str] | None = None,
     settings: Iterable[str] = (),
     resamples: int = 1_000,
-    workers: int = 1,
+    workers: int | None = None,
+    engine: Engine = "local",
     precision: Precision = "float32",
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -72,7 +74,9 @@ def compare(
         columns: of the text; see `opencse.train`.
         settings: ``key.path=value`` each, of every run.
         resamples: bootstrap samples of the sentence pairs; 0: none.
-        workers: runs at a time, each with its share of the cores.
+        workers: runs at a time, each with its share of the cores; one, or with ``ray`` one for each GPU, else core.
+        engine: ``local``, processes of this machine; ``ray``, tasks of a Ray cluster, whose nodes find ``out``, data
+            and starts under the same names.
         precision: arithmetic of evaluation; ``bf16`` is faster where the processor has it, and moves a score by some
             hundredths. That of training is a setting (``training.precision``).
         device: where to run; a GPU if there is one.
@@ -104,7 +108,7 @@ def compare(
         metric=metric,
         precision=precision,
     )
-    records = _run_all(study, workers, tell)
+    records = _run_all(study, tell, workers, engine)
     return write_comparison(study, records, beside, metric=metric, resamples=resamples, command=command, progress=tell)
 
 
@@ -180,7 +184,7 @@ def reproduce(
     )
     for line in row.lines("none" if dev is None else str(dev), len(changed)):
         tell.say(line)
-    return Reproduction(row, reproduced(_run_all(study, workers, tell)))
+    return Reproduction(row, reproduced(_run_all(study, tell, workers)))
 
 
 def _suites(data: str | Path, names: Sequence[str], fast: bool, device: str | None) -> list[SuiteChoice]:
@@ -191,10 +195,12 @@ def _suites(data: str | Path, names: Sequence[str], fast: bool, device: str | No
     ]
 
 
-def _run_all(study: Study, workers: int, progress: Progress) -> list[StudyRecord]:
+def _run_all(
+    study: Study, progress: Progress, workers: int | None = None, engine: Engine = "local"
+) -> list[StudyRecord]:
     """Makes what is missing."""
     try:
-        return run_study(study, workers=workers, progress=progress)
+        return run_study(study, workers=workers, engine=engine, progress=progress)
     except (InterruptedRunError, KeyboardInterrupt):
         progress.finish()
         told = f"stopped; what is finished is kept in {study.out}, and the same command goes on"

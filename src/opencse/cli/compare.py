@@ -43,7 +43,11 @@ def compare(
     columns: own.Columns = None,
     set_: own.Set = None,
     resamples: Annotated[int, typer.Option(min=0, help="Bootstrap samples of the sentence pairs; 0: none.")] = 1_000,
-    workers: own.Workers = 1,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, help="Runs at a time, each with its share of the cores; 1, with Ray one a GPU or core."),
+    ] = None,
+    engine: own.Engine = own.EngineName.LOCAL,
     precision: Annotated[
         str, typer.Option(help="Arithmetic of evaluation: float32, or bf16 where the processor has it.")
     ] = "float32",
@@ -91,6 +95,7 @@ def compare(
         "set_": set_,
         "resamples": resamples,
         "workers": workers,
+        "engine": engine.value,
         "precision": precision,
         "device": device,
         "trust_remote_code": trust_remote_code,
@@ -116,6 +121,7 @@ def compare(
         settings=asked.settings,
         resamples=asked.resamples,
         workers=asked.workers,
+        engine=asked.engine,
         precision=asked.precision,
         device=asked.device,
         trust_remote_code=asked.trust_remote_code,

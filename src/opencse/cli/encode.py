@@ -54,8 +54,9 @@ def encode(
     file_format: Annotated[Format, typer.Option("--format", help="Files of a folder.")] = Format.NPY,
     shard_rows: Annotated[int, typer.Option(min=1, help="Vectors in a file of a folder.")] = 32_768,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="That fill a folder; by default one for each GPU, or core of the CPU.")
+        int | None, typer.Option(min=1, help="That fill a folder; by default one for each GPU, or core.")
     ] = None,
+    engine: own.Engine = own.EngineName.LOCAL,
     precision: Annotated[
         Precision, typer.Option(help="Arithmetic; bf16 is faster where the processor has it.")
     ] = Precision.FLOAT32,
@@ -82,6 +83,7 @@ def encode(
         file_format=file_format.value,
         shard_rows=shard_rows,
         processes=processes,
+        engine=engine.value,
         precision=precision.value,
         pooling=pooling,
         device=device,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,13 @@ if TYPE_CHECKING:
 _FORMATS = (
     "Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 .zst too), a quoted pattern of files, or Hub data set id."
 )
+
+
+class EngineName(StrEnum):
+    """Where work is shared out."""
+
+    LOCAL = "local"
+    RAY = "ray"
 
 
 def _folder(name: str) -> Path:
@@ -71,6 +79,7 @@ Json = Annotated[Path | None, typer.Option("--json", help="Write every number he
 Data = Annotated[str, typer.Option(help="Folder with sts/, transfer/, ... (or one suite's own folder), or 'hub'.")]
 Suites = Annotated[str, typer.Option(help="What is scored, comma-separated: sts, transfer, ...")]
 Fast = Annotated[bool, typer.Option("--fast", help="Transfer tasks with SentEval's fast classifier.")]
+Engine = Annotated[EngineName, typer.Option(help="Processes of this machine, or of a Ray cluster (RAY_ADDRESS).")]
 Workers = Annotated[int, typer.Option(min=1, help="Runs at a time, each with its share of the cores.")]
 
 

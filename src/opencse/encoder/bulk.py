@@ -2,15 +2,17 @@
 
 The text is cut into pieces of ``shard_rows`` texts. A process encodes a piece, writes its file and is given the next
 one, so that what is in memory does not grow with the text, and files do not depend on who made them. A GPU each takes a
-process of its own; on the CPU the processes share out the cores.
+process of its own; on the CPU the processes share out the cores. Or the processes are those of a Ray cluster.
 """
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,6 +25,7 @@ from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form, first_wrong
 from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, write_shard
 from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready
+from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
 from opencse.progress import Count, Say
 from opencse.text.readers import Source
@@ -30,6 +33,8 @@ from opencse.workers import started
 
 if TYPE_CHECKING:
     from multiprocessing.sharedctypes import Synchronized
+
+    from opencse.engines.ray import Cluster
 
 _EACH = 1 << 30
 """Bytes a process takes beside the weights."""
@@ -48,21 +53,36 @@ class Task:
 
 @dataclass(frozen=True)
 class Wrong:
-    """The first row of a task whose vector is not finite."""
+    """The first text of a task whose vector is not finite, and the line of it."""
 
-    row: int
+    line: int
+    text: str
+
+
+Made = Iterator[tuple[int, Shard | Wrong]]
+"""Numbers of tasks, and what became of each."""
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a process makes an encoder for itself, and what it makes of texts."""
+    """How a process makes an encoder for itself (of no model: it is given one), and what it makes of texts."""
 
-    model: str | Path
+    model: str | Path | None
     pooling: str | None
     device: str
     trust_remote_code: bool
     precision: Precision
     form: Form
+
+    def encoding(self, threads: int, count: Count | None = None) -> Encoding:
+        """In a process that works for another: its share of the cores, its device and its encoder."""
+        if self.model is None:
+            raise RuntimeError("an encoder is not sent to another process")
+        torch.set_num_threads(threads)
+        encoder = SentenceEncoder.load(
+            self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code
+        )
+        return Encoding(encoder, self.precision, self.form, count)
 
 
 class Encoding:
@@ -71,13 +91,13 @@ class Encoding:
     def __init__(self, encoder: SentenceEncoder, precision: Precision, form: Form, count: Count | None) -> None:
         self._encoder, self._precision, self._form, self._count = encoder, precision, form, count
 
-    def __call__(self, task: Task) -> Shard | Wrong:
+    def __call__(self, task: Task) -> tuple[int, Shard | Wrong]:
         """Encodes the texts and writes their file."""
         vectors = self._encoder.encode(task.texts, precision=self._precision, progress=self._count)
         written = self._form.of(vectors)
         if (row := first_wrong(vectors, written)) is not None:
-            return Wrong(row)
-        return write_shard(task.path, task.start, written)
+            return task.number, Wrong(task.lines[row], task.texts[row])
+        return task.number, write_shard(task.path, task.start, written)
 
 
 def encode_folder(
@@ -89,6 +109,7 @@ def encode_folder(
     file_format: FileFormat = "npy",
     shard_rows: int = WINDOW,
     processes: int | None = 1,
+    engine: Engine = "local",
     precision: Precision = "float32",
     pooling: str | None = None,
     device: str | None = None,
@@ -110,6 +131,8 @@ def encode_folder(
         shard_rows: texts of a file.
         processes: None: one for each GPU, or on the CPU as many as there are cores and memory. Several are started
             as new interpreters, so a script needs its ``if __name__ == "__main__"``.
+        engine: ``local``, or ``ray``: the processes are actors of a Ray cluster, see `opencse.engines.ray`; they find
+            ``out`` and the model under the same names. None: one for each of its GPUs, else cores.
         precision: see `SentenceEncoder.encode`.
         pooling: replaces the model's own (not with an encoder).
         device: where to put the model (not with an encoder).
@@ -124,6 +147,7 @@ def encode_folder(
     form, say = form or Form(), say or (lambda line: None)
     folder = Path(out)
     require_format(file_format)
+    require_engine(engine)
     for name, value in (("shard_rows", shard_rows), ("processes", processes)):
         if value is not None and value < 1:
             raise UserError(f"{name} is at least 1, not {value}")
@@ -131,78 +155,126 @@ def encode_folder(
     rows = sum(1 for _ in source.examples())
     text = source.fingerprint()
     if isinstance(model, SentenceEncoder):
-        if processes is not None and processes > 1:
+        if engine == "ray" or (processes is not None and processes > 1):
             raise UserError("several processes load the model themselves: give its folder or name, not an encoder")
         processes = 1
-    encoder = ready(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-    dimension = form.kept(encoder.dimension)
-    identity = {
-        "version": 1,
-        **identity_of(text, rows, encoder, form, precision),
-        "format": file_format,
-        "shard_rows": shard_rows,
-    }
-    try:
-        with Shards.open(folder, identity, say) as shards:
-            before, begun = shards.rows, time.perf_counter()
-            if not shards.whole:
-                devices = _devices(encoder, device, processes, shards.count - len(shards.done))
-                report = None if progress is None else _Reported(progress, before, rows)
-                tasks = _tasks(source, shards, shard_rows)
-                if len(devices) == 1 or isinstance(model, SentenceEncoder):
-                    made = _alone(encoder, precision, form, tasks, report)
-                else:
-                    del encoder  # each process has its own
-                    say(f"{len(devices)} processes on {_named(devices)}")
-                    recipes = [Recipe(model, pooling, one, trust_remote_code, precision, form) for one in devices]
-                    made = _shared_out(recipes, tasks, report)
-                for task, result in made:
-                    if isinstance(result, Wrong):
-                        raise fault(source, task.lines[result.row], task.texts[result.row], form, precision)
-                    shards.add(task.number, result)
-                if len(shards.done) != shards.count or shards.rows != rows:
-                    raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {shards.rows:,})")
-                shards.finish()
-            return EncodedFile(rows, dimension, before, time.perf_counter() - begun, len(shards.done))
-    except OSError as error:
-        raise UserError(
-            f"{out}: cannot be written ({reason(error)}); what is made stays, and the same command goes on"
-        ) from None
+    with _cluster(engine) as cluster:
+        if cluster is not None:
+            device = device or ("cuda" if cluster.gpus else "cpu")
+        here = device if cluster is None else "cpu"  # the actors have the GPUs
+        encoder = ready(model, form, say, pooling=pooling, device=here, trust_remote_code=trust_remote_code)
+        dimension = form.kept(encoder.dimension)
+        identity = {
+            "version": 1,
+            **identity_of(text, rows, encoder, form, precision),
+            "format": file_format,
+            "shard_rows": shard_rows,
+        }
+        if cluster is not None:
+            identity["device"] = str(device).partition(":")[0]
+        try:
+            with Shards.open(folder, identity, say) as shards:
+                before, begun = shards.rows, time.perf_counter()
+                if not shards.whole:
+                    report = None if progress is None else Reported(progress, before, rows)
+                    work = Work(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
+                    named = None if isinstance(model, SentenceEncoder) else model
+                    recipe = Recipe(named, pooling, device or "", trust_remote_code, precision, form)
+                    if cluster is None:
+                        made = _locally(work, recipe, encoder, _devices(encoder, device, processes, work.left), say)
+                    else:
+                        made = _by_actors(work, recipe, encoder, cluster, processes, say)
+                    for number, result in made:
+                        if isinstance(result, Wrong):
+                            raise fault(source, result.line, result.text, form, precision)
+                        shards.add(number, result)
+                    if len(shards.done) != shards.count or shards.rows != rows:
+                        raise UserError(
+                            f"{source.name}: changed while it was read ({rows:,} texts, then {shards.rows:,})"
+                        )
+                    shards.finish()
+                return EncodedFile(rows, dimension, before, time.perf_counter() - begun, len(shards.done))
+        except OSError as error:
+            raise UserError(
+                f"{out}: cannot be written ({reason(error)}); what is made stays, and the same command goes on"
+            ) from None
 
 
-class _Reported:
+def _cluster(engine: Engine) -> AbstractContextManager[Cluster | None]:
+    """The cluster of an engine that has one."""
+    if engine == "local":
+        return nullcontext()
+    from opencse.engines.ray import connected
+
+    return connected()
+
+
+class Reported:
     """Counts of single tasks as one of all of them."""
 
     def __init__(self, progress: Count, before: int, rows: int) -> None:
         self._progress, self._base, self._rows = progress, before, rows
 
-    def within(self, done: int, _: int) -> None:
+    def within(self, done: int, _: int = 0) -> None:
         """So many texts of the task at work."""
         self._progress(min(self._base + done, self._rows), self._rows)
 
-    def ended(self, task: Task) -> None:
+    def ended(self, result: Shard | Wrong) -> None:
         """A task is done."""
-        self._base += len(task.texts)
+        self._base += result.rows if isinstance(result, Shard) else 0
 
 
-def _alone(
-    encoder: SentenceEncoder, precision: Precision, form: Form, tasks: Iterator[Task], report: _Reported | None
-) -> Iterator[tuple[Task, Shard | Wrong]]:
-    encoding = Encoding(encoder, precision, form, None if report is None else report.within)
-    for task in tasks:
-        yield task, encoding(task)
-        if report is not None:
-            report.ended(task)
+@dataclass(frozen=True)
+class Work:
+    """What is to be done.
+
+    Attributes:
+        tasks: makes the tasks, one after another.
+        left: how many there are.
+        report: hears of them.
+    """
+
+    tasks: Callable[[], Iterator[Task]]
+    left: int
+    report: Reported | None
 
 
-def _shared_out(
-    recipes: list[Recipe], tasks: Iterator[Task], report: _Reported | None
-) -> Iterator[tuple[Task, Shard | Wrong]]:
+def _locally(work: Work, recipe: Recipe, encoder: SentenceEncoder, devices: list[str], say: Say) -> Made:
+    """By this process, or by one for each of several devices."""
+    report = work.report
+    if len(devices) == 1 or recipe.model is None:
+        encoding = Encoding(encoder, recipe.precision, recipe.form, None if report is None else report.within)
+        for number, result in map(encoding, work.tasks()):
+            yield number, result
+            if report is not None:
+                report.ended(result)
+        return
+    say(f"{len(devices)} processes on {', '.join(dict.fromkeys(devices))}")
     context = get_context("spawn")
-    number, done = context.Value("q", 0), context.Value("q", 0)
+    own, done = context.Value("q", 0), context.Value("q", 0)
+    recipes = [replace(recipe, device=device) for device in devices]
     threads = max(1, torch.get_num_threads() // len(recipes))
-    with started(len(recipes), _work, _begin, recipes, threads, number, done) as workers:
-        yield from workers.done(tasks, lambda: None if report is None else report.within(done.value, 0))
+    with started(len(recipes), _work, _begin, recipes, threads, own, done) as workers:
+        for _, made in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
+            yield made
+
+
+def _by_actors(
+    work: Work, recipe: Recipe, encoder: SentenceEncoder, cluster: Cluster, processes: int | None, say: Say
+) -> Made:
+    """By actors of a Ray cluster, each with a core and, where there are any, a GPU."""
+    gpu = recipe.device.startswith("cuda")
+    workers = max(1, min(work.left, processes or (cluster.gpus if gpu else cluster.cores)))
+    many = f"up to {workers} actors" if workers > 1 else "one actor"
+    say(f"{many} on {recipe.device} of a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs")
+    made = cluster.shared_out(
+        work.tasks, partial(recipe.encoding, 1), workers=workers, gpu=gpu, memory=_memory(encoder)
+    )
+    for number, result in made:
+        yield number, result
+        if work.report is not None:
+            work.report.ended(result)
+            work.report.within(0)
 
 
 _here: Encoding | None = None
@@ -210,16 +282,12 @@ _here: Encoding | None = None
 
 
 def _begin(recipes: list[Recipe], threads: int, number: Synchronized[int], done: Synchronized[int]) -> None:
-    """In a new process: its share of the cores, its device and its encoder."""
+    """In a new process: which of the recipes is its own."""
     global _here
-    torch.set_num_threads(threads)
     with number.get_lock():
         recipe = recipes[number.value]
         number.value += 1
-    encoder = SentenceEncoder.load(
-        recipe.model, pooling=recipe.pooling, device=recipe.device, trust_remote_code=recipe.trust_remote_code
-    )
-    _here = Encoding(encoder, recipe.precision, recipe.form, _added(done))
+    _here = recipe.encoding(threads, _added(done))
 
 
 def _added(shared: Synchronized[int]) -> Count:
@@ -235,15 +303,15 @@ def _added(shared: Synchronized[int]) -> Count:
     return count
 
 
-def _work(task: Task) -> Shard | Wrong:
+def _work(task: Task) -> tuple[int, Shard | Wrong]:
     if _here is None:
         raise RuntimeError("this process has no encoder")
     return _here(task)
 
 
-def _tasks(source: Source, shards: Shards, size: int) -> Iterator[Task]:
+def tasks_of(source: Source, shards: Shards) -> Iterator[Task]:
     """The pieces that are not done, in their order."""
-    examples = source.examples()
+    examples, size = source.examples(), int(shards.identity["shard_rows"])
     for number in range(shards.count):
         if number in shards.done:
             for _ in islice(examples, size):
@@ -266,13 +334,13 @@ def _devices(encoder: SentenceEncoder, device: str | None, processes: int | None
 
 def _on_cpu(encoder: SentenceEncoder) -> int:
     """Processes of one thread each that the cores and half of the memory allow."""
-    weights = sum(parameter.nbytes for parameter in encoder.parameters())
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 16 << 30
-    return max(1, min(torch.get_num_threads(), memory // 2 // (2 * weights + _EACH)))
+    return max(1, min(torch.get_num_threads(), memory // 2 // _memory(encoder)))
 
 
-def _named(devices: list[str]) -> str:
-    return ", ".join(dict.fromkeys(devices))
+def _memory(encoder: SentenceEncoder) -> int:
+    """Bytes that a process with such an encoder takes."""
+    return 2 * sum(parameter.nbytes for parameter in encoder.parameters()) + _EACH
 
 
 def _require_folder(folder: Path) -> None:

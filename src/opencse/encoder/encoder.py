@@ -26,10 +26,12 @@ from opencse.encoder.modes import evaluating
 from opencse.encoder.outputs import Disturb, Encoded, MaskedTokens
 from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.together import encode_together
 from opencse.encoder.token_weights import TokenWeights
 from opencse.encoder.vectors import unit_rows
 from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
+from opencse.processes import ALONE
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
@@ -58,6 +60,7 @@ class SentenceEncoder(nn.Module):
         own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
         own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
         adapted: whether the backbone has adapters that are trained (`opencse.encoder.adapters`).
+        together: the processes that encode what this one is asked for, each a share; see `opencse.encoder.together`.
     """
 
     def __init__(
@@ -89,6 +92,7 @@ class SentenceEncoder(nn.Module):
         self.own_code: tuple[str, ...] = ()
         self.own_dropout: dict[str, float] = {}
         self.adapted = False
+        self.together = ALONE
 
     @classmethod
     def load(
@@ -425,8 +429,13 @@ class SentenceEncoder(nn.Module):
             progress = Counted(Terminal(), "encoding")
         if device is not None:
             self.to(usable(device))
-        budget = budget_of(self.device) if token_budget is None else token_budget
-        vectors = encoded(self, rows, budget=budget, most=batch_size, bf16=precision == "bf16", progress=progress)
+        if self.together.several:
+            vectors = encode_together(
+                self, rows, {"batch_size": batch_size, "precision": precision, "token_budget": token_budget}
+            )
+        else:
+            budget = budget_of(self.device) if token_budget is None else token_budget
+            vectors = encoded(self, rows, budget=budget, most=batch_size, bf16=precision == "bf16", progress=progress)
         if normalize_embeddings:
             vectors = unit_rows(vectors)
         given = vectors[0] if isinstance(texts, str) else vectors

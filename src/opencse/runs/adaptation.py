@@ -144,7 +144,8 @@ def adaptation_job(
                 "else: --dev with graded pairs, or with a folder of queries and documents"
             )
         selector = "sample" if material.asked is None else asking(material.asked)
-    preset = LOOSE if material.kind == "sentences" and recipe == RECIPE else None
+    own = str(recipe).split(":")
+    preset = LOOSE if material.kind == "sentences" and own[0] == RECIPE and LOOSE not in own else None
     return TrainJob(
         GivenTexts(tuple(material.rows), f"{path}, {material.kind}"),
         recipe,

@@ -11,7 +11,9 @@ from torch import nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import locate
 from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.together import evaluated
 from opencse.objective.vectors.masked import Masked
+from opencse.processes import Processes
 from opencse.progress import Progress
 from opencse.runs.card import model_card, score_lines
 from opencse.runs.folder import RunFolder
@@ -43,21 +45,25 @@ class TrainResult:
     plan: Plan = field(compare=False, repr=False)
 
 
-def start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Progress) -> DevScore | None:
+def start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Progress, world: Processes) -> DevScore | None:
     """Dev score of the start as training takes it up; also, noted and told, with its own pooling where that is another.
 
+    None in all processes but the first one, which has it from all.
     The start is scored anew when a run goes on: others are compared with it. See `load_start` and `load_given`.
     """
     if plan.dev is None:
         return None
-    start = plan.dev.begin(_untrained(plan, "start"))
+    start = evaluated(_untrained(plan, "start"), world, plan.dev.begin)
     if record.start is None:
         given = _given(plan)
         if given is not None:
             alike = "" if plan.token_weights is None else ", all tokens counting alike"
-            record.given = Given(f"{given.pooling}{alike}", plan.dev.score(given).value)
+            record.given = Given(f"{given.pooling}{alike}", evaluated(given, world, plan.dev.score).value)
         record.start = replace(start, cosines=None)
-        folder.write(record)
+        if world.first:
+            folder.write(record)
+    if not world.first:
+        return None
     own = record.given
     tell.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
     if own is not None:

@@ -281,6 +281,7 @@ class TrainJob:
         world.wait()  # all have read the start, which may move now
         if record is None:
             record = folder.begin(plan.record) if world.first else plan.record()
+            world.wait()  # it has moved
         else:
             identity = plan.identity()
             folder.require_same(record, identity)
@@ -300,7 +301,7 @@ class TrainJob:
         if before is not None:
             tell.say(f"this run had finished before: {before.verdict}")
             return TrainResult(folder.path, before.kept, before.verdict, before.scores, plan)
-        start = start_score(plan, record, folder, tell) if world.first else None
+        start = start_score(plan, record, folder, tell, world)
         tracked = plan.recipe.model_dump(mode="json", exclude={"presets"}) | {"model": plan.model}
         trackers = [open_tracker(self.track, folder.path, tracked)] if self.track and world.first else []
         heard = (*self.callbacks, *trackers) if world.first else ()

@@ -6,9 +6,10 @@ import multiprocessing
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
+from functools import partial
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.fingerprint import hash_model
+from opencse.engines.choice import Engine, require_engine
 from opencse.environment import Environment
 from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import EmbeddingModel
@@ -40,12 +42,16 @@ from opencse.studies.study import RunSpec, Study
 Suites = Mapping[str, Evaluate]
 
 
-def run_study(study: Study, *, workers: int = 1, progress: Progress | None = None) -> list[StudyRecord]:
+def run_study(
+    study: Study, *, workers: int | None = None, engine: Engine = "local", progress: Progress | None = None
+) -> list[StudyRecord]:
     """Makes what is missing, and reads the rest.
 
     Args:
         study: what to run; what its folder holds already is not made again.
-        workers: runs at a time, each in a process with its share of the cores.
+        workers: runs at a time, each in a process with its share of the cores; None: one, or with ``ray`` one for each
+            GPU of the cluster, else for each of its cores.
+        engine: whose processes these are: this machine's, or a Ray cluster's.
         progress: hears of every run; with several workers, only when one ends.
 
     Returns:
@@ -56,12 +62,13 @@ def run_study(study: Study, *, workers: int = 1, progress: Progress | None = Non
             were asked for otherwise.
         InterruptedRunError: on Ctrl-C; runs that were going on have written a checkpoint.
     """
-    if workers < 1:
+    if workers is not None and workers < 1:
         raise UserError(f"workers is at least 1, not {workers}")
+    require_engine(engine)
     tell = progress or Silent()
     require_study(study.out)
     with locked(study.out, tell):
-        return _run_missing(study, workers, tell)
+        return _run_missing(study, workers, engine, tell)
 
 
 def require_study(folder: Path) -> None:
@@ -81,7 +88,7 @@ def require_study(folder: Path) -> None:
     require_empty(folder)
 
 
-def _run_missing(study: Study, workers: int, tell: Progress) -> list[StudyRecord]:
+def _run_missing(study: Study, workers: int | None, engine: Engine, tell: Progress) -> list[StudyRecord]:
     asked = {run: study.asked(run) for run in study.runs()}
     contents = _contents(study)
     found = {run: _known(study, run, asked[run], contents[run.start]) for run in asked}
@@ -98,7 +105,9 @@ def _run_missing(study: Study, workers: int, tell: Progress) -> list[StudyRecord
     missing = [run for run, record in found.items() if record is None]
     if missing and len(missing) < len(found):
         tell.say(f"{len(found) - len(missing)} of {len(found)} runs were finished before")
-    if workers == 1 or len(missing) < 2:
+    if engine == "ray" and missing:
+        found |= _on_ray(study, missing, workers, tell)
+    elif workers in (None, 1) or len(missing) < 2:
         for number, run in enumerate(missing, start=1):
             tell.say(f"run {number} of {len(missing)}: {run}")
             found[run] = run_one(study, run, suites, tell)
@@ -257,20 +266,49 @@ def _same(record: StudyRecord, asked: dict[str, Any], folder: Path) -> None:
 
 
 def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: Progress) -> dict[RunSpec, StudyRecord]:
-    found: dict[RunSpec, StudyRecord] = {}
     threads = max(1, (os.cpu_count() or 1) // workers)
     tell.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")
-    tell.start("runs", len(missing))
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=begin_worker, initargs=(threads,))
     try:
         going = {pool.submit(_alone, study, run): run for run in missing}
-        for done in as_completed(going):
-            found[going[done]] = done.result()
-            tell.say(f"run {len(found)} of {len(missing)}: {going[done]}")
-            tell.advance(len(found))
+        return _told(((going[done], done.result()) for done in as_completed(going)), len(missing), tell)
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _on_ray(
+    study: Study, missing: Sequence[RunSpec], workers: int | None, tell: Progress
+) -> dict[RunSpec, StudyRecord]:
+    from opencse.engines.ray import connected
+
+    with connected() as cluster:
+        gpu = cluster.gpus > 0 if study.device is None else study.device.startswith("cuda")
+        at_a_time = min(len(missing), workers or (cluster.gpus if gpu else cluster.cores))
+        cores = 1 if workers is None or gpu else max(1, cluster.cores // workers)
+        tell.say(
+            f"{len(missing)} runs, {at_a_time} at a time with {cores} core{'s' * (cores > 1)} each"
+            f"{' and a GPU' * gpu}, on a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs"
+        )
+        made = cluster.each(partial(_on_node, study, cores), missing, at_a_time=at_a_time, cores=cores, gpu=gpu)
+        return _told(made, len(missing), tell)
+
+
+def _on_node(study: Study, threads: int, run: RunSpec) -> StudyRecord:
+    torch.set_num_threads(threads)
+    return _alone(study, run)
+
+
+def _told(made: Iterable[tuple[RunSpec, StudyRecord]], runs: int, tell: Progress) -> dict[RunSpec, StudyRecord]:
+    """The records, each told of as it comes."""
+    found: dict[RunSpec, StudyRecord] = {}
+    tell.start("runs", runs)
+    try:
+        for run, record in made:
+            found[run] = record
+            tell.say(f"run {len(found)} of {runs}: {run}")
+            tell.advance(len(found))
+    finally:
         tell.finish()
     return found
 

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
+from opencse.engines.choice import Engine
 from opencse.errors import UserError, reason, shortened
 from opencse.evaluation.models import Precision
 from opencse.numerals import whole_number
@@ -67,7 +68,8 @@ class StudyFile(Settings):
         columns: of the text.
         settings: of every run, as a table or as ``key.path=value`` each.
         resamples: bootstrap samples of the sentence pairs; 0: none.
-        workers: runs at a time.
+        workers: runs at a time; one, or with ``ray`` one for each GPU or core of the cluster.
+        engine: ``local``, or ``ray``.
         precision: arithmetic of evaluation: ``float32``, or ``bf16``, faster where the processor has it.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the starts' folders bring.
@@ -88,7 +90,8 @@ class StudyFile(Settings):
     columns: tuple[str, ...] | None = None
     settings: Annotated[tuple[str, ...], BeforeValidator(_settings)] = ()
     resamples: int = Field(default=1_000, ge=0)
-    workers: int = Field(default=1, ge=1)
+    workers: int | None = Field(default=None, ge=1)
+    engine: Engine = "local"
     precision: Precision = "float32"
     device: str | None = None
     trust_remote_code: bool = False

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from opencse.encoder.adapters import shares_the_start
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import Precision
+from opencse.encoder.together import evaluated
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
@@ -62,11 +63,12 @@ class Trainer:
         steps: of the whole run.
         settings: how.
         precision: arithmetic of the forward pass.
-        dev: whoever chooses; it has evaluated the start. None keeps the last encoder.
+        dev: whoever chooses; in the first process it has evaluated the start. None keeps the last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         progress: what the user sees.
-        start: dev score of the start as training takes it up; None without dev.
-        chunks: how a step's rows are encoded, and by which processes; the first of them evaluates and writes.
+        start: dev score of the start as training takes it up, in the first process; None without dev.
+        chunks: how a step's rows are encoded, and by which processes; the first of them writes, and evaluates what
+            all of them encode for it.
         callbacks: hear of the run.
     """
 
@@ -178,9 +180,7 @@ class Trainer:
             what = f"step {step:,}: training ruined the encoder"
             require_sound(self.encoder, self.probes, what, _MEND, alike=self.dev is not None)
         if self.dev is not None and (evaluated or last):
-            if self.world.first:
-                self._evaluate(step, self.dev)
-            self.world.wait()
+            self._evaluate(step, self.dev)
         if step % self.settings.checkpoint_every == 0 and not last:
             self._save(step)
         self.progress.advance(step)
@@ -200,16 +200,18 @@ class Trainer:
         self.progress.advance(step, f"loss {total:.4f}")
 
     def _evaluate(self, step: int, dev: Selector) -> None:
-        found, weights = dev.score(self.encoder), self._weights()
+        found, weights = evaluated(self.encoder, self.world, dev.score), self._weights()
         chosen = weights
         for share in self.settings.average_with_start:
             mean = average(self.began, weights, share)
             self.encoder.load_state_dict(mean)
-            other = replace(dev.score(self.encoder), share=share)
+            other = replace(evaluated(self.encoder, self.world, dev.score), share=share)
             if other.beats(found):
                 found, chosen = other, mean
         if self.settings.average_with_start:
             self.encoder.load_state_dict(weights)
+        if not self.world.first:
+            return
         if self.history.add(step, found):
             self.best = chosen
         self.metrics.write({"step": step, **found.record()})

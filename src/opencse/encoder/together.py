@@ -1,0 +1,72 @@
+"""Texts that the processes of a run encode together, asked for by the first of them.
+
+What is asked is only known to the first process (whoever evaluates an encoder may encode as often as they like), so it
+tells the others texts and settings, and they answer until it is done. All have the same weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from opencse.processes import ALONE, Processes
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+Vectors = NDArray[np.float32]
+T = TypeVar("T")
+
+
+def evaluated(encoder: SentenceEncoder, world: Processes, evaluate: Callable[[SentenceEncoder], T]) -> T:
+    """What ``evaluate`` finds about ``encoder`` in the first process, in all of them.
+
+    Each process encodes its share of whatever texts ``evaluate`` encodes; the rest of it is done once.
+    """
+    found: T | None = None
+    if not world.several:
+        return evaluate(encoder)
+    if world.first:
+        encoder.together = world
+        try:
+            found = evaluate(encoder)
+        finally:
+            encoder.together = ALONE
+            world.share(None)
+    else:
+        while True:
+            asked: tuple[list[str], dict[str, Any]] | None = world.share()
+            if asked is None:
+                break
+            _encoded(encoder, world, *asked)
+    return world.share(found)
+
+
+def encode_together(encoder: SentenceEncoder, texts: Sequence[str], how: dict[str, Any]) -> Vectors:
+    """(n, dimension): the vectors of ``texts``, a share by each process; called by the first one.
+
+    Args:
+        encoder: whose processes are asked.
+        texts: n of them.
+        how: further arguments of `SentenceEncoder.encode`.
+    """
+    world, encoder.together = encoder.together, ALONE
+    try:
+        world.share((list(texts), how))
+        return _encoded(encoder, world, texts, how)
+    finally:
+        encoder.together = world
+
+
+def _encoded(encoder: SentenceEncoder, world: Processes, texts: Sequence[str], how: dict[str, Any]) -> Vectors:
+    order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
+    shares = [order[rank :: world.count] for rank in range(world.count)]
+    own = encoder.encode([texts[row] for row in shares[world.rank]], **how)
+    gathered = world.gathered(torch.from_numpy(own).to(encoder.device), [len(share) for share in shares])
+    vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
+    vectors[np.concatenate(shares).astype(np.intp)] = gathered.cpu().numpy()
+    return vectors

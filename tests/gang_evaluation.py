@@ -1,0 +1,60 @@
+"""One of several processes that evaluate an encoder together: python gang_evaluation.py MODEL OUT, with torchrun's
+variables set. Every process writes what it found to OUT with its rank behind it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.together import evaluated
+from opencse.processes import joined
+from opencse.selection.chosen import load_selector
+from opencse.selection.score import DevScore, Selector
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.text.tokenizer import Ids
+
+
+def main() -> None:
+    """Scores by graded pairs and by questions from a text, and how many texts this process tokenised for them."""
+    torch.set_num_threads(1)
+    model, out = sys.argv[1:]
+    source = Source(str(sample.TRAIN))
+    encoder = SentenceEncoder.load(model, pooling="mean", device="cpu")
+    counts: list[int] = []
+    tokenize = SentenceEncoder.tokenize
+
+    def counting(self: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
+        counts.append(len(texts))
+        return tokenize(self, texts)
+
+    SentenceEncoder.tokenize = counting  # type: ignore[method-assign]
+    found = {}
+    with joined("cpu") as world:
+        for dev in ("sample", "text"):
+            chooser = load_selector(dev, source)
+            assert chooser is not None
+            counts.clear()
+            score = evaluated(encoder, world, partial(both, chooser))
+            found[dev] = {**asdict(score), "cosines": None, "counted": sum(counts)}
+            encoder.encode(["Alone again."])
+            assert sum(counts) == found[dev]["counted"] + 1
+        Path(f"{out}{world.rank}").write_text(json.dumps(found), encoding="utf-8")
+
+
+def both(chooser: Selector, encoder: SentenceEncoder) -> DevScore:
+    """The score of an encoder beside itself."""
+    chooser.begin(encoder)
+    return chooser.score(encoder)
+
+
+if __name__ == "__main__":
+    main()
