@@ -29,7 +29,7 @@ from opencse.training.memory import keep_freed_memory
 from opencse.training.optimizer import build_optimizer
 from opencse.training.step import Step, step_inputs
 
-LENGTHS = (16, 32, 64, 128, 256, 512)
+LENGTHS = (16, 32, 64, 128)
 STEPS = 8
 
 
