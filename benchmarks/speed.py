@@ -8,8 +8,8 @@ gradients clipped) beside sentence-transformers' with bf16 and at its default, f
 tokenising included, beside its `encode` at its defaults. ``static``: the same for a model of word vectors alone
 (opencse-mini), beside model2vec and sentence-transformers' StaticEmbedding of the same vectors. ``sts``: the seven STS
 tasks. ``start``: until a command answers. Weights, texts, batches and lengths are the same on both sides. Shapes are of
-random weights (``mini`` BERT 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768), for steps alone where there is a
-``--model``, a folder. No row has a further turn after ``--seconds``.
+random weights (BERT; ``small`` 2 x 128, ``mini`` 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768), for steps alone where
+there is a ``--model``, a folder. No row has a further turn after ``--seconds``.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from opencse.training.optimizer import build_optimizer
 from opencse.training.step import Step, step_inputs
 
 BATCH, LENGTH = 64, 32
-SHAPES = {"mini": (4, 256), "minilm": (6, 384), "base": (12, 768)}
+SHAPES = {"small": (2, 128), "mini": (4, 256), "minilm": (6, 384), "base": (12, 768)}
 """Layers and width."""
 Precision = Literal["float32", "bf16"]
 PRECISIONS: tuple[Precision, ...] = ("float32", "bf16")

@@ -13,6 +13,10 @@ from torch.nn import functional
 
 _WIDE, _MUCH = 1_024, 3
 """From which width, and how many times the other, a matrix counts as the wide one of a product."""
+_SUMMED = 512
+"""From which width a bias's gradient is a product."""
+_TILE = 16
+"""Rows of a matrix that a bf16 unit works on at once."""
 
 
 @cache
@@ -76,9 +80,19 @@ class _Linear(torch.autograd.Function):
         if any(ctx.needs_input_grad[1 : 1 + count]):
             of_weights = torch.split(_of_weight(gradient, x).to(ctx.dtype), ctx.sizes)
         if any(ctx.needs_input_grad[1 + count :]):
-            # Summed in float32, rounded once; asked for in float32, torch would first write all of it in float32.
-            of_biases = torch.split(gradient.sum(dim=0).to(ctx.dtype), ctx.sizes)
+            of_biases = torch.split(_of_bias(gradient).to(ctx.dtype), ctx.sizes)
         return of_x, *of_weights, *of_biases
+
+
+def _of_bias(gradient: Tensor) -> Tensor:
+    """The sum of (T, out) over T, (out,), in float32, rounded once.
+
+    A product with rows of ones is twice as fast as torch's own sum, whose columns are far apart; that sum, asked for in
+    float32, would first write all of it in float32. One row of ones takes longer than a whole tile of them.
+    """
+    if gradient.shape[1] < _SUMMED:
+        return gradient.sum(dim=0)
+    return (gradient.new_ones(_TILE, len(gradient)) @ gradient)[0]
 
 
 def _of_weight(gradient: Tensor, x: Tensor) -> Tensor:

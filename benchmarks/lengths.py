@@ -1,0 +1,98 @@
+"""A training step as texts grow longer: tokens a second and memory, with as many tokens in every step.
+
+    python benchmarks/lengths.py --shape mini
+
+Texts are lines of the sample joined to more than the length, so that every text fills it; recipe simcse, [CLS], the
+packed forward in bf16 where the processor has it; each length in a process of its own, one thread, processor time.
+"""
+
+from __future__ import annotations
+
+import argparse
+import multiprocessing
+import resource
+import statistics
+import tempfile
+import time
+import warnings
+from pathlib import Path
+
+import torch
+from rows import machine
+from speed import SHAPES, lines, quiet, shaped
+
+from opencse.progress import Silent
+from opencse.runs.job import TrainJob
+from opencse.text import sample
+from opencse.text.readers import Source
+from opencse.training.memory import keep_freed_memory
+from opencse.training.optimizer import build_optimizer
+from opencse.training.step import Step, step_inputs
+
+LENGTHS = (16, 32, 64, 128)
+STEPS = 8
+
+
+def long_texts(length: int, count: int, path: Path) -> Path:
+    """``count`` texts of more than ``length`` ids: so many words, of lines taken one after the other."""
+    words = " ".join(lines(str(sample.TRAIN))).split()
+    rows = [" ".join(words[(start * 7 + i) % len(words)] for i in range(length)) for start in range(count)]
+    path.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return path
+
+
+def cost(model: str, length: int, tokens: int, folder: str) -> tuple[float, float]:
+    """Tokens a second, and MiB at the most beyond what was held before; to be called in a process of its own."""
+    warnings.simplefilter("ignore")
+    quiet()
+    keep_freed_memory()
+    torch.set_num_threads(1)
+    batch = tokens // (2 * length)
+    text = long_texts(length, 16 * batch, Path(folder) / f"{length}.txt")
+    settings = (
+        f"training.batch_size={batch}",
+        f"data.max_length={length}",
+        "encoder.pooling=cls",
+        "encoder.head.kind=none",
+    )
+    p = TrainJob(Source(str(text)), "simcse", model, settings=settings, dev=None, device="cpu").prepare(Silent())
+    before = held()
+    optimizer = build_optimizer([*p.encoder.parameters()], p.plan.recipe.training)
+    step = Step(p.encoder.train(), p.objective, p.plan.precision)
+    taken = []
+    for number in range(2 + STEPS):
+        started = time.process_time()
+        step.gradients(step_inputs(p.inputs, p.batches, number, 1, p.encoder.device))
+        torch.nn.utils.clip_grad_norm_(p.encoder.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad()
+        taken.append(time.process_time() - started)
+    return 2 * batch * length / statistics.median(taken[2:]), held() - before
+
+
+def held() -> float:
+    """The most memory this process ever held, in MiB."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def main() -> None:
+    """Prints the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--shape", default="mini", choices=tuple(SHAPES))
+    parser.add_argument("--lengths", type=int, nargs="+", default=LENGTHS)
+    parser.add_argument("--tokens", type=int, default=4_096, help="in a step, both copies together")
+    asked = parser.parse_args()
+    quiet()
+    print("| length | texts in a step | tokens/s | extra memory |\n|---:|---:|---:|---:|")
+    with tempfile.TemporaryDirectory() as folder:
+        model = shaped(asked.shape, Path(folder) / asked.shape)
+        for length in asked.lengths:
+            with multiprocessing.get_context("spawn").Pool(1) as pool:
+                rate, memory = pool.apply(cost, (model, length, asked.tokens, folder))
+            print(f"| {length} | {asked.tokens // (2 * length)} | {rate:,.0f} | {memory:,.0f} MiB |", flush=True)
+    torch.set_num_threads(1)
+    print(f"\n{machine()}")
+
+
+if __name__ == "__main__":
+    main()
