@@ -47,9 +47,17 @@ def test_settings_mean_what_they_mean_on_the_command_line(file: Path) -> None:
 
 
 def test_what_is_given_beside_it_wins(file: Path) -> None:
-    study = read_study(file, {"out": "elsewhere", "seeds": "7", "settings": ["training.epochs=2"]})
-    assert (study.out, study.seeds, study.settings) == ("elsewhere", (7,), ("training.epochs=2",))
-    assert study.text == "wiki.txt"
+    study = read_study(file, {"out": "elsewhere", "seeds": "7"})
+    assert (study.out, study.seeds, study.text) == ("elsewhere", (7,), "wiki.txt")
+
+
+def test_a_setting_given_beside_it_leaves_the_others_as_they_are(file: Path) -> None:
+    from opencse.recipes.recipe import resolve_recipe
+
+    study = read_study(file, {"settings": ["training.max_steps=7", "training.seed=3"]})
+    recipe = resolve_recipe("simcse", overrides=study.settings).recipe
+    assert (recipe.training.max_steps, recipe.training.seed) == (7, 3)
+    assert (recipe.encoder.pooling, recipe.training.learning_rate) == ("cls", 1e-4)
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def layer_similarities(
         raise UserError(f"text {empty} of {len(ids)} has no token for this model; leave it out")
     set_sims, tok_sims, tok_n = torch.zeros(0), torch.zeros(0), 0
     for batch in layer_states(encoder, ids, token_budget):
-        sentences = [encoder.pooling([state], batch.mask) for state in batch.states]
+        sentences = [encoder.pool([state], batch.tokens) for state in batch.states]
         found = torch.stack([_total(torch.cosine_similarity(*pair, dim=-1)) for pair in pairwise(sentences)])
         several = batch.mask.sum(dim=1) > 1
         within = torch.stack([_total(token_similarity(state, batch.mask)[several]) for state in batch.states])

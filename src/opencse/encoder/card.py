@@ -93,7 +93,9 @@ def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limi
         parameters=sum(p.numel() for p in encoder.parameters()) / 1e6,
         layers=encoder.depth,
         dimension=encoder.dimension,
-        pooling=encoder.pooling,
+        pooling=encoder.pooling
+        if encoder.token_weights is None
+        else f"{encoder.pooling}, tokens weighed (WordWeights)",
         normalized="L2-normalised" if encoder.normalize else "not normalised",
         max_length=encoder.max_length,
         prompt=as_text(repr(encoder.prompt)) if encoder.prompt else "none",

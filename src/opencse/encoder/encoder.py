@@ -26,6 +26,7 @@ from opencse.encoder.modes import evaluating
 from opencse.encoder.outputs import Disturb, Encoded, MaskedTokens
 from opencse.encoder.packed import pack, unpackable
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.token_weights import TokenWeights
 from opencse.encoder.vectors import unit_rows
 from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
@@ -45,6 +46,7 @@ class SentenceEncoder(nn.Module):
         backbone: any transformers encoder.
         tokenizer: its tokenizer.
         pooling: from token vectors to a sentence vector.
+        token_weights: how much each token counts in a mean; None for all alike.
         dense: layers kept at inference (supervised SimCSE's head, a reduction).
         projection: the head used in training only, or None.
         lm_head: the masked-LM head, there only while an objective has the MLM term.
@@ -74,6 +76,7 @@ class SentenceEncoder(nn.Module):
         self.backbone = backbone
         self.tokenizer = lower_casing(tokenizer) if lower_case else tokenizer
         self.pooling = pooling
+        self.token_weights: TokenWeights | None = None
         self.max_length = max_length
         self.dense = nn.Sequential(*dense)
         self.projection: Dense | None = None
@@ -253,7 +256,7 @@ class SentenceEncoder(nn.Module):
             states = self._states(tokens, need_all=bool(wanted), disturb=disturb, packed=self.packed, first=first_only)
             sentence = self.project(self._pool(states, tokens))
             for layer in wanted:
-                by_layer[layer] = self.project(self.pooling([states[layer]], tokens.attention_mask))
+                by_layer[layer] = self.project(self.pool([states[layer]], tokens))
         return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
 
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
@@ -268,7 +271,7 @@ class SentenceEncoder(nn.Module):
         """
         fast = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled() and not self.training
         fast = fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None
-        if fast and self.pooling is Pooling.MEAN and WordMeans.fits(self.backbone):
+        if fast and self.pooling is Pooling.MEAN and self.token_weights is None and WordMeans.fits(self.backbone):
             pooled = self.kernels.word_means(self.backbone)(tokens)
         elif fast:
             pooled = self._pool(self._inferred(tokens, bf16=bf16), tokens)
@@ -315,8 +318,12 @@ class SentenceEncoder(nn.Module):
 
     def _pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         wanted = self.pooling.layers(self.depth)
-        chosen = [states[-1]] if len(wanted) == 1 else [states[layer] for layer in wanted]
-        return self.pooling(chosen, tokens.attention_mask)
+        return self.pool([states[-1]] if len(wanted) == 1 else [states[layer] for layer in wanted], tokens)
+
+    def pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """One vector a sentence, (rows, hidden), of hidden states (rows, length, hidden) that are averaged."""
+        weights = None if self.token_weights is None else self.token_weights(tokens.input_ids)
+        return self.pooling(states, tokens.attention_mask, weights)
 
     def project(self, pooled: Tensor) -> Tensor:
         """Pooled vectors (rows, hidden) through the dense layers and the training head, if there is one."""

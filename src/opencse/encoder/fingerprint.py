@@ -80,7 +80,8 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         encoder.lower_case,
     )
     digest.update("\n".join(str(value) for value in settings).encode())
-    for part in (encoder.backbone, encoder.dense):
+    weights = () if encoder.token_weights is None else (encoder.token_weights,)
+    for part in (encoder.backbone, encoder.dense, *weights):
         for key, tensor in part.state_dict().items():
             digest.update(f"\n{key} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import torch
 from torch import nn
 
 from opencse.encoder.adapters import Adapters, read_adapters
 from opencse.encoder.backbone import dropout_rates, load_backbone, position_limit
-from opencse.encoder.layout import entry, read_config
-from opencse.encoder.listing import Modules, list_modules
+from opencse.encoder.head import Dense
+from opencse.encoder.layout import (
+    ACTIVATION_PATHS,
+    POOLING_FLAGS,
+    POOLING_MODES,
+    entry,
+    read_config,
+    read_json,
+    read_weights,
+)
 from opencse.encoder.locate import locate
-from opencse.encoder.modules import read_dense, read_pooling, require_chain, require_sentence_names
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.token_weights import MODULE as TOKEN_WEIGHTS
+from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError, nearest
 from opencse.foreign import own_code
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
@@ -26,6 +37,7 @@ if TYPE_CHECKING:
 
 E = TypeVar("E", bound="SentenceEncoder")
 
+_MODULES = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling", "Dense", "Normalize")
 # The Transformer module's configuration; the later names are those of releases before 1.0.
 _SENTENCE_CONFIGS = (
     "sentence_bert_config.json",
@@ -35,7 +47,10 @@ _SENTENCE_CONFIGS = (
     "sentence_albert_config.json",
     "sentence_xlm-roberta_config.json",
 )
+# What the number of layers is called in the configurations of transformers' encoders.
+_DEPTH_KEYS = ("num_hidden_layers", "n_layers")
 _NO_LIMIT = 2**31 - 1
+_MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
 
 
 @dataclass(frozen=True)
@@ -52,6 +67,19 @@ class SentenceConfig:
 
 
 @dataclass(frozen=True)
+class _Modules:
+    """What modules.json lists; of a table of word vectors ``transformer`` is the table's folder."""
+
+    transformer: Path
+    pooling: Path
+    weighted_layers: Path | None
+    token_weights: Path | None
+    dense: tuple[Path, ...]
+    normalize: Path | None
+    table: bool = False
+
+
+@dataclass(frozen=True)
 class _Found:
     """Where the parts of an encoder are.
 
@@ -64,7 +92,7 @@ class _Found:
     """
 
     folder: Path
-    modules: Modules | None
+    modules: _Modules | None
     transformer: Path
     text: Path
     adapters: Adapters | None = None
@@ -107,16 +135,16 @@ def read_folder(
     tokenizer = Tokenizer.load(found.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
     prompt = _default_prompt(folder)
-    dense = [read_dense(path) for path in modules.dense] if modules else []
-    require_chain(folder, int(backbone.config.hidden_size), dense)
+    dense = [_read_dense(path) for path in modules.dense] if modules else []
+    _require_chain(folder, int(backbone.config.hidden_size), dense)
     if chosen is None:
-        chosen = read_pooling(modules, backbone.config.to_dict(), prompt) if modules else Pooling.MEAN
+        chosen = _read_pooling(modules, backbone.config.to_dict(), prompt) if modules else Pooling.MEAN
     depth = int(backbone.config.num_hidden_layers)
     if not 0 <= chosen.layers(depth)[0] <= depth:
         others = "mean or cls" if depth else "mean"
         raise UserError(f"{model}: pooling {chosen} needs more layers than the model has ({depth}); choose {others}")
     if modules and modules.normalize:
-        require_sentence_names(modules.normalize)
+        _require_sentence_names(modules.normalize)
     encoder = cls(
         backbone,
         tokenizer,
@@ -127,6 +155,8 @@ def read_folder(
         prompt=prompt,
         lower_case=sentence.lower_case,
     )
+    if modules and modules.token_weights and chosen.is_mean:
+        encoder.token_weights = TokenWeights.read(modules.token_weights, tokenizer.vocabulary_size)
     stated = read_config(transformer / "config.json")
     encoder.own_code = own_code(transformer) if trust_remote_code else ()
     encoder.own_dropout = {key: stated[key] for key in dropout_rates(backbone.config) if key in stated}
@@ -137,7 +167,7 @@ def _read_table(
     cls: type[E],
     model: str | Path,
     folder: Path,
-    modules: Modules,
+    modules: _Modules,
     pooling: Pooling | None,
     max_length: int | None,
     dropout: float | None,
@@ -155,8 +185,8 @@ def _read_table(
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
     table, tokenizer, length = read_table(folder, modules.transformer, dropout=dropout)
-    dense = [read_dense(path) for path in modules.dense]
-    require_chain(folder, int(table.config.hidden_size), dense)
+    dense = [_read_dense(path) for path in modules.dense]
+    _require_chain(folder, int(table.config.hidden_size), dense)
     return cls(
         table,
         tokenizer,
@@ -185,7 +215,7 @@ def own_pooling(model: str | Path) -> Pooling | None:
     if found.modules.table:
         return Pooling.MEAN
     stated = read_config(found.transformer / "config.json")
-    return read_pooling(found.modules, stated, _default_prompt(found.folder))
+    return _read_pooling(found.modules, stated, _default_prompt(found.folder))
 
 
 def find_adapters(model: str | Path) -> Adapters | None:
@@ -199,24 +229,77 @@ def find_adapters(model: str | Path) -> Adapters | None:
 
 def transformer_folder(folder: Path) -> Path:
     """Where in ``folder`` the transformers files are: the Transformer module's folder, or ``folder`` itself."""
-    modules = list_modules(folder)
+    modules = _modules(folder)
     return modules.transformer if modules else folder
 
 
 def _find(folder: Path) -> _Found:
     """Where everything of the encoder in ``folder`` is."""
-    modules = list_modules(folder)
+    modules = _modules(folder)
     own = modules.transformer if modules else folder
     adapters = read_adapters(own)
     if adapters is None:
         return _Found(folder, modules, own, own)
     base = locate(adapters.base)
-    below = list_modules(base)
+    below = _modules(base)
     if below is not None and below.table:
         raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")
     transformer = below.transformer if below else base
     told = own if (own / "tokenizer_config.json").is_file() else transformer
     return _Found(folder if modules else base, modules or below, transformer, told, adapters)
+
+
+def _modules(folder: Path) -> _Modules | None:
+    """The modules that modules.json lists; None for a plain transformers folder."""
+    from opencse.encoder.table import table_folder
+
+    listing = folder / "modules.json"
+    table = table_folder(folder)
+    if not listing.is_file():
+        return None if table is None else _Modules(folder, folder, None, None, (), None, table=True)
+    entries = read_json(listing)
+    paths: dict[str, list[Path]] = {name: [] for name in _MODULES}
+    last = ""
+    for module in entries if isinstance(entries, list) else [entries]:
+        if not isinstance(module, dict) or not {"type", "path"} <= module.keys():
+            raise UserError(f"{listing}: a list of objects with type and path was expected")
+        package, _, name = str(module["type"]).rpartition(".")
+        if table is not None and not last and name == "StaticEmbedding":
+            paths["Transformer"].append(table)
+            paths["Pooling"].append(table)
+            last = "Pooling"
+            continue
+        if name not in _MODULES or package.split(".")[0] != "sentence_transformers":
+            supported = ", ".join(_MODULES)
+            raise UserError(f"{folder}: module {module['type']} is not supported here; supported: {supported}")
+        before = last and _MODULES.index(name) < _MODULES.index(last)
+        again = paths[name] and name != "Dense"
+        if before or again:
+            raise UserError(f"{folder}: modules in an order that is not supported here ({name} after {last})")
+        paths[name].append(_inside(listing, module["path"]))
+        last = name
+    if not paths["Transformer"] or not paths["Pooling"]:
+        raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
+    transformer = paths["Transformer"][0]
+    if not transformer.is_dir():
+        raise UserError(f"{folder}: modules.json names a folder that is not there ({transformer.name})")
+    return _Modules(
+        transformer=transformer,
+        pooling=paths["Pooling"][0],
+        weighted_layers=next(iter(paths["WeightedLayerPooling"]), None),
+        token_weights=next(iter(paths[TOKEN_WEIGHTS]), None),
+        dense=tuple(paths["Dense"]),
+        normalize=next(iter(paths["Normalize"]), None),
+        table=table is not None,
+    )
+
+
+def _inside(listing: Path, given: object) -> Path:
+    """The folder of a module, which is in the model's folder or the folder itself."""
+    folder = listing.parent
+    if not isinstance(given, str) or Path(given).is_absolute() or ".." in Path(given).parts or "\0" in given:
+        raise UserError(f"{listing}: path is {given!r}; the name of a folder inside {folder} was expected")
+    return folder / given
 
 
 def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
@@ -267,6 +350,84 @@ def _length(
     if asked > table:
         raise UserError(f"{model}: max_length {asked} is beyond the position table ({table})")
     return asked
+
+
+def _read_pooling(modules: _Modules, backbone: Mapping[str, Any], prompt: str) -> Pooling:
+    """The pooling that the modules make together; ``backbone`` is transformers' configuration."""
+    where = modules.pooling
+    config = read_config(where / "config.json")
+    path = where / "config.json"
+    flagged = [name for flag, name in POOLING_FLAGS.items() if entry(path, config, flag, bool, False)]
+    mode = config.get("pooling_mode") or flagged
+    modes = mode if isinstance(mode, list) else [mode]
+    if not all(isinstance(one, str) for one in modes):
+        raise UserError(f"{path}: pooling_mode is {mode!r}; a string was expected, such as 'mean'")
+    if len(modes) != 1 or modes[0] not in POOLING_MODES:
+        named = " + ".join(modes) or "none"
+        raise UserError(f"{where}: pooling {named} is not supported here; choose one with --pooling")
+    if not entry(path, config, "include_prompt", bool, True) and prompt:
+        raise UserError(f"{where}: pooling that leaves out the prompt is not supported here; choose one with --pooling")
+    pooling = POOLING_MODES[modes[0]]
+    # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
+    if modules.weighted_layers is None or not backbone.get("output_hidden_states"):
+        return pooling
+    depth = next((int(backbone[key]) for key in _DEPTH_KEYS if key in backbone), 0)
+    return _weighted(modules.weighted_layers, pooling, depth)
+
+
+def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
+    file = path / "config.json"
+    start = entry(file, read_config(file), "layer_start", int, 4)
+    weights = read_weights(path).get("layer_weights", torch.zeros(0)).flatten().tolist()
+    chosen = {start + i for i, weight in enumerate(weights) if weight}
+    even = len(set(weights) - {0.0}) == 1
+    for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
+        if pooling is Pooling.MEAN and even and chosen == set(candidate.layers(depth)):
+            return candidate
+    raise UserError(f"{path}: this weighting of layers is not supported here; choose a pooling with --pooling")
+
+
+def _read_dense(path: Path) -> Dense:
+    file = path / "config.json"
+    config = read_config(file)
+    _require_sentence_names(path)
+    names = {activation: name for name, activation in ACTIVATION_PATHS.items()}
+    activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
+    if activation not in names or config.get("use_residual"):
+        extra = " and a residual" if config.get("use_residual") else ""
+        raise UserError(f"{path}: a Dense module with {activation}{extra} is not supported here")
+    sizes = {key: entry(file, config, key, int, 0) for key in ("in_features", "out_features")}
+    weights = read_weights(path)
+    for key, size in sizes.items():
+        if key not in config:
+            raise UserError(f"{path}: config.json lacks {key}")
+        if not 1 <= size <= _MOST_FEATURES:
+            raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
+    dense = Dense(**sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True))
+    try:
+        dense.load_state_dict({k: v.float() for k, v in weights.items()})
+    except RuntimeError as error:
+        raise UserError(f"{path}: the weights do not fit config.json ({_last_line(error)})") from None
+    return dense
+
+
+def _last_line(error: RuntimeError) -> str:
+    return str(error).strip().splitlines()[-1].strip()
+
+
+def _require_sentence_names(path: Path) -> None:
+    """A Dense or Normalize module works on the sentence vector, not on token vectors."""
+    config = read_config(path / "config.json")
+    for key in ("module_input_name", "module_output_name"):
+        if (config.get(key) or "sentence_embedding") != "sentence_embedding":
+            raise UserError(f"{path}: {key} = {config[key]} is not supported here, only sentence_embedding")
+
+
+def _require_chain(folder: Path, size: int, dense: list[Dense]) -> None:
+    for layer in dense:
+        if layer.linear.in_features != size:
+            raise UserError(f"{folder}: a Dense module takes {layer.linear.in_features} features but is given {size}")
+        size = layer.linear.out_features
 
 
 def _default_prompt(folder: Path) -> str:

@@ -13,7 +13,7 @@ from torch import Tensor
 from opencse.encoder.batches import token_batches
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.errors import UserError
-from opencse.text.tokenizer import Ids
+from opencse.text.tokenizer import Ids, Tokens
 
 BUDGET = 2_048
 """Ids in a batch, padding counted."""
@@ -64,7 +64,7 @@ def vectors_by_layer(
     done = 0
     for batch in layer_states(encoder, ids, token_budget):
         for layer, found in vectors.items():
-            found[batch.rows] = encoder.pooling([batch.states[layer]], batch.mask).float().cpu().numpy()
+            found[batch.rows] = encoder.pool([batch.states[layer]], batch.tokens).float().cpu().numpy()
         done += len(batch.rows)
         if progress is not None:
             progress(done, len(ids))
@@ -78,12 +78,17 @@ class LayerStates:
     Attributes:
         rows: which texts.
         states: one (rows, length, hidden) a layer, from the embedding layer's output on.
-        mask: (rows, length), 1 for real tokens.
+        tokens: of the texts.
     """
 
     rows: NDArray[np.int64]
     states: tuple[Tensor, ...]
-    mask: Tensor
+    tokens: Tokens
+
+    @property
+    def mask(self) -> Tensor:
+        """(rows, length), 1 for real tokens."""
+        return self.tokens.attention_mask
 
 
 def layer_states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUDGET) -> Iterator[LayerStates]:
@@ -111,7 +116,7 @@ def layer_states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUD
             )
         if output.hidden_states is None:
             raise UserError(f"{type(encoder.backbone).__name__} gives no hidden states; choose another model")
-        yield LayerStates(rows, tuple(output.hidden_states), tokens.attention_mask)
+        yield LayerStates(rows, tuple(output.hidden_states), tokens)
 
 
 def token_ids(encoder: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:

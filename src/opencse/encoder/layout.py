@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from opencse.encoder.pooling import Pooling
-from opencse.errors import UserError
+from opencse.errors import UserError, reason
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 # `pooling_mode` in the pooling configuration (sentence-transformers 6).
 POOLING_MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "max": Pooling.MAX, "lasttoken": Pooling.LAST_TOKEN}
@@ -55,6 +58,24 @@ def read_config(path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise UserError(f"{path}: a JSON object was expected, not a {type(value).__name__}")
     return value
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a module's folder, by name.
+
+    Raises:
+        UserError: where there is no file of them, or it cannot be read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise UserError(f"{folder}: model.safetensors is missing")
+    try:
+        return dict(load_file(file))
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file}: cannot be read ({reason(error)})") from None
 
 
 TABLE = "opencse-table"

@@ -8,6 +8,8 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
+_LEAST = 1e-9  # what tokens count together, at least; as in sentence-transformers
+
 
 class Pooling(StrEnum):
     """How the hidden states of a sentence become one vector (SimCSE, Table 6 and section 4).
@@ -31,20 +33,26 @@ class Pooling(StrEnum):
     MAX = "max"
     LAST_TOKEN = "last_token"
 
+    @property
+    def is_mean(self) -> bool:
+        """Whether it is a mean over tokens, in which they may count differently."""
+        return self not in (Pooling.CLS, Pooling.LAST_TOKEN, Pooling.MAX)
+
     def layers(self, depth: int) -> tuple[int, ...]:
         """The layers averaged, from 0 (embedding output) to ``depth`` (last)."""
         first = {Pooling.FIRST_LAST_0: 0, Pooling.FIRST_LAST_1: 1, Pooling.TOP2: depth - 1}.get(self)
         return (depth,) if first is None else (first, depth)
 
-    def __call__(self, states: Sequence[Tensor], mask: Tensor) -> Tensor:
+    def __call__(self, states: Sequence[Tensor], mask: Tensor, weights: Tensor | None = None) -> Tensor:
         """One vector a sentence.
 
         Args:
             states: the hidden states to average, each (rows, length, hidden).
             mask: (rows, length), 1 for real tokens; padding on the right.
+            weights: (rows, length), how much each token counts in a mean, from 0 on; None for all alike.
 
         Returns:
-            (rows, hidden), float32 where the states are of lower precision.
+            (rows, hidden), float32 where the states are of lower precision; zeros for a row without tokens.
         """
         wide = [s.float() if s.dtype in (torch.bfloat16, torch.float16) else s for s in states]
         hidden = wide[0] if len(wide) == 1 else torch.stack(wide).mean(dim=0)
@@ -53,7 +61,10 @@ class Pooling(StrEnum):
         if self is Pooling.LAST_TOKEN:
             last = mask.sum(dim=1) - 1
             return hidden[torch.arange(hidden.shape[0], device=hidden.device), last]
-        weights = mask.unsqueeze(-1).to(hidden.dtype)
+        real = mask.unsqueeze(-1).to(hidden.dtype)
         if self is Pooling.MAX:
-            return hidden.masked_fill(weights == 0, float("-inf")).amax(dim=1)
-        return (hidden * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1)
+            return hidden.masked_fill(real == 0, float("-inf")).amax(dim=1)
+        if weights is None:
+            return (hidden * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+        counted = real * weights.unsqueeze(-1).to(hidden.dtype)
+        return (hidden * counted).sum(dim=1) / counted.sum(dim=1).clamp(min=_LEAST)

@@ -27,6 +27,7 @@ from opencse.encoder.layout import (
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.quiet import quiet_transformers
 from opencse.encoder.table import write_table
+from opencse.encoder.token_weights import MODULE as TOKEN_WEIGHTS
 from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
@@ -124,6 +125,8 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
         _add_masked_lm_head(encoder, folder, dtype)
     if len(encoder.pooling.layers(encoder.depth)) > 1:
         _write_layer_weights(encoder, place("WeightedLayerPooling"))
+    if encoder.token_weights is not None:
+        encoder.token_weights.write(place(TOKEN_WEIGHTS), encoder.tokenizer)
     if not table:
         _write_pooling(encoder, place("Pooling"))
     for layer in encoder.dense:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, reason
 from opencse.export.runtime import IDS, MASK, VECTORS
+from opencse.text.tokenizer import Tokens
 
 
 class SentenceGraph(nn.Module):
@@ -35,7 +36,7 @@ class SentenceGraph(nn.Module):
             input_ids=input_ids, attention_mask=attention_mask, output_hidden_states=several, return_dict=True
         )
         states = [output.hidden_states[layer] for layer in layers] if several else [output.last_hidden_state]
-        vectors = encoder.dense(encoder.pooling(states, attention_mask))
+        vectors = encoder.dense(encoder.pool(states, Tokens(input_ids, attention_mask)))
         filled = attention_mask.sum(dim=1, keepdim=True) > 0
         unit = nn.functional.normalize(vectors, dim=-1)
         return torch.where(filled, unit, torch.zeros_like(unit))

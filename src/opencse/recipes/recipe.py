@@ -77,6 +77,8 @@ class EncoderSettings(Settings):
         dropout: rate of every dropout of the backbone; unset keeps the model's own.
         layers: how many of the backbone's layers are kept, from the first on (0: its embeddings); unset keeps all.
         lora: train adapters and leave the backbone as it is; unset trains the backbone. See `LoraSettings`.
+        token_weights: how much each token counts in a mean; ``idf`` by how few of the training texts hold it (see
+            `opencse.encoder.token_weights`); ``own``, or unset, as the start has it.
     """
 
     pooling: Pooling | None = None
@@ -84,11 +86,12 @@ class EncoderSettings(Settings):
     dropout: float | None = Field(default=None, ge=0, lt=1)
     layers: int | None = Field(default=None, ge=0, le=1_000)
     lora: LoraSettings | None = None
+    token_weights: Literal["idf"] | None = None
 
-    @field_validator("pooling", mode="before")
+    @field_validator("pooling", "token_weights", mode="before")
     @classmethod
-    def _own_is_unset(cls, pooling: object) -> object:
-        return None if pooling == "own" else pooling
+    def _own_is_unset(cls, given: object) -> object:
+        return None if given == "own" else given
 
     @model_validator(mode="after")
     def _adapters_have_a_whole_model(self) -> EncoderSettings:

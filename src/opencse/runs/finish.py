@@ -50,12 +50,12 @@ def start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Progress
     """
     if plan.dev is None:
         return None
-    trusted = bool(plan.code)
-    start = plan.dev.begin(load_start(plan.recipe, plan.model, plan.device, trusted))
+    start = plan.dev.begin(_untrained(plan, "start"))
     if record.start is None:
-        given = load_given(plan.recipe, plan.model, plan.device, trusted)
+        given = _given(plan)
         if given is not None:
-            record.given = Given(str(given.pooling), plan.dev.score(given).value)
+            alike = "" if plan.token_weights is None else ", all tokens counting alike"
+            record.given = Given(f"{given.pooling}{alike}", plan.dev.score(given).value)
         record.start = replace(start, cosines=None)
         folder.write(record)
     own = record.given
@@ -129,8 +129,15 @@ def _choose(trainer: Trainer, history: History, dev: Selector, plan: Plan, given
 
 def _untrained(plan: Plan, which: str) -> SentenceEncoder:
     """The start as training takes it up, or (``given``) with its own pooling."""
-    given = load_given(plan.recipe, plan.model, plan.device, bool(plan.code)) if which == "given" else None
-    return load_start(plan.recipe, plan.model, plan.device, bool(plan.code)) if given is None else given
+    given = _given(plan) if which == "given" else None
+    if given is not None:
+        return given
+    return load_start(plan.recipe, plan.model, plan.device, bool(plan.code), plan.token_weights)
+
+
+def _given(plan: Plan) -> SentenceEncoder | None:
+    weighed = plan.token_weights is not None
+    return load_given(plan.recipe, plan.model, plan.device, bool(plan.code), weighed=weighed)
 
 
 def _keeps_head(trainer: Trainer) -> bool:

@@ -42,7 +42,7 @@ _MODEL = (
     "README.md",
 )
 _SENTENCE_CONFIG = "config_sentence_transformers.json"
-_MODULE = re.compile(r"\d+_(WeightedLayerPooling|Pooling|Dense|Normalize)")
+_MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Normalize)")
 
 
 class State(StrEnum):

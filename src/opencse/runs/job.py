@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -35,7 +36,7 @@ from opencse.runs.finish import TrainResult, finish, start_score
 from opencse.runs.folder import RunFolder, require_makeable
 from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
-from opencse.runs.start import Start, build_encoder, settle
+from opencse.runs.start import Start, build_encoder, settle, weigh_tokens
 from opencse.runs.trackers import open_tracker
 from opencse.selection.chosen import AUTO, DevChoice, load_selector
 from opencse.selection.score import DevScore, Selector
@@ -179,6 +180,9 @@ class TrainJob:
                 progress=Counted(progress, "tokenising"),
                 say=progress.say,
             )
+        if recipe.encoder.token_weights is not None:
+            said = "encoder.token_weights" in self.resolve().said
+            encoder.token_weights = weigh_tokens(encoder, corpus.every_text(), asked=said)
         pool = "choose another pooling, for instance with --set encoder.pooling=mean"
         require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
         near = _near_duplicates(self.text, recipe, progress)
@@ -208,6 +212,7 @@ class TrainJob:
             dev=dev,
             corpus=corpus.facts,
             near_duplicates=None if near is None else int(near.sum()),
+            token_weights=copy.deepcopy(encoder.token_weights) if recipe.encoder.token_weights else None,
             examples=len(inputs),
             steps=steps,
             batches_per_epoch=batches.steps_per_epoch,

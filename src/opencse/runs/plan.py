@@ -6,6 +6,7 @@ from dataclasses import asdict, dataclass
 
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.precision import Precision
+from opencse.encoder.token_weights import TokenWeights
 from opencse.environment import Environment
 from opencse.foreign import told
 from opencse.objective.vectors.chunks import WHOLE, Chunks
@@ -13,6 +14,8 @@ from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
+
+_WEIGHED = "tokens count by how few texts they are in (encoder.token_weights = idf), saved with the model"
 
 
 @dataclass(frozen=True)
@@ -44,6 +47,7 @@ class Plan:
     chunks_reason: str = ""
     near_duplicates: int | None = None
     replaced: tuple[str, ...] = ()
+    token_weights: TokenWeights | None = None
 
     def lines(self) -> list[str]:
         """The plan, to be read."""
@@ -73,6 +77,7 @@ class Plan:
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
+            *([f"weights    {_WEIGHED}"] if self.token_weights is not None else []),
             *self._adapters(),
             *([told(self.code)] if self.code else []),
             f"recipe     {self.recipe.name} ({preset})",

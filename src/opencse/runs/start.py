@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import copy
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from opencse.encoder.adapters import CONFIG as ADAPTERS
 from opencse.encoder.adapters import LoraSettings, add_adapters
@@ -15,6 +18,7 @@ from opencse.encoder.folder import has_own_pooling, own_pooling, transformer_fol
 from opencse.encoder.head import Dense, HeadSettings, new_head
 from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError
 from opencse.recipes.recipe import EncoderSettings, Recipe
 from opencse.streams import seed_of
@@ -122,6 +126,30 @@ def _taking(recipe: Recipe, model: str, pooling: Pooling, head: HeadSettings, re
     return Start(model, recipe.model_copy(update={"encoder": encoder}), reason)
 
 
+def weigh_tokens(encoder: SentenceEncoder, texts: Iterable[NDArray[np.integer]], *, asked: bool) -> TokenWeights | None:
+    """The weights that ``encoder.token_weights = "idf"`` puts on the tokens, from the texts that are trained on.
+
+    Word vectors without layers weigh words by their lengths, which training changes, so they get none.
+
+    Args:
+        encoder: as training takes it up.
+        texts: the ids of each.
+        asked: whether the user asked for them, not merely the packaged recipe.
+
+    Returns:
+        None for an encoder that takes none, unless they were asked for.
+
+    Raises:
+        UserError: if they were asked for of an encoder that takes none.
+    """
+    if encoder.pooling.is_mean and encoder.depth:
+        return TokenWeights.inverse_document_frequency(texts, encoder.tokenizer.vocabulary_size)
+    if asked:
+        what = f"pooling {encoder.pooling}, which reads no mean" if encoder.depth else "no layers above its words"
+        raise UserError(f"encoder.token_weights: this encoder has {what}; leave the setting out")
+    return None
+
+
 def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_code: bool = False) -> SentenceEncoder:
     """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head.
 
@@ -170,11 +198,16 @@ def _adapt(encoder: SentenceEncoder, lora: LoraSettings, model: str, seed: int) 
 
 
 def load_start(
-    recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False
+    recipe: Recipe,
+    model: str,
+    device: str | None = None,
+    trust_remote_code: bool = False,
+    token_weights: TokenWeights | None = None,
 ) -> SentenceEncoder:
     """The model as training takes it up, untrained: the recipe's pooling and layers, its own where it keeps them.
 
-    A head that is kept and changes the dimension is there too, a head of training is not.
+    A head that is kept and changes the dimension is there too, a head of training is not; ``token_weights`` are those
+    of `weigh_tokens`.
     """
     wanted = recipe.encoder
     encoder = SentenceEncoder.load(
@@ -183,19 +216,23 @@ def load_start(
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.linear.out_features != encoder.dimension:
         encoder.dense.append(head)
+    if token_weights is not None:
+        encoder.token_weights = copy.deepcopy(token_weights).to(encoder.device)
     return encoder
 
 
 def load_given(
-    recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False
+    recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False, *, weighed: bool = False
 ) -> SentenceEncoder | None:
     """The model read by its own pooling, where training takes it up with another; None where it does not.
+
+    So too where training alone has tokens ``weighed``.
 
     What the recipe asks for besides (fewer layers, a kept head of another dimension) it has too. A pooling of its own
     that is not supported here counts as none.
     """
     own = supported_own_pooling(model)
-    if own in (None, recipe.encoder.pooling):
+    if own is None or (own == recipe.encoder.pooling and not weighed):
         return None
     encoder = recipe.encoder.model_copy(update={"pooling": own})
     return load_start(recipe.model_copy(update={"encoder": encoder}), model, device, trust_remote_code)

@@ -95,7 +95,7 @@ class StudyFile(Settings):
 
 
 def read_study(path: Path, given: dict[str, Any]) -> StudyFile:
-    """The study in a file, with what was ``given`` beside it in place of the file's own.
+    """The study in a file, with what was ``given`` beside it in place of the file's own; settings are added to its.
 
     Raises:
         UserError: for a file that cannot be read, an unknown key or a wrong value, or if text, out, recipes or data
@@ -105,6 +105,8 @@ def read_study(path: Path, given: dict[str, Any]) -> StudyFile:
         asked = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{path}: cannot be read as a study ({reason(error)}); a TOML file is expected") from None
+    if "settings" in given and isinstance(own := _settings(asked.get("settings")), list):
+        given = {**given, "settings": [*own, *given["settings"]]}
     return study_of({**asked, **given}, f"{path}: ")
 
 

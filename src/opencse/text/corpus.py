@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -84,6 +85,11 @@ class Corpus:
         """The ids of one text, as a copy."""
         at = row * self.width + column
         return np.array(self.ids[self.offsets[at] : self.offsets[at + 1]], dtype=np.int32)
+
+    def every_text(self) -> Iterator[NDArray[np.integer]]:
+        """The ids of each text, row after row; read them, do not write to them."""
+        for start, end in pairwise(self.offsets):
+            yield self.ids[start:end]
 
     def text(self, row: int, column: int) -> TokenisedText:
         """One text: its ids, and their words if the corpus has them."""
