@@ -225,10 +225,10 @@ def how_to_load(folder: str) -> Section:
 
 
 def made_with(findings: Findings) -> Markup:
-    """Versions and machine, as a muted line."""
-    facts = {key: value for key, value in findings.environment.model_dump().items() if value is not None}
-    told = ", ".join(f"{key} {value}" for key, value in facts.items())
-    return paragraph(f"opencse {findings.opencse}; {told}; {findings.created:%Y-%m-%d %H:%M} UTC", "muted")
+    """Version and time in a line, which opens to the machine and the other versions."""
+    facts = findings.environment.model_dump()
+    rows = [[key.replace("_", " "), str(value)] for key, value in facts.items() if value is not None]
+    return folded(f"opencse {findings.opencse}, {findings.created:%Y-%m-%d %H:%M} UTC", table([], rows))
 
 
 def _known(findings: Findings, part: Callable[[SubjectFindings], T | None]) -> dict[str, T]:
