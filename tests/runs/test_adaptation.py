@@ -128,6 +128,17 @@ def test_a_run_chooses_among_averages_too(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("shares", "told"), [("[0.25]", 0.25), ("[1.0]", None)])
+def test_only_the_shares_that_were_named_are_evaluated(
+    shares: str, told: float | None, folder: Path, tmp_path: Path
+) -> None:
+    adapt(folder, tmp_path / "out", settings=[*QUICK, f"training.average_with_start={shares}"])
+    lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
+    found = [line.get("dev_share") for line in lines if "dev" in line]
+    assert found == [None, told, told]
+
+
+@pytest.mark.slow
 def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
     settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
     whole = adapt(folder, tmp_path / "whole", settings=settings)

@@ -39,9 +39,10 @@ class TrainingSettings(Settings):
         packed: compute no padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
             `opencse.encoder.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
         precision: ``auto`` takes bf16 autocast where the processor computes in it, float32 elsewhere.
-        average_with_start: at every evaluation, averages of the weights with the start's are evaluated too, and the
-            best of all is what counts; each number is the share w of the trained weights, (1 - w) start + w trained. It
-            keeps what the start knew (Wortsman et al. 2022, arXiv:2109.01903). Each costs an evaluation.
+        average_with_start: what is evaluated, and may be kept: averages of the weights with the start's, of which the
+            best counts. Each number is the share w of the trained weights, (1 - w) start + w trained; 1, the default,
+            is the trained encoder itself. Averages keep what the start knew (Wortsman et al. 2022, arXiv:2109.01903).
+            Each costs an evaluation.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
         checkpoint_every: steps between checkpoints; a kill loses at most these.
         log_every: steps between lines of metrics.jsonl.
@@ -65,7 +66,7 @@ class TrainingSettings(Settings):
     worst_case: WorstCaseSettings | None = None
     packed: Literal["auto"] | bool = "auto"
     precision: Literal["auto", "float32", "bf16"] = "auto"
-    average_with_start: tuple[Annotated[float, Field(gt=0, lt=1)], ...] = ()
+    average_with_start: Annotated[tuple[Annotated[float, Field(gt=0, le=1)], ...], Field(min_length=1)] = (1.0,)
     evaluate_every: int = Field(default=125, gt=0)
     checkpoint_every: int = Field(default=125, gt=0)
     log_every: int = Field(default=10, gt=0)

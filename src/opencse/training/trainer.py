@@ -90,7 +90,8 @@ class Trainer:
         self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.heard)
         self.history = History()
         self.best: dict[str, Tensor] = {}
-        began = self._weights() if self.settings.average_with_start else {}
+        averaged = any(share < 1 for share in self.settings.average_with_start)
+        began = self._weights() if averaged else {}
         self.began = {name: tensor for name, tensor in began.items() if shares_the_start(name)}
         self.probes = probes_of(self.inputs.corpus)
         self.optimizer = build_optimizer([*self.encoder.parameters(), *self.objective.parameters()], self.settings)
@@ -200,16 +201,19 @@ class Trainer:
         self.progress.advance(step, f"loss {total:.4f}")
 
     def _evaluate(self, step: int, dev: Selector) -> None:
-        found, weights = evaluated(self.encoder, self.world, dev.score), self._weights()
-        chosen = weights
+        weights = self._weights()
+        found, chosen = None, weights
         for share in self.settings.average_with_start:
-            mean = average(self.began, weights, share)
-            self.encoder.load_state_dict(mean)
+            mean = weights if share == 1 else average(self.began, weights, share)
+            if mean is not weights:
+                self.encoder.load_state_dict(mean)
             other = replace(evaluated(self.encoder, self.world, dev.score), share=share)
-            if other.beats(found):
+            if found is None or other.beats(found):
                 found, chosen = other, mean
-        if self.settings.average_with_start:
+        if self.began:
             self.encoder.load_state_dict(weights)
+        if found is None:
+            raise RuntimeError("no share of the trained weights was evaluated")
         if not self.world.first:
             return
         if self.history.add(step, found):
