@@ -8,7 +8,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 DEMO_OUT ?= demo-out
 SPREAD := --numprocesses auto --maxprocesses 4 --dist loadfile
 
-.PHONY: help bench-quick demo docs quick record test test-portable lint types check clean
+.PHONY: help bench-quick demo docs quick record test test-portable test-ray lint types check clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -42,6 +42,9 @@ test: $(VENV)/.installed-dev  ## the whole test suite
 
 test-portable: $(VENV)/.installed-dev  ## the numeric tests as older processors compute them, on one and two threads
 	PYTEST_ADDOPTS="$(SPREAD)" $(BIN)/python tests/portable.py $(TESTS)
+
+test-ray: $(VENV)/.installed-dev  ## work on a Ray cluster of this machine's cores, some minutes
+	OPENCSE_TEST_RAY=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines/test_ray.py
 
 lint: $(VENV)/.installed-dev  ## ruff, and who may import whom
 	$(BIN)/ruff check .

@@ -7,9 +7,11 @@ needs this library, and finds the folders that are named, and the working folder
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import pickle
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -86,9 +88,12 @@ class Cluster:
                 num_gpus=1 if gpu else None,
                 memory=memory,
             )
-            with _told(), _quiet():
-                for row in job.iter_rows():
-                    yield pickle.loads(row[_COLUMN])
+            try:
+                with _told(), _quiet():
+                    for row in job.iter_rows():
+                        yield pickle.loads(row[_COLUMN])
+            finally:
+                del job  # it ends its actors when it goes, and an error that is held would keep it
 
     def each(
         self, work: Callable[[T], R], tasks: Sequence[T], *, at_a_time: int, cores: int, gpu: bool
@@ -190,6 +195,9 @@ def _told() -> Iterator[None]:
     try:
         yield
     except RayError as error:
+        # Else the traceback keeps the job, and its idle actors their cores, for as long as somebody holds the error.
+        traceback.clear_frames(error.__traceback__)
+        gc.collect()
         within: BaseException | None = error
         while within is not None:
             if isinstance(within, RayError):
