@@ -26,7 +26,7 @@ from opencse.text.given import open_texts
 from opencse.text.readers import Source
 
 if os.environ.get("OPENCSE_TEST_RAY") != "1":
-    pytest.skip("a cluster takes minutes to try, and no time limit ends it: make test-ray", allow_module_level=True)
+    pytest.skip("a cluster takes minutes to try: make test-ray", allow_module_level=True)
 ray = pytest.importorskip("ray")
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]
 
