@@ -23,17 +23,23 @@ from opencse.analysis.figures.base import AFTER, BEFORE, INK, canvas, standalone
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
-from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.evaluation.retrieval.data import RetrievalData, load_retrieval
+from opencse.evaluation.retrieval.result import RetrievalScore
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.progress import Terminal
 from opencse.records import write_json
 from opencse.selection.own_text import quick
 
 
+def searched(model: EmbeddingModel, data: RetrievalData) -> RetrievalScore:
+    """The measures on the queries of the one collection in ``data``."""
+    return next(iter(Retrieval().evaluate(model, data).record.retrieval.values()))
+
+
 def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, float]:
     """nDCG@10 and recall@100 on the queries, and the average of the seven STS tasks."""
     model = EmbeddingModel(str(folder), quick(SentenceEncoder.load(folder)))
-    found = next(iter(Retrieval().evaluate(model, load_retrieval(collection)).record.retrieval.values()))
+    found = searched(model, load_retrieval(collection))
     average = Sts().evaluate(model, load_sts(sts)).record.sts.average
     return {"ndcg@10": found.ndcg_at_10, "recall@100": found.recall_at_100, "sts": float(average or 0.0)}
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import multiprocessing
-import resource
 import statistics
 import tempfile
 import time
@@ -19,15 +18,15 @@ from pathlib import Path
 
 import torch
 from rows import machine
+from scale import peak, step_of
 from speed import SHAPES, lines, quiet, shaped
 
+from opencse.objective.vectors.chunks import WHOLE
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
-from opencse.training.optimizer import build_optimizer
-from opencse.training.step import Step, step_inputs
 
 LENGTHS = (16, 32, 64, 128)
 STEPS = 8
@@ -56,23 +55,14 @@ def cost(model: str, length: int, tokens: int, folder: str) -> tuple[float, floa
         "encoder.head.kind=none",
     )
     p = TrainJob(Source(str(text)), "simcse", model, settings=settings, dev=None, device="cpu").prepare(Silent())
-    before = held()
-    optimizer = build_optimizer([*p.encoder.parameters()], p.plan.recipe.training)
-    step = Step(p.encoder.train(), p.objective, p.plan.precision)
+    before = peak()
+    step = step_of(p, WHOLE)
     taken = []
     for number in range(2 + STEPS):
         started = time.process_time()
-        step.gradients(step_inputs(p.inputs, p.batches, number, 1, p.encoder.device))
-        torch.nn.utils.clip_grad_norm_(p.encoder.parameters(), 1.0)
-        optimizer.step()
-        optimizer.zero_grad()
+        step(number)
         taken.append(time.process_time() - started)
-    return 2 * batch * length / statistics.median(taken[2:]), held() - before
-
-
-def held() -> float:
-    """The most memory this process ever held, in MiB."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    return 2 * batch * length / statistics.median(taken[2:]), peak() - before
 
 
 def main() -> None:

@@ -15,12 +15,13 @@ import copy
 import json
 from pathlib import Path
 
+from adapt import searched
+
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.token_weights import FLOOR, TokenWeights
 from opencse.environment import Environment
 from opencse.evaluation import EmbeddingModel, distinct, embed, read_scored_pairs, spearman
 from opencse.evaluation.retrieval.data import RetrievalData, load_retrieval
-from opencse.evaluation.retrieval.score import Retrieval
 from opencse.selection.own_text import quick
 from opencse.text.documents import find_corpus, read_documents
 from opencse.training.trainer import average
@@ -28,7 +29,7 @@ from opencse.training.trainer import average
 
 def row(name: str, encoder: SentenceEncoder, data: RetrievalData, sts: Path) -> str:
     """One line of the table."""
-    found = next(iter(Retrieval().evaluate(EmbeddingModel(name, quick(encoder)), data).record.retrieval.values()))
+    found = searched(EmbeddingModel(name, quick(encoder)), data)
     pairs = read_scored_pairs(sts)
     cosines = embed(quick(encoder), distinct([pairs.first, pairs.second])).cosines(pairs.first, pairs.second)
     return (

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import signal
+import sys
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any, TypeVar
 
 import torch
@@ -78,6 +81,17 @@ def record_of(
 ) -> R:
     """The record of a plain function of texts on a suite's data."""
     return suite(**settings).evaluate(EmbeddingModel(model, encode, pooling, device), data, progress).record
+
+
+def script(path: Path) -> ModuleType:
+    """A program of the repository that is no module, as one."""
+    spec = importlib.util.spec_from_file_location(f"script_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
 
 
 def filled(path: Path) -> list[str]:

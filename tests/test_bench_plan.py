@@ -2,43 +2,31 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
+
+from helpers import script
 
 pytest.importorskip("simpy")
 
 
 @pytest.fixture(scope="module")
 def plan() -> ModuleType:
-    path = Path(__file__).parents[1] / "benchmarks" / "plan.py"
-    spec = importlib.util.spec_from_file_location("bench_plan", path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench_plan"] = module
-    spec.loader.exec_module(module)
-    return module
+    return script(Path(__file__).parents[1] / "benchmarks" / "plan.py")
+
+
+def easy(plan: ModuleType, **given: float) -> Any:
+    """A job in which nothing but the workers takes time, and none of them fails, unless told otherwise."""
+    free = {"piece": 10, "rate": 1, "failures": 0, "load": 0, "check": 1e9, "reader": 1e9, "note": 0}
+    return plan.Plan(**(free | given))
 
 
 def test_without_failures_equal_workers_take_what_division_gives(plan: ModuleType) -> None:
-    even = plan.Plan(
-        sentences=1_000,
-        piece=10,
-        rate=1,
-        workers=20,
-        failures=0,
-        load=7,
-        spread=0,
-        slow=0,
-        check=1e9,
-        reader=1e9,
-        note=0,
-    )
+    even = easy(plan, sentences=1_000, workers=20, load=7, spread=0, slow=0)
     assert plan.bound(even).workers == pytest.approx(7 + 1_000 / 20)
     found = plan.simulate(even)
     assert found.seconds == pytest.approx(57, abs=1e-3)
@@ -46,9 +34,7 @@ def test_without_failures_equal_workers_take_what_division_gives(plan: ModuleTyp
 
 
 def test_failures_cost_what_the_formula_says(plan: ModuleType) -> None:
-    calm = plan.Plan(
-        sentences=6e5, piece=100, rate=1, workers=50, failures=0, away=60, load=10, check=1e9, reader=1e9, note=0
-    )
+    calm = easy(plan, sentences=6e5, piece=100, workers=50, away=60, load=10)
     times = []
     for failures in (0.0, 6.0, 60.0):  # the last come every minute, and a piece takes 100 s
         one = replace(calm, failures=failures)
@@ -64,19 +50,7 @@ def test_failures_cost_what_the_formula_says(plan: ModuleType) -> None:
 
 
 def test_stragglers_cost_their_last_piece(plan: ModuleType) -> None:
-    one = plan.Plan(
-        sentences=1_000,
-        piece=10,
-        rate=1,
-        workers=50,
-        failures=0,
-        slow=0.1,
-        slowness=10,
-        load=0,
-        check=1e9,
-        reader=1e9,
-        note=0,
-    )
+    one = easy(plan, sentences=1_000, workers=50, slow=0.1, slowness=10)
     limit, found = plan.bound(one), plan.simulate(one)
     assert limit.last > 80
     assert limit.least < 25
@@ -84,7 +58,7 @@ def test_stragglers_cost_their_last_piece(plan: ModuleType) -> None:
 
 
 def test_reader_and_coordinator_may_be_the_narrowest(plan: ModuleType) -> None:
-    one = plan.Plan(sentences=1e4, piece=10, rate=1, workers=500, failures=0, load=0, check=1e9, reader=100, note=0)
+    one = easy(plan, sentences=1e4, workers=500, reader=100)
     assert plan.bound(one).narrowest == "reader"
     assert plan.simulate(one).seconds == pytest.approx(100, rel=0.35)
     noted = replace(one, check=1e9, reader=1e9, note=0.5)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import tomllib
 from pathlib import Path
@@ -11,6 +10,7 @@ from types import ModuleType
 import jsonschema
 import pytest
 
+import helpers
 from opencse.objective.registry import built_in
 from opencse.recipes.recipe import recipe_names, recipe_text
 
@@ -19,12 +19,7 @@ DOCS = Path(__file__).parents[1] / "docs"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("build_parts", DOCS / "build_parts.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return helpers.script(DOCS / "build_parts.py")
 
 
 def test_the_page_of_parts_is_up_to_date(script: ModuleType) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import tomllib
 from functools import cache
@@ -11,6 +10,7 @@ from statistics import mean
 
 import pytest
 
+from helpers import script
 from opencse.encoder.locate import BUILTIN
 from opencse.objective.objective import Objective
 from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, to_toml
@@ -258,13 +258,9 @@ def test_learning_rates_by_backbone() -> None:
 
 
 def test_the_page_of_recipes_is_up_to_date() -> None:
-    script = Path(__file__).parents[2] / "docs" / "build_recipes.py"
-    spec = importlib.util.spec_from_file_location("build_recipes", script)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    written = script.with_name("recipes.md").read_text(encoding="utf-8")
+    page = Path(__file__).parents[2] / "docs" / "build_recipes.py"
+    module = script(page)
+    written = page.with_name("recipes.md").read_text(encoding="utf-8")
     assert written == module.page(), "run python docs/build_recipes.py"
     for name, preset in ROWS:
         assert f"| `{preset}` |" in written.partition(f"## {name}\n")[2].partition("\n## ")[0]

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from helpers import Broken
-from opencse import SentenceEncoder, UserError, adapt
+from opencse import SentenceEncoder, UserError, adapt, train
+from opencse.evaluation import read_scored_pairs
 from opencse.progress import Silent
 from opencse.runs.adaptation import adaptation_job, material_of
+from opencse.selection.graded import Dev
 from opencse.selection.holdout import normalised
+from opencse.selection.score import DevScore
 from opencse.text import sample
 from opencse.text.documents import Document, read_documents
 from opencse.training.trainer import average
@@ -136,6 +140,31 @@ def test_only_the_shares_that_were_named_are_evaluated(
     lines = [json.loads(line) for line in (tmp_path / "out" / "metrics.jsonl").read_text().splitlines()]
     found = [line.get("dev_share") for line in lines if "dev" in line]
     assert found == [None, told, told]
+
+
+class Contrary(Dev):
+    """Prefers what is worse, so that the encoder that has moved farthest is kept."""
+
+    def score(self, encoder: SentenceEncoder) -> DevScore:
+        found = super().score(encoder)
+        return replace(found, value=-found.value)
+
+
+@pytest.mark.slow
+def test_the_order_of_the_shares_does_not_matter(tmp_path: Path) -> None:
+    """The trained encoder itself is scored with its own weights, before and after an average."""
+    pairs = read_scored_pairs(sample.DEV)
+    settings = (*QUICK, "training.learning_rate=0.05")
+    found = []
+    for number, shares in enumerate(("[1.0,0.01]", "[0.01,1.0]")):
+        dev = Contrary("the sample", pairs)
+        train(
+            sample.TRAIN, tmp_path / f"{number}", dev=dev, settings=[*settings, f"training.average_with_start={shares}"]
+        )
+        lines = [json.loads(line) for line in (tmp_path / f"{number}" / "metrics.jsonl").read_text().splitlines()]
+        found.append([(line["dev"], line.get("dev_share")) for line in lines if "dev" in line])
+    assert found[0] == found[1]
+    assert [share for _, share in found[0]] == [None, None, None], "the trained encoder is worse than the average"
 
 
 @pytest.mark.slow

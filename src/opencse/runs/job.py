@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -36,7 +35,7 @@ from opencse.runs.finish import TrainResult, finish, start_score
 from opencse.runs.folder import RunFolder, require_makeable
 from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
-from opencse.runs.start import Start, build_encoder, settle, weigh_tokens
+from opencse.runs.start import Start, build_encoder, put_weights, settle, weigh_tokens
 from opencse.runs.trackers import open_tracker
 from opencse.selection.chosen import AUTO, DevChoice, load_selector
 from opencse.selection.score import DevScore, Selector
@@ -164,7 +163,8 @@ class TrainJob:
             steps: of the run, where they are settled already (a run that goes on); by default the budget decides.
             world: the processes that train together.
         """
-        asked, start = self.resolve(), self.start()
+        asked = self.resolve()
+        start = settle(asked.recipe, asked.model, asked.said)
         recipe, model = start.recipe, start.model
         dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
@@ -180,9 +180,10 @@ class TrainJob:
                 progress=Counted(progress, "tokenising"),
                 say=progress.say,
             )
+        weights = None
         if recipe.encoder.token_weights is not None:
-            said = "encoder.token_weights" in self.resolve().said
-            encoder.token_weights = weigh_tokens(encoder, corpus.every_text(), asked=said)
+            weights = weigh_tokens(encoder, corpus.every_text(), asked="encoder.token_weights" in asked.said)
+        put_weights(encoder, weights)
         pool = "choose another pooling, for instance with --set encoder.pooling=mean"
         require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
         near = _near_duplicates(self.text, recipe, progress)
@@ -212,7 +213,7 @@ class TrainJob:
             dev=dev,
             corpus=corpus.facts,
             near_duplicates=None if near is None else int(near.sum()),
-            token_weights=copy.deepcopy(encoder.token_weights) if recipe.encoder.token_weights else None,
+            token_weights=weights,
             examples=len(inputs),
             steps=steps,
             batches_per_epoch=batches.steps_per_epoch,

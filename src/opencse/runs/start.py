@@ -150,6 +150,12 @@ def weigh_tokens(encoder: SentenceEncoder, texts: Iterable[NDArray[np.integer]],
     return None
 
 
+def put_weights(encoder: SentenceEncoder, weights: TokenWeights | None) -> None:
+    """Gives the encoder a copy of ``weights`` on its own device; None leaves it as it came."""
+    if weights is not None:
+        encoder.token_weights = copy.deepcopy(weights).to(encoder.device)
+
+
 def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_code: bool = False) -> SentenceEncoder:
     """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head.
 
@@ -216,8 +222,7 @@ def load_start(
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.linear.out_features != encoder.dimension:
         encoder.dense.append(head)
-    if token_weights is not None:
-        encoder.token_weights = copy.deepcopy(token_weights).to(encoder.device)
+    put_weights(encoder, token_weights)
     return encoder
 
 

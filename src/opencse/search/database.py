@@ -66,6 +66,8 @@ class Facts(Settings):
     taken: int | None = None
 
 
+HAS_ID = "id IN (SELECT value FROM json_each(?))"
+"""The SQL condition for the rows with some ids, given as a JSON list."""
 Stored = tuple[int, str, int, str, tuple[Value, ...]]
 """Place, id, part, text, and the values in the order of the columns."""
 

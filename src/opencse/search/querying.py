@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from opencse.errors import UserError
-from opencse.search.database import Facts, Stored, sql_columns
+from opencse.search.database import HAS_ID, Facts, Stored, sql_columns
 from opencse.search.engines import Engine
 from opencse.search.exact import Places, Scores, Unit, inner_products, nearest_units
 from opencse.search.filters import Where, sql_of
@@ -78,7 +78,7 @@ class State:
             UserError: for an id that is not there.
         """
         found: dict[str, list[Stored]] = {}
-        for row in self.store.select("id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))], self.facts):
+        for row in self.store.select(HAS_ID, [json.dumps(list(ids))], self.facts):
             found.setdefault(row[1], []).append(row)
         for name in ids:
             if name not in found:

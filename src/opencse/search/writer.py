@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.io import sync
 from opencse.search.database import (
+    HAS_ID,
     Facts,
     connect,
     damaged,
@@ -115,12 +116,14 @@ class Writer:
 
     def remove_ids(self, ids: Iterable[str]) -> int:
         """Deletes the rows with some ids; how many."""
-        return self.remove("id IN (SELECT value FROM json_each(?))", [json.dumps(list(ids))])
+        return self.remove(HAS_ID, [json.dumps(list(ids))])
 
     def known(self, ids: Iterable[str]) -> set[str]:
         """Those of the ids that are there."""
-        query = "SELECT DISTINCT id FROM rows WHERE id IN (SELECT value FROM json_each(?))"
-        return {name for (name,) in self._db.execute(query, [json.dumps(list(ids))])}
+        return {
+            name
+            for (name,) in self._db.execute(f"SELECT DISTINCT id FROM rows WHERE {HAS_ID}", [json.dumps(list(ids))])
+        }
 
     def compact(self) -> None:
         """Writes the vector file without its dead places."""

@@ -202,18 +202,14 @@ class Trainer:
 
     def _evaluate(self, step: int, dev: Selector) -> None:
         weights = self._weights()
-        found, chosen = None, weights
-        for share in self.settings.average_with_start:
-            mean = weights if share == 1 else average(self.began, weights, share)
-            if mean is not weights:
-                self.encoder.load_state_dict(mean)
-            other = replace(evaluated(self.encoder, self.world, dev.score), share=share)
-            if found is None or other.beats(found):
-                found, chosen = other, mean
+        first, *others = self.settings.average_with_start
+        found, chosen = self._scored(weights, first, dev)
+        for share in others:
+            other, taken = self._scored(weights, share, dev)
+            if other.beats(found):
+                found, chosen = other, taken
         if self.began:
             self.encoder.load_state_dict(weights)
-        if found is None:
-            raise RuntimeError("no share of the trained weights was evaluated")
         if not self.world.first:
             return
         if self.history.add(step, found):
@@ -222,6 +218,13 @@ class Trainer:
         scores = self.history.scores
         told = f"dev {found.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
         self.progress.advance(step, f"{told}, refused: forgets" if found.forgets else told)
+
+    def _scored(self, weights: dict[str, Tensor], share: float, dev: Selector) -> tuple[DevScore, dict[str, Tensor]]:
+        """The score of an average of ``weights`` with the start's, and the average, which the encoder is left with."""
+        taken = weights if share == 1 else average(self.began, weights, share)
+        if self.began:
+            self.encoder.load_state_dict(taken)
+        return replace(evaluated(self.encoder, self.world, dev.score), share=share), taken
 
     def _weights(self) -> dict[str, Tensor]:
         """A copy of the encoder's weights."""
