@@ -4,8 +4,9 @@
     python benchmarks/adapt.py --out study --table                                      # the table of what is there
     python benchmarks/adapt.py --out study --table --picture docs/results/figures/adapt.svg --picture-of opencse-mini
 
-For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read; nDCG@10 of its test queries and
-the seven STS tasks (``DATA/sts``) are taken before and after.
+For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read (with --pairs its train
+judgements too, as pairs; in another --out); nDCG@10 of its test queries and the seven STS tasks (``DATA/sts``) are
+taken before and after.
 """
 
 from __future__ import annotations
@@ -51,7 +52,9 @@ def once(path: Path, make: partial[dict[str, Any]]) -> None:
         print(path.stem, json.loads(path.read_text())["after"], flush=True)
 
 
-def run(collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str]) -> dict[str, Any]:
+def run(
+    collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str], pairs: bool
+) -> dict[str, Any]:
     """One run with its scores; without a seed, the start's."""
     made = {
         "collection": collection.name,
@@ -64,9 +67,14 @@ def run(collection: Path, model: str, seed: int | None, out: Path, sts: Path, se
         return made | {"after": judged(model, collection, sts)}
     folder = out / "runs" / f"{collection.name} {Path(model).name} {seed}"
     result = adapt(
-        collection, folder, model=model, settings=[f"training.seed={seed}", *settings],
-        resume=(folder / "run.json").is_file(), progress=Terminal(),
-    )  # fmt: skip
+        collection,
+        folder,
+        pairs=collection if pairs else None,
+        model=model,
+        settings=[f"training.seed={seed}", *settings],
+        resume=(folder / "run.json").is_file(),
+        progress=Terminal(),
+    )
     seconds = json.loads((folder / "run.json").read_text())["seconds"]
     made |= {"kept": result.kept, "verdict": result.verdict, "seconds": seconds, "settings": settings}
     return made | {"scores": result.scores, "after": judged(folder, collection, sts)}
@@ -128,6 +136,7 @@ def main() -> None:
     parser.add_argument("--collections", nargs="+", default=["cranfield", "scifact"], help="or folders elsewhere")
     parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44])
     parser.add_argument("--set", nargs="+", default=[], help="settings of every run")
+    parser.add_argument("--pairs", action="store_true", help="train on the collections' train judgements too")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", action="store_true", help="only the table of what is there")
     parser.add_argument("--picture", type=Path, help="an SVG file to draw into")
@@ -141,7 +150,9 @@ def main() -> None:
                     collection = arguments.data / "retrieval" / name
                     path = arguments.out / "records" / f"{collection.name} {Path(model).name} {seed or 'start'}.json"
                     sts = arguments.data / "sts"
-                    once(path, partial(run, collection, model, seed, arguments.out, sts, arguments.set))
+                    once(
+                        path, partial(run, collection, model, seed, arguments.out, sts, arguments.set, arguments.pairs)
+                    )
     print(table(arguments.out))
     if arguments.picture is not None:
         arguments.picture.write_text(picture(arguments.out, arguments.picture_of), encoding="utf-8")
