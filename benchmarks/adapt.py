@@ -4,8 +4,9 @@
     python benchmarks/adapt.py --out study --table                                      # the table of what is there
     python benchmarks/adapt.py --out study --table --picture docs/results/figures/adapt.svg --picture-of opencse-mini
 
-For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read; nDCG@10 of its test queries and
-the seven STS tasks (``DATA/sts``) are taken before and after.
+For each collection in BEIR's layout under ``DATA/retrieval`` the corpus alone is read (with --pairs its train
+judgements too, as pairs); nDCG@10 of its test queries and the seven STS tasks (``DATA/sts``) are
+taken before and after.
 """
 
 from __future__ import annotations
@@ -14,12 +15,14 @@ import argparse
 import json
 from datetime import UTC, datetime
 from functools import partial
+from itertools import product
+from operator import itemgetter
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any
 
 from opencse import adapt
-from opencse.analysis.figures.base import AFTER, BEFORE, INK, canvas, standalone, to_svg
+from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
@@ -51,25 +54,38 @@ def once(path: Path, make: partial[dict[str, Any]]) -> None:
         print(path.stem, json.loads(path.read_text())["after"], flush=True)
 
 
-def run(collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str]) -> dict[str, Any]:
+def run(
+    collection: Path, model: str, seed: int | None, out: Path, sts: Path, settings: list[str], pairs: bool
+) -> dict[str, Any]:
     """One run with its scores; without a seed, the start's."""
     made = {
         "collection": collection.name,
         "model": Path(model).name,
         "seed": seed,
+        "pairs": pairs,
         "date": datetime.now(UTC).date().isoformat(),
         "environment": Environment.here("cpu").model_dump(),
     }
     if seed is None:
         return made | {"after": judged(model, collection, sts)}
-    folder = out / "runs" / f"{collection.name} {Path(model).name} {seed}"
+    folder = out / "runs" / named(collection, model, seed, pairs)
     result = adapt(
-        collection, folder, model=model, settings=[f"training.seed={seed}", *settings],
-        resume=(folder / "run.json").is_file(), progress=Terminal(),
-    )  # fmt: skip
+        collection,
+        folder,
+        pairs=collection if pairs else None,
+        model=model,
+        settings=[f"training.seed={seed}", *settings],
+        resume=(folder / "run.json").is_file(),
+        progress=Terminal(),
+    )
     seconds = json.loads((folder / "run.json").read_text())["seconds"]
     made |= {"kept": result.kept, "verdict": result.verdict, "seconds": seconds, "settings": settings}
     return made | {"scores": result.scores, "after": judged(folder, collection, sts)}
+
+
+def named(collection: Path, model: str, seed: int | None, pairs: bool) -> str:
+    """A run's name; the start's is the same with pairs and without."""
+    return f"{collection.name} {Path(model).name} {seed or 'start'}{' pairs' if pairs and seed else ''}"
 
 
 def table(out: Path) -> str:
@@ -77,19 +93,20 @@ def table(out: Path) -> str:
     records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
     starts = {(r["collection"], r["model"]): r["after"] for r in records if r["seed"] is None}
     lines = [
-        "| model | collection | seeds | nDCG@10 before | after | gain | recall@100 | STS before | after | kept |",
+        "| model | trained on | seeds | nDCG@10 before | after | gain | recall@100 | STS before | after | kept |",
         "|---|---|---|---|---|---|---|---|---|---|",
     ]
-    for (collection, model), before in sorted(starts.items(), key=lambda item: item[0][::-1]):
-        runs = [r for r in records if (r["collection"], r["model"]) == (collection, model) and r["seed"] is not None]
+    for (collection, model), pairs in product(sorted(starts, key=itemgetter(1, 0)), (False, True)):
+        before = starts[collection, model]
+        runs = runs_of(records, collection, model, pairs)
         if not runs:
             continue
         found = [r["after"]["ndcg@10"] for r in runs]
         spread = f" ± {stdev(found):.2f}" if len(found) > 1 else ""
         gain = mean(found) - before["ndcg@10"]
         lines.append(
-            f"| {model} | {collection} | {len(runs)} | {before['ndcg@10']:.2f} | {mean(found):.2f}{spread} "
-            f"| {gain:+.2f} "
+            f"| {model} | {collection}{', and its pairs' if pairs else ''} | {len(runs)} "
+            f"| {before['ndcg@10']:.2f} | {mean(found):.2f}{spread} | {gain:+.2f} "
             f"| {before['recall@100']:.2f}, then {mean(r['after']['recall@100'] for r in runs):.2f} "
             f"| {before['sts']:.2f} | {mean(r['after']['sts'] for r in runs):.2f} "
             f"| {', '.join(sorted({r['kept'] for r in runs}))} |"
@@ -97,24 +114,37 @@ def table(out: Path) -> str:
     return "\n".join(lines)
 
 
+def runs_of(records: list[dict[str, Any]], collection: str, model: str, pairs: bool) -> list[dict[str, Any]]:
+    """The seeds of one run."""
+    wanted = (collection, model, pairs)
+    return [
+        r for r in records if (r["collection"], r["model"], r.get("pairs", False)) == wanted and r["seed"] is not None
+    ]
+
+
 def picture(out: Path, model: str) -> str:
-    """Bars of nDCG@10 before and after, a pair for each collection, with the standard deviation over seeds."""
+    """Bars of nDCG@10 for each collection: before, after, after with pairs; with the standard deviation over seeds."""
     records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
-    records = [record for record in records if record["model"] == model]
-    names = sorted({record["collection"] for record in records}, reverse=True)
-    figure, axes = canvas(
-        f"{model}, adapted to a collection's documents: its test queries", "", "nDCG@10 x 100", width=5.6, height=2.6
-    )
+    starts = {r["collection"]: r["after"]["ndcg@10"] for r in records if r["seed"] is None and r["model"] == model}
+    names = sorted(starts, key=lambda name: (not runs_of(records, name, model, True), name))
+    figure, axes = canvas(f"{model}: test queries of a collection", "", "nDCG@10 x 100", width=5.6, height=2.6)
+    labelled = set()
     for place, name in enumerate(names):
-        found = [r["after"]["ndcg@10"] for r in records if r["collection"] == name and r["seed"] is not None]
-        before = next(r["after"]["ndcg@10"] for r in records if r["collection"] == name and r["seed"] is None)
-        spread = stdev(found) if len(found) > 1 else 0.0
-        for at, height, error, colour, label in (
-            (place - 0.2, before, 0.0, BEFORE, "before"),
-            (place + 0.2, mean(found), spread, AFTER, f"after, {len(found)} seeds"),
+        bars: list[tuple[float, float, str, str]] = [(starts[name], 0.0, BEFORE, "as given")]
+        for pairs, colour, label in (
+            (False, AFTER, "adapted to its documents"),
+            (True, THIRD, "and to its train pairs"),
         ):
-            axes.bar(at, height, 0.36, yerr=error or None, color=colour, label=label if place == 0 else None)
+            found = [r["after"]["ndcg@10"] for r in runs_of(records, name, model, pairs)]
+            if found:
+                bars.append((mean(found), stdev(found) if len(found) > 1 else 0.0, colour, label))
+        for number, (height, error, colour, label) in enumerate(bars):
+            at = place + 0.27 * (number - (len(bars) - 1) / 2)
+            shown = None if label in labelled else label
+            axes.bar(at, height, 0.25, yerr=error or None, color=colour, label=shown)
             axes.annotate(f"{height:.1f}", (at, height + error), ha="center", va="bottom", fontsize=8, color=INK)
+            labelled.add(label)
+    axes.set_axisbelow(True)
     axes.set_xticks(range(len(names)), [name.capitalize() for name in names])
     axes.margins(y=0.15)
     return standalone(to_svg(figure, {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}))
@@ -128,6 +158,7 @@ def main() -> None:
     parser.add_argument("--collections", nargs="+", default=["cranfield", "scifact"], help="or folders elsewhere")
     parser.add_argument("--seeds", nargs="+", type=int, default=[42, 43, 44])
     parser.add_argument("--set", nargs="+", default=[], help="settings of every run")
+    parser.add_argument("--pairs", action="store_true", help="train on the collections' train judgements too")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", action="store_true", help="only the table of what is there")
     parser.add_argument("--picture", type=Path, help="an SVG file to draw into")
@@ -139,9 +170,11 @@ def main() -> None:
             for model in arguments.models:
                 for name in arguments.collections:
                     collection = arguments.data / "retrieval" / name
-                    path = arguments.out / "records" / f"{collection.name} {Path(model).name} {seed or 'start'}.json"
+                    path = arguments.out / "records" / f"{named(collection, model, seed, arguments.pairs)}.json"
                     sts = arguments.data / "sts"
-                    once(path, partial(run, collection, model, seed, arguments.out, sts, arguments.set))
+                    once(
+                        path, partial(run, collection, model, seed, arguments.out, sts, arguments.set, arguments.pairs)
+                    )
     print(table(arguments.out))
     if arguments.picture is not None:
         arguments.picture.write_text(picture(arguments.out, arguments.picture_of), encoding="utf-8")

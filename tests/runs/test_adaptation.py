@@ -1,9 +1,8 @@
-"""What documents give to train on and to ask about, and the whole of a run."""
+"""Runs that adapt an encoder to documents, with pairs and without."""
 
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -15,80 +14,14 @@ from helpers import Broken
 from opencse import SentenceEncoder, UserError, adapt, train
 from opencse.evaluation import read_scored_pairs
 from opencse.progress import Silent
-from opencse.runs.adaptation import adaptation_job, material_of
+from opencse.runs.adaptation import adaptation_job, read_pairs
 from opencse.selection.graded import Dev
-from opencse.selection.holdout import normalised
 from opencse.selection.score import DevScore
 from opencse.text import sample
-from opencse.text.documents import Document, read_documents
+from opencse.text.documents import read_documents
 from opencse.training.trainer import average
 
 QUICK = ("training.max_steps=6", "training.evaluate_every=3", "training.batch_size=16", "training.precision=float32")
-
-
-def collection(count: int, sentences: int = 4, titled: bool = True) -> list[Document]:
-    draw = random.Random(2)
-
-    def some(words: int) -> str:
-        return " ".join(f"w{draw.randint(0, 5_000)}" for _ in range(words))
-
-    return [Document(some(4) if titled else "", tuple(f"{some(8)}." for _ in range(sentences))) for _ in range(count)]
-
-
-def in_rows(rows: list[tuple[str, ...]]) -> set[str]:
-    return {normalised(text) for row in rows for text in row}
-
-
-def test_titles_and_neighbours_are_trained_on_and_titles_asked_about() -> None:
-    documents = collection(800)
-    found = material_of(documents)
-    assert found.kind == "titles"
-    assert found.asked is not None
-    assert [probes.kind for probes in found.asked.probes] == ["pairs"]
-    asked = {documents[unit].title for unit in found.asked.units}
-    assert {(d.title, d.body) for d in documents if d.title not in asked} <= set(found.rows)
-    assert (documents[0].sentences[0], documents[0].sentences[1]) in found.rows or documents[0].title in asked
-    trained = in_rows(found.rows)
-    for document in documents:
-        if document.title in asked:
-            assert not trained & {normalised(text) for text in (document.title, document.body, *document.sentences)}
-    assert 100 <= len(asked) <= 400
-
-
-def test_documents_without_titles_give_neighbours() -> None:
-    found = material_of(collection(400, titled=False))
-    assert found.kind == "neighbours"
-    assert found.asked is not None
-    assert found.asked.probes[0].kind == "neighbours"
-    assert not in_rows(found.rows) & {normalised(query) for query in found.asked.probes[0].queries}
-
-
-def test_a_repeated_text_of_a_held_out_document_is_not_trained_on() -> None:
-    documents = collection(800)
-    asked = material_of(documents).asked
-    assert asked is not None
-    victim = documents[int(asked.units[0])]
-    copy = Document(f"{victim.title.upper()}!", ("Something else is said here.", victim.sentences[1], "And more yet."))
-    found = material_of([*documents, copy])
-    trained = in_rows(found.rows)
-    assert normalised(victim.title) not in trained
-    assert normalised(victim.sentences[1]) not in trained
-
-
-def test_loose_sentences_are_trained_on_by_themselves() -> None:
-    found = material_of(collection(900, sentences=1, titled=False))
-    assert found.kind == "sentences"
-    assert found.asked is not None
-    assert all(len(row) == 1 for row in found.rows)
-
-
-def test_few_documents_allow_no_questions() -> None:
-    found = material_of(collection(20))
-    assert found.asked is None
-    assert found.kind == "titles"
-    assert in_rows(found.rows) >= {normalised(document.title) for document in collection(20)}, "nothing is held out"
-    with pytest.raises(UserError, match="nothing to train on"):
-        material_of([Document("", ("One only.",))])
 
 
 def test_averages_of_weights() -> None:
@@ -192,3 +125,33 @@ def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Pat
     code, _, err = opencse("adapt", few, "-o", tmp_path / "o", "--dev", "text")
     assert code == 2
     assert "too small to hold documents out" in err
+
+
+@pytest.mark.slow
+def test_the_command_with_pairs(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    table = tmp_path / "pairs.csv"
+    table.write_text("question,answer\n" + "".join(f"what is {n} made of,it is made of {n} parts\n" for n in range(30)))
+    given = ["--pairs", table, "--columns", "question,answer"]
+    sets = [part for setting in QUICK for part in ("--set", setting)]
+    code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", "--no-report", *given, *sets)
+    assert code == 0, err
+    assert "and 30 given pairs, 10 times each" in err
+    code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer")
+    assert code == 2
+    assert "1 text in a row; pairs are two" in err
+    code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--columns", "question,answer")
+    assert code == 2
+    assert "give pairs too" in err
+
+
+def test_pairs_of_a_folder_are_its_train_judgements(folder: Path) -> None:
+    queries = [{"_id": f"q{n}", "text": f"question {n}"} for n in range(3)]
+    (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))
+    (folder / "qrels").mkdir()
+    (folder / "qrels" / "train.tsv").write_text("query-id\tcorpus-id\tscore\nq0\t4\t1\nq0\t2\t2\nq1\t3\t0\nq1\t5\t1\n")
+    (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq2\t1\t1\n")
+    documents = [" ".join(article.sentences) for article in read_documents(sample.TRAIN)]
+    expected = [("question 0", documents[4]), ("question 0", documents[2]), ("question 1", documents[5])]
+    assert sorted(read_pairs(folder)) == sorted(expected)
+    with pytest.raises(UserError, match=r"no judgements called dev .*its train judgements are the pairs"):
+        adaptation_job(folder, pairs=folder, dev=folder, progress=Silent())

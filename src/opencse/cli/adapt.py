@@ -19,6 +19,16 @@ def adapt(
         ),
     ],
     out: Annotated[Path, own.out("for the adapted encoder")],
+    pairs: Annotated[
+        str | None,
+        typer.Option(
+            help="Questions with texts that answer them, if you have any: a table of two columns, or a folder in "
+            "BEIR's layout (its train judgements). They are trained on too, and some are held out to choose by."
+        ),
+    ] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="The two columns of --pairs: question,answer. [default: anchor,positive]")
+    ] = None,
     model: Annotated[
         str,
         typer.Option("--model", "-m", help="Encoder to adapt: a folder, a Hub id, or a preset's name."),
@@ -45,7 +55,7 @@ def adapt(
     track: own.Track = None,
     dry_run: own.DryRun = False,
 ) -> None:
-    """Adapt an encoder to your documents; no labels needed.
+    """Adapt an encoder to your documents; no labels needed, questions with answers welcome.
 
     It learns from titles with their texts and from neighbouring sentences. Some documents are held out; questions
     about them select the encoder that is kept: a step, its average with the start, or the start itself.
@@ -59,6 +69,8 @@ def adapt(
     result = opencse.adapt(
         corpus,
         out,
+        pairs=pairs,
+        columns=own.listed(columns),
         model=model,
         recipe=recipe,
         settings=own.settings(set_, seed=seed),

@@ -37,7 +37,7 @@ class GivenQueries:
         Raises:
             UserError: see `load_retrieval`; and for a folder of several data sets.
         """
-        split = next((name for name in ("dev", "train", "test") if _has(folder, name)), "dev")
+        split = next((name for name in ("dev", "train", "test") if has_split(folder, name)), "dev")
         tasks = load_retrieval(folder, split=split).tasks
         if len(tasks) != 1:
             raise UserError(f"{folder}: holds {len(tasks)} data sets; name the folder of one to choose by")
@@ -105,5 +105,18 @@ class GivenQueries:
         return {}
 
 
-def _has(folder: Path, split: str) -> bool:
+def has_split(folder: Path, split: str) -> bool:
+    """Whether a data set has judgements of that name."""
     return any((folder / "qrels").glob(f"{split}.tsv*"))
+
+
+def require_split(folder: Path, split: str, why: str) -> None:
+    """Refuses a data set without such judgements, saying why no others will do.
+
+    Raises:
+        UserError: in one line.
+    """
+    if not has_split(folder, split):
+        raise UserError(
+            f"{folder}: no judgements called {split} (qrels/{split}.tsv), and {why}; choose by other queries"
+        )

@@ -33,12 +33,14 @@ class OwnText:
         held: what is held out.
         by: what a rank is worth.
         left_out: rows of what is trained on that training must not touch; None where nothing held out is in it.
+        given: whether they are pairs that somebody gave, and not made from the order of a text.
     """
 
     probes: tuple[Probes, ...]
     held: HeldOut
     by: Measure = field(default_factory=Measure)
     left_out: Flags | None = None
+    given: bool = False
 
     @property
     def name(self) -> str:
@@ -48,7 +50,7 @@ class OwnText:
     @property
     def source(self) -> str:
         """Where they are from."""
-        return "held-out text"
+        return "held-out pairs" if self.given else "held-out text"
 
     @property
     def measure(self) -> str:
@@ -68,7 +70,9 @@ class OwnText:
 
     @property
     def unknown(self) -> str:
-        """What no text can tell."""
+        """What they cannot tell."""
+        if self.given:
+            return "other questions like these should gain about as much; for other kinds give queries (--dev FOLDER)"
         return "whether people will ask such questions, no text can tell; queries with known answers can (--dev FOLDER)"
 
     def fingerprint(self) -> str:
@@ -108,7 +112,7 @@ def own_text(texts: Texts, by: Measure | None = None) -> OwnText | None:
     """Questions from ``texts`` and what is held out for them; None where the text is too small for any."""
     held = hold_out(texts)
     probes = questions(texts, held)
-    return OwnText(probes, held, by or Measure(), held.left_out) if probes else None
+    return OwnText(probes, held, by or Measure(), held.left_out, given=texts.width > 1) if probes else None
 
 
 def questions(texts: Texts, held: HeldOut) -> tuple[Probes, ...]:
