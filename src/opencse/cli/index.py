@@ -97,7 +97,7 @@ def build(
             progress=Terminal(),
         )
     except KeyboardInterrupt:
-        raise InterruptedRunError("stopped; the same command goes on where it was") from None
+        raise InterruptedRunError("stopped; the same command continues from here") from None
     _write(json_file, {"info": asdict(made.info), "recall": None if made.recall is None else made.recall.at})
     parts = "" if made.info.rows == made.info.documents else f" in {made.info.rows:,} passages"
     echo(f"{folder}: {made.info.documents:,} texts{parts}, {made.info.dimension} dimensions, {made.info.kind}")

@@ -59,7 +59,7 @@ def require_texts(texts: Sequence[object]) -> None:
         except UnicodeEncodeError:
             raise UserError(
                 f"text {number} of {len(texts)} ({text[:40]!r}) holds half of a surrogate pair, which is not text; "
-                "mend how it was decoded"
+                "correct how it was decoded"
             ) from None
 
 
