@@ -132,3 +132,19 @@ def test_beside_pairs_loose_sentences_are_not_trained_on() -> None:
     assert {len(row) for row in found.rows} == {2}
     assert found.rows == some_pairs(40) * TIMES
     assert found.facts.endswith("trained on 40 given pairs, 10 times each")
+
+
+def test_text_without_spaces_between_words_is_no_shorter_for_it() -> None:
+    draw = random.Random(5)
+
+    def some(characters: int) -> str:
+        return "".join(chr(draw.randint(0x4E00, 0x5E00)) for _ in range(characters))
+
+    documents = [Document(some(8), tuple(f"{some(14)}。" for _ in range(4))) for _ in range(700)]
+    found = material_of(documents)
+    assert found.kind == "titles"
+    assert found.asked is not None
+    assert len(found.asked.probes[0]) >= 100
+    loose = material_of([Document("", (some(14),)) for _ in range(900)])
+    assert loose.asked is not None
+    assert loose.asked.probes[0].kind == "crops"

@@ -212,3 +212,10 @@ def test_texts_without_words(tmp_path: Path, mini: SentenceEncoder) -> None:
         hit.id for hit in index.search(["cat"], 2)[0]
     ]
     assert kept(index.folder) == []
+
+
+def test_words_of_a_language_without_spaces() -> None:
+    found = Keywords.of(["今天天气很好", "深度学习很好用", "他在学校里学习深度"])
+    assert best_rows(found.scores("深度学习"), 3).tolist() == [1, 2]
+    assert best_rows(found.scores("天气"), 3).tolist() == [0]
+    assert not found.scores("不是").any()

@@ -37,7 +37,7 @@ from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
-from opencse.training.soundness import probes_of, require_sound
+from opencse.training.soundness import probes_of, require_known, require_sound
 from opencse.training.trainer import Trainer
 
 
@@ -175,6 +175,7 @@ class TrainJob:
             weights = weigh_tokens(encoder, corpus.every_text(), asked="encoder.token_weights" in asked.said)
         put_weights(encoder, weights)
         pool = "choose another pooling, for instance with --set encoder.pooling=mean"
+        require_known(encoder, corpus, model)
         require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
         near = near_duplicates(self.text, recipe, progress)
         left_out = None if dev is None else dev.left_out

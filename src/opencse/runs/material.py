@@ -15,6 +15,7 @@ from opencse.selection.holdout import HeldOut, hold_out, normalised
 from opencse.selection.own_text import FEWEST, OwnText, own_text, questions
 from opencse.text.documents import Document
 from opencse.text.readers import Texts
+from opencse.text.scripts import count_words
 
 TIMES = 10
 """How often a given pair is trained on for each time that a pair of the documents is, at most."""
@@ -126,7 +127,7 @@ def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) 
     usable = [
         number
         for number, document in enumerate(documents)
-        if len(document.title.split()) >= _FEWEST_WORDS and len(document.body.split()) >= _FEWEST_WORDS
+        if count_words(document.title) >= _FEWEST_WORDS and count_words(document.body) >= _FEWEST_WORDS
     ]
     if len(usable) < 2:
         return None
@@ -141,7 +142,7 @@ def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) 
 def _neighbours(sentences: Sequence[tuple[str, ...]], owner: Sequence[int], held: HeldOut) -> list[tuple[str, ...]]:
     """A sentence and the next of its document, both of some words, neither held out."""
     usable = [
-        not out and len(row[0].split()) >= _FEWEST_WORDS
+        not out and count_words(row[0]) >= _FEWEST_WORDS
         for row, out in zip(sentences, held.left_out.tolist(), strict=True)
     ]
     return [

@@ -1,8 +1,8 @@
 """The words of an index, kept in its folder so that they are counted once for each of its versions.
 
-``words-DATABASE-VERSION`` is a folder that bm25s wrote, made by the first hybrid search of that version and put in its
-place whole. Its name is what it is of: a change of the index is another version, so that nothing old is ever read, and
-the next writer removes it. One that is damaged, or of another number of rows, is made again.
+``words-DATABASE-VERSION-COUNTING`` is a folder that bm25s wrote, made by the first hybrid search of that version and
+put in its place whole. Its name is what it is of: a change of the index is another version, so that nothing old is ever
+read, and the next writer removes it. One that is damaged, or of another number of rows, is made again.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ from opencse.search.keywords import Keywords
 
 PATTERN = "words-*"
 _SIZES = "sizes.json"
+_COUNTING = 2
+"""Of the way words are told apart (`opencse.text.scripts.search_words`); another way makes other folders."""
 
 
 def place_of(rows: str, version: int) -> str:
     """The name of the folder for version ``version`` of the database ``rows``."""
-    return f"words-{rows.removeprefix('rows-').removesuffix('.sqlite')}-{version}"
+    return f"words-{rows.removeprefix('rows-').removesuffix('.sqlite')}-{version}-{_COUNTING}"
 
 
 def keywords_of(folder: Path, name: str, count: int, texts: Callable[[], Sequence[str]]) -> Keywords:

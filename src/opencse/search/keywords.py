@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.search.exact import Places
+from opencse.text.scripts import search_words
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -34,7 +35,7 @@ class Keywords:
     """The words of some texts, ranked by BM25 (Robertson and Zaragoza 2009) as Lucene does: k1 1.5, b 0.75.
 
     Words are runs of letters and digits, in lower case; none is left out and none is stemmed, so that this serves any
-    language that puts spaces between words.
+    language. Of Chinese, Japanese, Thai and others without spaces all neighbouring pairs of characters are words.
 
     Args:
         inner: bm25s's index of m texts; None: they have no words at all.
@@ -51,7 +52,7 @@ class Keywords:
         Raises:
             UserError: where bm25s is not installed.
         """
-        words = _words(texts)
+        words = [search_words(text) for text in texts]
         if not any(words):
             return cls(None, len(texts))
         inner = require_bm25s().BM25(method="lucene")
@@ -83,8 +84,7 @@ class Keywords:
 
     def scores(self, query: str) -> NDArray[np.float64]:
         """(m,) what each text shares with a query; 0 for those that share no word with it."""
-        (words,) = _words([query])
-        known = [] if self._inner is None else [word for word in words if word in self._inner.vocab_dict]
+        known = [] if self._inner is None else [word for word in search_words(query) if word in self._inner.vocab_dict]
         if not known:
             return np.zeros(self.size)
         return np.asarray(self._inner.get_scores(known), dtype=np.float64)
@@ -97,10 +97,3 @@ def best_rows(scores: NDArray[np.float64], most: int) -> Places:
         least = np.partition(scores[rows], -most)[-most]
         rows = rows[scores[rows] >= least]
     return rows[np.lexsort((rows, -scores[rows]))][:most]
-
-
-def _words(texts: Sequence[str]) -> list[list[str]]:
-    found: list[list[str]] = require_bm25s().tokenize(
-        list(texts), token_pattern=r"(?u)\b\w+\b", stopwords=None, show_progress=False, return_ids=False
-    )
-    return found

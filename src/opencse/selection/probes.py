@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from opencse.evaluation.embedding import Embedded
 from opencse.selection.finding import Integers, answer_ranks
 from opencse.selection.holdout import HeldOut, fraction, normalised
 from opencse.text.readers import Texts
+from opencse.text.scripts import first_words, joined, pieces_of, search_words
 
 QUESTIONS = 1_000
 CANDIDATES = 2_000
@@ -24,6 +24,8 @@ _COMMON = 0.05  # share of texts: words in more of them are no giveaway
 
 Question = tuple[str, str, int]
 """Query, answer, unit."""
+Pieces = list[tuple[int, int]]
+"""Words of a text, by their places in it."""
 
 
 @dataclass(frozen=True)
@@ -150,8 +152,7 @@ def without_giveaways(probes: Probes) -> Probes:
 
 def cut(text: str, words: int = WORDS) -> str:
     """The first words of a text; a text that is short enough stays as it is."""
-    found = text.split()
-    return text if len(found) <= words else " ".join(found[:words])
+    return first_words(text, words)
 
 
 def _make(
@@ -189,7 +190,7 @@ def _make(
 
 
 def _of_sentences(
-    texts: Texts, held: HeldOut, kind: str, asks: str, parts: Callable[[list[str]], tuple[list[str], list[str]]]
+    texts: Texts, held: HeldOut, kind: str, asks: str, parts: Callable[[Pieces], tuple[Pieces, Pieces]]
 ) -> Probes:
     found: list[Question] = []
     others: list[str] = []
@@ -197,10 +198,10 @@ def _of_sentences(
     held_rows = [(told[row], int(held.units[row]), True) for row in np.flatnonzero(held.held)]
     training = [(text, 0, False) for text in _others(told, held)[: 2 * CANDIDATES]]
     for text, unit, is_held in (*held_rows, *training):
-        words = text.split()
+        words = pieces_of(text)
         if len(words) < _FEWEST_WORDS_TO_CUT:
             continue
-        first, second = (" ".join(part) for part in parts(words))
+        first, second = (joined(text, part) for part in parts(words))
         if is_held:
             found.append((first, second, unit))
         else:
@@ -208,17 +209,17 @@ def _of_sentences(
     return _make(kind, asks, found, others)
 
 
-def _two_halves(words: list[str]) -> tuple[list[str], list[str]]:
+def _two_halves(words: Pieces) -> tuple[Pieces, Pieces]:
     middle = len(words) // 2
     return words[:middle], words[middle:]
 
 
-def _two_thirds(words: list[str]) -> tuple[list[str], list[str]]:
+def _two_thirds(words: Pieces) -> tuple[Pieces, Pieces]:
     third = len(words) // 3
     return words[: len(words) - third], words[third:]
 
 
-def _alternate(words: list[str]) -> tuple[list[str], list[str]]:
+def _alternate(words: Pieces) -> tuple[Pieces, Pieces]:
     return words[::2], words[1::2]
 
 
@@ -242,4 +243,4 @@ def _by_hash(texts: Iterable[str]) -> list[str]:
 
 
 def _words_in(text: str) -> bool:
-    return len(re.findall(r"\w+", text)) >= _FEWEST_WORDS
+    return len(search_words(text)) >= _FEWEST_WORDS

@@ -14,6 +14,7 @@ from pydantic import Field, FiniteFloat
 from opencse.settings import Settings
 from opencse.text.near_duplicates import find_near_duplicates
 from opencse.text.readers import Texts
+from opencse.text.scripts import count_words
 from opencse.text.tokenizer import Tokenizer
 
 SAMPLE = 20_000
@@ -94,7 +95,7 @@ def check_corpus(
         Counts and shares, with advice in plain words.
     """
     flat = [text for row in texts.rows for text in row]
-    lengths = np.fromiter((len(text.split()) for text in flat), dtype=np.int64, count=len(flat))
+    lengths = np.fromiter((count_words(text) for text in flat), dtype=np.int64, count=len(flat))
     seen = Counter(" ".join(text.lower().split()) for text in flat)
     chosen = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
     sample = [flat[i] for i in chosen]

@@ -14,6 +14,8 @@ from opencse.text.tokenizer import Ids
 
 PROBES = 8
 AMONG = 1_000
+UNKNOWN = 0.5
+"""Share of unknown tokens above which a model does not know the text's language."""
 SAME = 1e-6
 """Vectors that differ by less than this share of their largest value are the same but for rounding."""
 
@@ -24,6 +26,23 @@ def probes_of(corpus: Corpus) -> list[Ids]:
     rows = np.sort(np.unique(keys, return_index=True)[1])
     ids = (corpus.text_ids(int(row), 0) for row in rows)
     return [text for text in ids if len(text)][:PROBES]
+
+
+def require_known(encoder: SentenceEncoder, corpus: Corpus, model: str) -> None:
+    """Refuses a text of which the model's vocabulary knows next to nothing.
+
+    Raises:
+        UserError: with the share of unknown tokens among the first texts, and the mend.
+    """
+    tokenizer = encoder.tokenizer.hf
+    ids = np.concatenate([corpus.text_ids(row, 0) for row in range(min(AMONG, len(corpus)))])
+    plain = ids[~np.isin(ids, [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id])]
+    share = float((plain == tokenizer.unk_token_id).mean()) if len(plain) else 0.0
+    if share > UNKNOWN:
+        raise UserError(
+            f"{model}: {share:.0%} of the text's tokens are unknown to it; choose a model of the text's language "
+            "with --model, or make one (opencse static, opencse pretrain)"
+        )
 
 
 def require_sound(

@@ -1,0 +1,73 @@
+"""What counts as a word in any script: a run of letters, or where no spaces stand between words each character."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_UNSPACED = (
+    "\u0e00-\u0eff"  # Thai, Lao
+    "\u1000-\u109f"  # Burmese
+    "\u1780-\u17ff"  # Khmer
+    "\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
+    "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
+)
+_MARKS = (  # what is written upon letters, which \w leaves out
+    "\u0300-\u036f\u0483-\u0487"  # accents of Latin, Greek, Cyrillic
+    "\u0591-\u05bd\u064b-\u065f\u0670"  # vowels of Hebrew, Arabic
+    "\u0900-\u0963\u0966-\u0dff"  # the scripts of India, full stops apart
+)
+_ANY_UNSPACED = re.compile(f"[{_UNSPACED}]")
+_WORD = re.compile(rf"[\w{_MARKS}]+")
+_WORD_OR_RUN = re.compile(rf"[{_UNSPACED}]+|(?:(?![{_UNSPACED}])[\w{_MARKS}])+")
+_SPACED = re.compile(r"\S+")
+_PIECE = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\S)+")
+
+
+def pieces_of(text: str) -> list[tuple[int, int]]:
+    """Where the words of a text begin and end: runs without white space.
+
+    Of Chinese, Japanese, Thai, Lao, Khmer and Burmese, which put no spaces between words, each character is one.
+    """
+    found = _PIECE if _ANY_UNSPACED.search(text) else _SPACED
+    return [match.span() for match in found.finditer(text)]
+
+
+def count_words(text: str) -> int:
+    """How many words a text has; see `pieces_of`."""
+    return len(pieces_of(text)) if _ANY_UNSPACED.search(text) else len(text.split())
+
+
+def joined(text: str, pieces: Sequence[tuple[int, int]]) -> str:
+    """Some words of a text in their order, with a space wherever white space or other words stood between them."""
+    parts: list[str] = []
+    last = None
+    for start, end in pieces:
+        if last is not None and last != start:
+            parts.append(" ")
+        parts.append(text[start:end])
+        last = end
+    return "".join(parts)
+
+
+def first_words(text: str, count: int) -> str:
+    """The first words of a text, with single spaces; a text that is short enough stays as it is."""
+    found = pieces_of(text)
+    return text if len(found) <= count else joined(text, found[:count])
+
+
+def search_words(text: str) -> list[str]:
+    """The words of a text for search by words: runs of letters and digits, in lower case.
+
+    Of scripts without spaces they are all neighbouring pairs of characters, as in Lucene's analyzer of Chinese and
+    Japanese.
+    """
+    text = text.lower()
+    if not _ANY_UNSPACED.search(text):
+        return _WORD.findall(text)
+    found: list[str] = []
+    for match in _WORD_OR_RUN.finditer(text):
+        run = match.group()
+        pairs = len(run) > 1 and _ANY_UNSPACED.match(run)
+        found += [run[place : place + 2] for place in range(len(run) - 1)] if pairs else [run]
+    return found
