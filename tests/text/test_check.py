@@ -62,7 +62,7 @@ def test_long_texts_are_cut(tokenizer: Tokenizer) -> None:
     rows = [*PLAIN, *(f"{n} " + "word " * 40 for n in range(300))]
     found = check_corpus(texts(rows), tokenizer, max_length=32)
     assert found.cut == pytest.approx(300 / 1500)
-    assert any("longer than 32 ids" in line for line in found.advice)
+    assert any("longer than 32 tokens" in line and "data.max_length=64" in line for line in found.advice)
     assert check_corpus(texts(rows), tokenizer, max_length=64).cut == 0
 
 

@@ -171,7 +171,10 @@ def query(
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Show the rows of INDEX nearest to each query."""
+    """Show the rows of INDEX nearest to each query.
+
+    The score is the cosine; with --hybrid it compares the hits of one query alone, and the best may be a poor one.
+    """
     from rich.table import Table
     from rich.text import Text
 
@@ -205,7 +208,7 @@ def query(
     for one, hits in zip(wanted, lists, strict=True):
         kept = list(hits[0].metadata) if hits else []
         table = Table(title=Text(one), title_justify="left")
-        for heading in ("", "score", "id", "text", *kept):
+        for heading in ("", "score" if hybrid else "cosine", "id", "text", *kept):
             table.add_column(Text(heading), overflow="fold")
         for rank, hit in enumerate(hits, start=1):
             values = ["" if value is None else str(value) for value in hit.metadata.values()]

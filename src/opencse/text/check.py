@@ -193,8 +193,8 @@ def _advice(found: CorpusCheck) -> list[str]:
         advice.append(f"{found.without_letters:.1%} of the texts hold no letter (numbers, rules?): drop them")
     if found.cut is not None and found.cut > _MANY_CUT:
         advice.append(
-            f"{found.cut:.1%} of the texts are longer than {found.max_length} ids, and the rest of each is not read: "
-            "split them into sentences, or set data.max_length higher"
+            f"{found.cut:.1%} of the texts are longer than {found.max_length} tokens; the rest of each is not read: "
+            f"split them into sentences, or train with --set data.max_length={2 * found.max_length}"
         )
     scripts = list(found.scripts.items())
     if len(scripts) > 1 and scripts[1][1] > _SECOND_SCRIPT:
@@ -202,8 +202,8 @@ def _advice(found: CorpusCheck) -> list[str]:
         advice.append(f"several scripts ({shares}): see that the model was made for all of them")
     if found.width == 1 and found.documents:
         advice.append(
-            f"running text ({found.documents:,} documents): with --recipe next-sentence the following sentence is the "
-            "positive"
+            f"running text ({found.documents:,} documents): opencse adapt, and train --recipe next-sentence, learn "
+            "from which sentence follows which"
         )
     if found.rows < _FEW:
         advice.append(f"{found.rows:,} examples are few: expect little, and select on graded pairs of your own (--dev)")
