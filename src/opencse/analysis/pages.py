@@ -14,7 +14,7 @@ from opencse.analysis.bias import Bin
 from opencse.analysis.figures import before_after, bins, by_layer, densities, plane, quantiles, spectra, token_map
 from opencse.analysis.inspection import Findings, SubjectFindings
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, quote, steps, table
-from opencse.analysis.significance import verdict
+from opencse.analysis.significance import PairedBootstrapTasks, verdict
 from opencse.evaluation.sts.data import TASKS
 
 T = TypeVar("T")
@@ -28,6 +28,21 @@ def lead(findings: Findings) -> Markup:
     found = findings.difference
     if found is None:
         return paragraph(_alone(findings, findings.subjects[0]), "verdict")
+    sentence, note = _compared(findings, found)
+    direction = found.direction()
+    return paragraph(sentence, f"verdict {direction}" if direction else "verdict") + paragraph(note, "muted")
+
+
+def aside(findings: Findings) -> Markup:
+    """The same of pairs that selected nothing, below a verdict of another kind."""
+    found = findings.difference
+    if found is None:
+        return Markup()
+    return paragraph("On general pairs, which selected nothing: " + " ".join(_compared(findings, found)), "muted")
+
+
+def _compared(findings: Findings, found: PairedBootstrapTasks) -> tuple[str, str]:
+    """What the last encoder is against the first, and what that rests on."""
     first, last = findings.subjects[0], findings.subjects[-1]
     on, before, after = _scores(findings, first, last)
     direction = found.direction()
@@ -37,7 +52,7 @@ def lead(findings: Findings) -> Markup:
         f"Difference {verdict(found)}. Spearman x 100; the interval is over other pairs of the same kind, "
         "not over seeds."
     )
-    return paragraph(sentence, f"verdict {direction}" if direction else "verdict") + paragraph(note, "muted")
+    return sentence, note
 
 
 def sections(findings: Findings) -> list[Section]:

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from markupsafe import Markup
+
 from opencse.analysis.figures import curves, plane, training_curves
-from opencse.analysis.inspection import Material, Subject, inspect, short_names
-from opencse.analysis.pages import how_to_load, lead, made_with, sections
+from opencse.analysis.inspection import Findings, Material, Subject, inspect, short_names
+from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, steps, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, reason
@@ -25,6 +27,7 @@ from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import next_steps
 from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_start
+from opencse.selection.asking import Asking
 from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
@@ -63,23 +66,30 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         result.folder / NUMBERS,
         {"run": record.model_dump(mode="json"), "log": log, "findings": findings.model_dump(mode="json")},
     )
-    page = result.folder / REPORT
-    kept = "The start was kept; what is shown as trained is the encoder of the last step."
-    note = "" if result.kept in ("best", "last") else kept
-    opening = lead(findings) + paragraph(f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}")
+    page, dev = result.folder / REPORT, result.plan.dev
     write_report(
         page,
         f"{recipe.name} on {job.text.name}",
-        opening + made_with(findings),
+        opening(result, findings) + made_with(findings),
         [
             Section("What to do next", steps(next_steps(job, result))),
-            training_of(log, record),
+            training_of(log, record, "dev score" if dev is None else dev.measure),
             *sections(findings),
             settings_of(recipe, record),
             how_to_load(str(result.folder)),
         ],
     )
     return page
+
+
+def opening(result: TrainResult, findings: Findings) -> Markup:
+    """What was kept and why; where graded pairs selected it, their comparison first."""
+    kept = "The start was kept; what is shown as trained is the encoder of the last step."
+    note = "" if result.kept in ("best", "last") else kept
+    told = f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}"
+    if isinstance(result.plan.dev, Asking):
+        return paragraph(told, "verdict") + aside(findings)
+    return lead(findings) + paragraph(told)
 
 
 def subject(name: str, encoder: SentenceEncoder) -> Subject:
@@ -148,9 +158,9 @@ def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float
     return whole if len(whole) >= len(last) else last
 
 
-def training_of(log: list[dict[str, float]], record: RunRecord) -> Section:
+def training_of(log: list[dict[str, float]], record: RunRecord, measure: str) -> Section:
     """The curves of a run: loss, dev score, cosines, and the path in the plane."""
-    pictures = [figure(picture) for picture in training_curves(losses_of(log, record), series(log, "dev"))]
+    pictures = [figure(picture) for picture in training_curves(losses_of(log, record), series(log, "dev"), measure)]
     sides = {name: series(log, key) for name, key in _SIMILARITIES.items()}
     if any(sides.values()):
         drawn = {name: found for name, found in sides.items() if found}
