@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _FORMATS = (
-    "Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 .zst too), a quoted pattern of files, or Hub data set id."
+    "Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 .zst too), a quoted pattern of files, a folder of .txt and "
+    ".md files, or Hub data set id."
 )
 
 
