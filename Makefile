@@ -43,7 +43,11 @@ test: $(VENV)/.installed-dev  ## the whole test suite
 test-portable: $(VENV)/.installed-dev  ## the numeric tests as older processors compute them, on one and two threads
 	PYTEST_ADDOPTS="$(SPREAD)" $(BIN)/python tests/portable.py $(TESTS)
 
-test-ray: $(VENV)/.installed-dev  ## work on a Ray cluster of this machine's cores, some minutes
+$(VENV)/.installed-ray: $(VENV)/.installed-dev
+	@$(PIP) -e '.[ray]'
+	@touch $@
+
+test-ray: $(VENV)/.installed-ray  ## work on a Ray cluster of this machine's cores, some minutes
 	OPENCSE_TEST_RAY=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest tests/engines/test_ray.py
 
 lint: $(VENV)/.installed-dev  ## ruff, and who may import whom

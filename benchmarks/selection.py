@@ -13,55 +13,33 @@ large.
 from __future__ import annotations
 
 import argparse
-import json
-import lzma
 import os
-import random
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
+from selection_tables import tables
+from selection_texts import Task, encode, grades, tasks
 
 from opencse.analysis.alignment import uniformity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
-from opencse.evaluation import distinct, embed, read_scored_pairs, spearman
-from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.measures import ndcg
-from opencse.evaluation.ranking import nearest_rows
-from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.progress import Silent
 from opencse.records import write_json
 from opencse.runs.job import TrainJob
 from opencse.runs.start import load_start
 from opencse.selection import probes as kinds
-from opencse.selection.finding import Floats, Measure
-from opencse.selection.holdout import fraction, hold_out
+from opencse.selection.holdout import hold_out
 from opencse.selection.probes import Probes
 from opencse.text import sample
-from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
 
-DOCUMENTS = 1_500  # of SciFact: all that are relevant, and others
 READ = 96  # ids of a text that are read in this study
-GUARD = "guard (150 graded pairs)"
-
-
-@dataclass(frozen=True)
-class Task:
-    """A text and what is true about encoders of it: n values of queries, or one number."""
-
-    name: str
-    source: Source
-    truth: Callable[[SentenceEncoder], Floats]
 
 
 @dataclass(frozen=True)
@@ -78,121 +56,6 @@ class Case:
     def name(self) -> str:
         """What its record is called."""
         return f"{self.task} {self.start} {self.recipe} {self.label}"
-
-
-# ---------------------------------------------------------------- texts and truths
-
-
-def sentences(text: str) -> list[str]:
-    """A rough cut into sentences."""
-    return [part.strip() for part in re.split(r"(?<=[.!?])\s+", text) if len(part.split()) > 2]
-
-
-def documents(folder: Path, most: int) -> tuple[list[dict[str, str]], set[str]]:
-    """Documents (the relevant ones first to be taken) and their ids."""
-    rows = [json.loads(line) for line in (folder / "corpus.jsonl").read_text().splitlines()]
-    lines = (folder / "qrels" / "test.tsv").read_text().splitlines()[1:]
-    relevant = {line.split("\t")[1] for line in lines}
-    rows.sort(key=lambda row: (row["_id"] not in relevant, fraction(row["_id"])))
-    chosen = sorted(rows[:most], key=lambda row: fraction(row["_id"]))
-    return chosen, {row["_id"] for row in chosen}
-
-
-def body(row: dict[str, str]) -> str:
-    """The text without its title."""
-    return row["text"].removeprefix(row["title"]).strip()
-
-
-def by_relevance(encoder: SentenceEncoder, folder: Path, ids: set[str]) -> Floats:
-    """nDCG@10 of each query, among the documents taken."""
-    task = next(iter(load_retrieval(folder).tasks.values()))
-    places = [place for place, key in enumerate(task.document_ids) if key in ids]
-    texts = [task.documents[place] for place in places]
-    embedded = encode(encoder, [*task.queries, *texts])
-    positions, _ = nearest_rows(embedded.of(task.queries), embedded.of(texts), 10)
-    values = []
-    for ranked, levels in zip(positions.tolist(), task.judged, strict=True):
-        values.append(100 * ndcg([levels.get(places[p], 0) for p in ranked], list(levels.values()), 10))
-    return np.array(values)
-
-
-def by_label(encoder: SentenceEncoder, queries: list[tuple[str, str]], pool: list[tuple[str, str]]) -> Floats:
-    """nDCG@10 of finding texts of the query's label, the query itself apart."""
-    embedded = encode(encoder, [text for _, text in (*queries, *pool)])
-    positions, _ = nearest_rows(embedded.of([t for _, t in queries]), embedded.of([t for _, t in pool]), 11)
-    values = []
-    for (label, text), ranked in zip(queries, positions.tolist(), strict=True):
-        others = [pool[place] for place in ranked if pool[place][1] != text][:10]
-        relevant = sum(other == label and t != text for other, t in pool)
-        values.append(100 * ndcg([int(other == label) for other, _ in others], [1] * max(1, relevant), 10))
-    return np.array(values)
-
-
-def by_grades(encoder: SentenceEncoder, files: list[Path]) -> Floats:
-    """Spearman x 100 of each file."""
-    return np.array([grades(encoder, file) for file in files])
-
-
-def grades(encoder: SentenceEncoder, file: Path) -> float:
-    """Spearman x 100 on graded pairs."""
-    pairs = read_scored_pairs(file)
-    embedded = encode(encoder, [*pairs.first, *pairs.second])
-    return 100 * spearman(embedded.cosines(pairs.first, pairs.second), pairs.scores)
-
-
-def encode(encoder: SentenceEncoder, texts: list[str]) -> Embedded:
-    """The vectors of all texts, in bf16."""
-    return embed(partial(encoder.encode, precision="bf16"), distinct([texts]))
-
-
-def tasks(data: Path, out: Path) -> dict[str, Task]:
-    """All texts, written to a folder, each with its truth."""
-    out.mkdir(parents=True, exist_ok=True)
-    made: dict[str, Task] = {}
-
-    def text(name: str, lines: list[str], truth: Callable[[SentenceEncoder], Floats]) -> None:
-        path = out / f"{name}.txt"
-        path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-        made[name] = Task(name, Source(str(path)), truth)
-
-    for name in ("scifact", "cranfield"):
-        folder = data / "retrieval" / name
-        rows, ids = documents(folder, DOCUMENTS)
-        truth = partial(by_relevance, folder=folder, ids=ids)
-        text(f"{name} sentences", [line for row in rows for line in (*sentences(body(row)), "")], truth)
-        path = out / f"{name}-titles.jsonl"
-        titled = [{"anchor": row["title"], "positive": body(row)} for row in rows if row["title"] and body(row)]
-        path.write_text("".join(json.dumps(row) + "\n" for row in titled))
-        made[f"{name} titles"] = Task(f"{name} titles", Source(str(path)), truth)
-    captions = [tuple(line.split("\t")) for line in (data / "flickr30k" / "val.tsv").read_text().splitlines()]
-    pool = [(image, caption) for image, caption in captions]
-    first = list({image: (image, caption) for image, caption in reversed(pool)}.values())
-    shuffled = random.Random(0).sample([caption for _, caption in pool], len(pool))
-    text("captions", shuffled, partial(by_label, queries=first, pool=pool))
-    entailed = [line.split("\t") for line in (data / "nli" / "entailment_pairs.tsv").read_text().splitlines()]
-    entailed = random.Random(0).sample([row for row in entailed if len(row) == 2], 6_000)
-    tested = dict(reversed(entailed[:1_500]))
-    hypotheses = list(dict.fromkeys(tested.values()))
-    asked = [(h, p) for p, h in tested.items()]
-    loose = list(dict.fromkeys(text for row in entailed for text in row))
-    text(
-        "nli", random.Random(0).sample(loose, 6_000),
-        partial(by_label, queries=asked, pool=[(h, h) for h in hypotheses]),
-    )  # fmt: skip
-    trec = data / "transfer" / "trec"
-    questions = [
-        [(line.split("\t")[0], line.split("\t")[1]) for line in file.read_text().splitlines()]
-        for file in (sorted(trec.glob("test*"))[0], sorted(trec.glob("train*"))[0])
-    ]
-    text("trec", [t for _, t in questions[1]], partial(by_label, queries=questions[0], pool=questions[1]))
-    with lzma.open(data / "wiki" / "ordered.txt.xz", "rt", encoding="utf-8") as stream:
-        lines = [next(stream).rstrip("\n") for _ in range(15_000)]
-    files = [data / "sts" / "stsb" / "dev.tsv", data / "sts" / "sickr" / "dev.tsv"]
-    text("wiki", lines, partial(by_grades, files=files))
-    return made
-
-
-# ---------------------------------------------------------------- runs
 
 
 PLAIN = ("encoder.pooling=mean", "encoder.head.kind=none", "training.log_every=1000")
@@ -359,138 +222,6 @@ def study(data: Path, minilm: Path, out: Path) -> None:
         write_json(path, {"case": [case_.task, case_.start, case_.recipe, case_.label], **found})
         truth = "diverged" if found["end"] is None else f"{np.mean(found['end']['truth']):.2f}"
         print(f"{number}/{len(listed)} {case_.name}: {truth} ({time.perf_counter() - begun:.0f} s)", flush=True)
-
-
-# ---------------------------------------------------------------- tables
-
-MEASURES = ("ndcg@10", "mrr@10", "recall@1", "recall@10")
-MIXED = {"neighbours and halves": ("neighbours", "halves"), "neighbours and crops": ("neighbours", "crops")}
-HARM = 0.3
-"""Points of truth below the start that count as a worse model."""
-Judged = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Group:
-    """All that one start became on one text."""
-
-    task: str
-    start: Judged
-    runs: list[tuple[Judged, Judged]]
-
-
-def load_groups(out: Path) -> list[Group]:
-    """The records, by text and start; runs that diverged are left out, since nobody would be offered them."""
-    starts: dict[str, Judged] = {}
-    runs: dict[str, list[tuple[Judged, Judged]]] = {}
-    for path in sorted((out / "records").glob("*.json")):
-        record = json.loads(path.read_text())
-        if "start" in record:
-            starts[path.stem.removesuffix(" start")] = record["start"]
-        elif record["end"] is not None and record["half"] is not None:
-            runs.setdefault(" ".join(record["case"][:2]), []).append((record["end"], record["half"]))
-    return [Group(name.rsplit(" ", 1)[0], starts[name], found) for name, found in sorted(runs.items())]
-
-
-def worth(judged_: Judged, criterion: str, measure: str) -> float | None:
-    """What a criterion says of an encoder; None where the text does not allow it."""
-    if criterion == GUARD:
-        return float(judged_["guard"])
-    if criterion.startswith("alignment of ") or criterion.startswith("uniformity of "):
-        what, _, kind = criterion.partition(" of ")
-        return -float(judged_[what][kind]) if kind in judged_[what] else None
-    kinds_ = MIXED.get(criterion, (criterion,))
-    if not all(kind in judged_["ranks"] for kind in kinds_):
-        return None
-    by = Measure.parse(measure)
-    return float(np.mean([by.of_ranks(np.array(judged_["ranks"][kind])).mean() for kind in kinds_]))
-
-
-def truth(judged_: Judged) -> float:
-    """The mean truth of an encoder."""
-    return float(np.mean(judged_["truth"]))
-
-
-def row(groups: list[Group], criterion: str, measure: str) -> list[str] | None:
-    """How a criterion agrees with the truth, as a line of the table; None where no text allows it."""
-    agreed, gains, harms, regrets, decisions, safe = [], [], [], [], 0, 0
-    for group in groups:
-        before = worth(group.start, criterion, measure)
-        if before is None:
-            continue
-        made = [judged_ for both in group.runs for judged_ in both]
-        told = [worth(judged_, criterion, measure) or 0.0 for judged_ in made]
-        if len(made) > 3 and len(set(told)) > 1:
-            agreed.append(float(spearmanr(told, [truth(judged_) for judged_ in made])[0]))
-        for both in group.runs:
-            offered = [group.start, *both]
-            chosen = max(offered, key=lambda judged_: worth(judged_, criterion, measure) or 0.0)
-            gain = truth(chosen) - truth(group.start)
-            gains.append(gain)
-            regrets.append(max(truth(judged_) for judged_ in offered) - truth(chosen))
-            decisions += 1
-            if gain < -HARM:
-                harms.append(-gain)
-            safe += gain > HARM
-    if not decisions:
-        return None
-    harm = f"{np.mean(harms):.1f}" if harms else "-"
-    return [
-        criterion, measure if criterion != GUARD and " of " not in criterion else "-", f"{len(agreed)}",
-        f"{np.mean(agreed):.2f}" if agreed else "-", f"{decisions}", f"{len(harms)}", harm, f"{safe}",
-        f"{np.mean(gains):+.2f}", f"{np.mean(regrets):.2f}",
-    ]  # fmt: skip
-
-
-HEAD = [
-    "criterion", "measure", "text x start", "Spearman", "choices", "worse than the start", "by", "better", "mean gain",
-    "regret",
-]  # fmt: skip
-
-
-def tables(out: Path) -> str:
-    """Markdown: a table for each kind of text."""
-    groups = load_groups(out)
-    sorts = {
-        "Running text": [g for g in groups if g.task in ("scifact sentences", "cranfield sentences", "wiki")],
-        "Titles with their texts": [g for g in groups if g.task.endswith("titles")],
-        "Loose sentences": [g for g in groups if g.task in ("captions", "nli", "trec")],
-        "Loose sentences without TREC": [g for g in groups if g.task in ("captions", "nli")],
-    }
-    lines = []
-    for title, chosen in sorts.items():
-        if not chosen:
-            continue
-        there = list(dict.fromkeys(kind for group in chosen for kind in group.start["ranks"]))
-        runs = sum(len(group.runs) for group in chosen)
-        best = np.mean([max(truth(j) for j in (g.start, *both)) - truth(g.start) for g in chosen for both in g.runs])
-        last = [truth(both[0]) - truth(g.start) for g in chosen for both in g.runs]
-        lines += [
-            f"### {title}",
-            "",
-            f"{runs} runs, {len(chosen)} texts x starts. Always the trained encoder: mean gain {np.mean(last):+.2f}, "
-            f"worse than the start in {sum(x < -HARM for x in last)}. Always the best: {best:+.2f}.",
-            "",
-            "| " + " | ".join(HEAD) + " |",
-            "|" + "---|" * len(HEAD),
-        ]
-        listed = [(kind, measure) for kind in (*there, *MIXED) for measure in MEASURES]
-        listed += [(f"{what} of {kind}", "") for what in ("alignment", "uniformity") for kind in there[:1]]
-        rows = [found for kind, measure in [*listed, (GUARD, "")] if (found := row(chosen, kind, measure))]
-        rows.sort(key=lambda cells: float(cells[-1]))
-        lines += ["| " + " | ".join(cells) + " |" for cells in rows] + [""]
-    everything = [group for group in groups if group.runs]
-    lines += ["### Forgetting", ""]
-    drops = [
-        (g.start["guard"] - j["guard"], g.start["sts"] - j["sts"]) for g in everything for both in g.runs for j in both
-    ]
-    guard, sts = np.array(drops).T
-    lines.append(
-        f"Over {len(drops)} encoders, the loss on the 150 general pairs and that on STS-B's dev set agree with "
-        f"Spearman {spearmanr(guard, sts)[0]:.2f}; of the {int((sts > 1).sum())} that lost more than 1.0 on STS-B, "
-        f"{int(((sts > 1) & (guard > 1)).sum())} lost more than 1.0 on the 150 pairs."
-    )
-    return "\n".join(lines)
 
 
 def main() -> None:

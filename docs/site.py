@@ -21,6 +21,7 @@ from pydantic import BaseModel
 
 import opencse
 from opencse.cli.app import PURPOSES, app
+from opencse.cli.examples import EXAMPLES
 from opencse.encoder.adapters import LoraSettings
 from opencse.encoder.head import HeadSettings
 from opencse.objective.settings import ObjectiveSettings
@@ -168,7 +169,8 @@ def _command(words: str, command: Any) -> str:  # noqa: ANN401 - a private class
         rows.append(f"| {' '.join(f'`{n}`' for n in (*names, *parameter.secondary_opts))} | {what}{needed} | {shown} |")
     text = inspect.cleandoc(command.help or "")
     table = "\n".join(["| argument or option | what | default |", "| --- | --- | --- |", *rows]) if rows else ""
-    return "\n\n".join(piece for piece in (f"### opencse {words}", text, table) if piece)
+    examples = "\n".join(["```bash", *EXAMPLES[words], "```"])
+    return "\n\n".join(piece for piece in (f"### opencse {words}", text, examples, table) if piece)
 
 
 def settings() -> str:

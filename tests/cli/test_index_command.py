@@ -162,7 +162,7 @@ def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, m
     assert out == "ix: 3 texts, 448 dimensions, flat\n"
     code, out, err = opencse("index", "query", "ix", "rinse with vinegar")
     assert code == 0, err
-    assert 0 < out.index("kettle.md#2") < out.index("kettle.md#1")
+    assert 0 < out.index("kettle.md#descaling") < out.index("kettle.md#kettles")
     code, _, err = opencse("index", "build", "other", "opencse-mini", "manual", "--id", "name")
     assert code == 2
     assert "manual: columns, ids, metadata and split are of a file" in err

@@ -72,7 +72,7 @@ def test_arguments_that_are_not_utf_8(opencse: Run, tmp_path: Path) -> None:
     name = os.fsdecode(b"caf\xe9.txt")
     code, _, err = opencse("check", tmp_path / name)
     assert code == 2
-    assert err == f"opencse: argument 2 ({str(tmp_path / name)!r}) is not UTF-8; rename the file, or mend the text\n"
+    assert err == f"opencse: argument 2 ({str(tmp_path / name)!r}) is not UTF-8; rename the file, or correct the text\n"
 
 
 def test_ctrl_c_in_any_command_is_one_line(opencse: Run, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -303,7 +303,10 @@ def test_training_goes_on_after_encode(encoder: SentenceEncoder) -> None:
         ([1], "text 1 of 1 is of type int, not a string"),
         (["a", None], "text 2 of 2 is of type NoneType, not a string"),
         (np.array([["a"], ["b"]]), "text 1 of 2 is of type ndarray, not a string"),
-        (["a", "b \ud800"], "text 2 of 2 ('b \\ud800') holds half of a surrogate pair, which is not text; mend how it"),
+        (
+            ["a", "b \ud800"],
+            "text 2 of 2 ('b \\ud800') holds half of a surrogate pair, which is not text; correct how it",
+        ),
         ("\udfff", "text 1 of 1 ('\\udfff') holds half of a surrogate pair"),
     ],
 )

@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from helpers import filled
-from opencse.encoder import encoder as encoder_module
+from opencse.encoder import states
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.kernels import Kernel, float32_kernel
 from opencse.text import sample
@@ -37,7 +37,7 @@ def test_float32_is_transformers_own(
     kernel: Kernel, pooling: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu")
-    monkeypatch.setattr(encoder_module, "float32_kernel", lambda: kernel)
+    monkeypatch.setattr(states, "float32_kernel", lambda: kernel)
     np.testing.assert_allclose(encoder.encode(TEXTS), plain(encoder, TEXTS), rtol=0, atol=1e-5)
     assert encoder.kernels._made, "the packed forward was taken"
 
@@ -85,7 +85,7 @@ def _matrix(encoder: SentenceEncoder) -> torch.nn.Parameter:
 def test_a_change_of_the_weights_is_seen(
     change: Callable[[SentenceEncoder], None], kernel: Kernel, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(encoder_module, "float32_kernel", lambda: kernel)
+    monkeypatch.setattr(states, "float32_kernel", lambda: kernel)
     encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
     before = encoder.encode(TEXTS)
     change(encoder)

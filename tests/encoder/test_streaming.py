@@ -308,7 +308,7 @@ def test_the_command(
     arguments = ("encode", tiny_folder, source.location, "--out", out, "--pooling", "mean", "--device", "cpu")
     with broken_off(monkeypatch, 0, KeyboardInterrupt()):
         code, stdout, stderr = opencse(*arguments)
-    assert (code, stdout, stderr) == (130, "", "opencse: stopped; the same command goes on where it was\n")
+    assert (code, stdout, stderr) == (130, "", "opencse: stopped; the same command continues from here\n")
     code, stdout, stderr = opencse(*arguments)
     assert code == 0, stderr
     assert stdout.startswith(f"{out}: 23 vectors of 32 dimensions, ")

@@ -109,7 +109,7 @@ def document(**values: object) -> str:
         ({"qrels": QRELS + "q1\t3\t0.5\n"}, ("test.tsv, line 5: the score '0.5' is not an integer",)),
         ({"qrels": QRELS + "q9\td1\t1\n"}, ("test.tsv, line 5: the query 'q9' is not in", "queries.jsonl")),
         ({"qrels": QRELS + "q1\td9\t1\n"}, ("test.tsv, line 5: the document 'd9' is not in", "corpus.jsonl")),
-        ({"qrels": QRELS + "q1\td1\t2\n"}, ("line 5: document 'd1' was judged 1 for query 'q1' above, and 2",)),
+        ({"qrels": QRELS + "q1\td1\t2\n"}, ("line 5: document 'd1' has relevance 1 for query 'q1' above, and 2",)),
         ({"qrels": QRELS.split("\n", 1)[1]}, ("test.tsv, line 1: the header is missing",)),
         ({"qrels": "query-id\tcorpus-id\tscore\nq1\td1\t0\n"}, ("test.tsv: no query has a relevant document",)),
         ({"qrels": "query-id\tcorpus-id\tscore\n"}, ("test.tsv: no query has a relevant document",)),

@@ -129,7 +129,7 @@ FAULTS = {
     "a pair": ("1\ta\tb", "line 2: 3 fields, 2 expected: label<TAB>sentence$"),
     "no label": ("\ta", "line 2: the label is empty; fill it or drop the line"),
     "no sentence": ("1\t  ", "line 2: the sentence is empty"),
-    "unknown label": ("2\tgood", r"line 2: unknown label '2'; the classes are 0, 1; mend it"),
+    "unknown label": ("2\tgood", r"line 2: unknown label '2'; the classes are 0, 1; correct or drop"),
 }
 
 

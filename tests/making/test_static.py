@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from opencse.encoder.encoder import SentenceEncoder
+from counted_words import SMALL, Array, D, cosines, static_encoder, table
 from opencse.errors import UserError
 from opencse.making import static
 from opencse.making.cooccurrence import count_pairs, ppmi
@@ -21,49 +21,14 @@ from opencse.making.static import (
     Static,
     StaticSettings,
     build,
-    check,
     leading_vectors,
     text_means,
     whitening,
 )
 from opencse.progress import Silent
-from opencse.text.corpus import Corpus, tokenise
+from opencse.text.corpus import Corpus
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
-
-D = 16
-Array = NDArray[np.float64]
-SMALL = StaticSettings(dimension=D, layers=1, inner=24, positions=32)
-
-
-def static_encoder(source: Source, tokenizer: Tokenizer, settings: StaticSettings) -> SentenceEncoder:
-    check(settings, tokenizer)
-    return build(tokenise(source, tokenizer, settings.positions), tokenizer, settings).encoder
-
-
-@pytest.fixture(scope="module")
-def tokenizer(tiny_folder: Path) -> Tokenizer:
-    return Tokenizer.load(tiny_folder)
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory, tokenizer: Tokenizer, sentences: list[str]) -> Source:
-    """Six hundred sentences, and at the end a word that stands in none of them, alone in its text."""
-    path = tmp_path_factory.mktemp("text") / "a.txt"
-    seen = {token for text in sentences[:600] for token in tokenizer.hf.tokenize(text)}
-    lone = min(token for token in tokenizer.hf.get_vocab() if token.isalpha() and token.isascii() and token not in seen)
-    path.write_text("\n".join([*sentences[:600], lone]) + "\n")
-    return Source(str(path))
-
-
-@pytest.fixture(scope="module")
-def corpus(source: Source, tokenizer: Tokenizer) -> Corpus:
-    return tokenise(source, tokenizer, SMALL.positions)
-
-
-@pytest.fixture(scope="module")
-def made(corpus: Corpus, tokenizer: Tokenizer) -> Static:
-    return build(corpus, tokenizer, SMALL)
 
 
 @dataclass(frozen=True)
@@ -90,16 +55,6 @@ def words(source: Source, tokenizer: Tokenizer) -> Words:
 @pytest.fixture(scope="module")
 def vectors(made: Static) -> Array:
     return table(made.encoder)
-
-
-def table(encoder: SentenceEncoder) -> Array:
-    weights: Array = encoder.backbone.get_input_embeddings().weight.detach().double().numpy()  # type: ignore[operator]
-    return weights
-
-
-def cosines(a: Array, b: Array) -> Array:
-    made: Array = (a * b).sum(axis=1) / np.linalg.norm(a, axis=1) / np.linalg.norm(b, axis=1)
-    return made
 
 
 def piece_vectors(words: Words, size: int) -> Array:
@@ -156,44 +111,6 @@ def test_at_full_size_the_direction_is_the_average(tokenizer: Tokenizer, sentenc
     encoder = static_encoder(Source(str(path)), tokenizer, StaticSettings(dimension=256, positions=64))
     sums = np.array([table(encoder)[ids].sum(axis=0) for ids in encoder.tokenize(sentences[:100])])
     assert np.median(cosines(encoder.encode(sentences[:100]).astype(np.float64), sums)) > 0.997
-
-
-def test_the_bert_computes_the_closed_form(source: Source, tokenizer: Tokenizer, corpus: Corpus) -> None:
-    texts = [row[0] for row in source.read().rows][:50]
-    for layers in (0, 1, 2):
-        encoder = build(corpus, tokenizer, SMALL.model_copy(update={"layers": layers})).encoder
-        e = table(encoder)
-        spread = e.var(axis=1, keepdims=True)
-        hidden = (e - e.mean(axis=1, keepdims=True)) / np.sqrt(1 + (2 * layers + 1) * spread / 0.5)
-        expected = np.array([hidden[ids].mean(axis=0) for ids in encoder.tokenize(texts)])
-        assert np.abs(expected).max() > 0.01
-        np.testing.assert_allclose(encoder.encode(texts), expected, atol=1e-6)
-
-
-def test_layers_change_nothing_at_the_start(source: Source, tokenizer: Tokenizer, corpus: Corpus) -> None:
-    texts = [row[0] for row in source.read().rows][:50]
-    encoders = [build(corpus, tokenizer, SMALL.model_copy(update={"layers": n})).encoder for n in (0, 1, 2)]
-    assert [encoder.depth for encoder in encoders] == [0, 1, 2]
-    none, one, two = (encoder.encode(texts).astype(np.float64) for encoder in encoders)
-    assert cosines(none, one).min() > 0.995
-    assert cosines(none, two).min() > 0.99
-    assert [len(list(encoder.backbone.parameters())) for encoder in encoders] == [5, 21, 37]
-
-
-def test_a_layer_can_be_trained(made: Static, tokenizer: Tokenizer) -> None:
-    state = {name: tensor.clone() for name, tensor in made.encoder.state_dict().items()}
-    ids = made.encoder.tokenize(["the bread rises in the sun"])
-    vector = made.encoder(tokenizer.pad(ids)).sentence
-    (vector**2).sum().backward()
-    moved = {name for name, p in made.encoder.named_parameters() if p.grad is not None and p.grad.abs().max() > 0}
-    made.encoder.zero_grad(set_to_none=True)
-    assert {n for n in moved if n.endswith("output.dense.weight")} == {
-        "backbone.encoder.layer.0.attention.output.dense.weight",
-        "backbone.encoder.layer.0.output.dense.weight",
-    }
-    drawn = [t for n, t in state.items() if n.endswith(("query.weight", "intermediate.dense.weight"))]
-    assert len(drawn) == 2
-    assert all(0.01 < float(t.std()) < 0.03 for t in drawn), "BERT's initialisation"
 
 
 def test_whitening_gives_the_identity_as_covariance(made: Static, words: Words, corpus: Corpus) -> None:
@@ -287,38 +204,6 @@ def test_whitening_takes_a_random_sample_of_a_large_text(
     assert first < set(range(len(corpus)))
 
 
-def test_it_loads_with_the_same_vectors(made: Static, source: Source, tmp_path: Path) -> None:
-    texts = [*(row[0] for row in source.read().rows[:20]), "", "one two three " * 60]
-    expected = made.encoder.encode(texts)
-    made.encoder.save(tmp_path / "m", card="card")
-    loaded = SentenceEncoder.load(tmp_path / "m", device="cpu")
-    assert loaded.max_length == SMALL.positions
-    np.testing.assert_array_equal(loaded.encode(texts), expected)
-
-    from transformers import AutoModel, AutoTokenizer
-
-    plain, cut = AutoModel.from_pretrained(tmp_path / "m"), AutoTokenizer.from_pretrained(tmp_path / "m")
-    batch = cut(texts, padding=True, truncation=True, return_tensors="pt")
-    assert batch["input_ids"].shape[1] == SMALL.positions, "the tokenizer knows of the positions"
-    with torch.inference_mode():
-        states = plain.eval()(**batch).last_hidden_state
-    mask = batch["attention_mask"][:, :, None]
-    np.testing.assert_allclose((states * mask).sum(1) / mask.sum(1), expected, atol=1e-6)
-
-
-def test_sentence_transformers_gives_the_same_vectors(made: Static, source: Source, tmp_path: Path) -> None:
-    library = pytest.importorskip("sentence_transformers")
-    texts = [*(row[0] for row in source.read().rows[:20]), "", "one two three " * 60]
-    made.encoder.save(tmp_path / "m", card="card")
-    theirs = library.SentenceTransformer(str(tmp_path / "m"), device="cpu").encode(texts)
-    np.testing.assert_allclose(theirs, made.encoder.encode(texts), atol=1e-6)
-
-
-def test_the_tokenizer_given_is_left_alone(made: Static, tokenizer: Tokenizer) -> None:
-    assert tokenizer.hf.model_max_length == 64
-    assert made.encoder.tokenizer.hf.model_max_length == SMALL.positions
-
-
 class Bars(Silent):
     """Keeps (what, in all, done) of every bar."""
 
@@ -395,25 +280,12 @@ def test_too_little_text(text: str, message: str, tmp_path: Path, tokenizer: Tok
     assert "\n" not in str(told.value)
 
 
-def test_the_bert_has_the_sizes_asked_for(corpus: Corpus, tokenizer: Tokenizer) -> None:
-    settings = SMALL.model_copy(update={"layers": 2, "heads": 4, "dropout": 0.2})
-    config = build(corpus, tokenizer, settings).encoder.backbone.config
-    assert (config.num_hidden_layers, config.num_attention_heads, config.intermediate_size) == (2, 4, 24)
-    assert (config.hidden_dropout_prob, config.attention_probs_dropout_prob) == (0.2, 0.2)
-    assert (config.hidden_size, config.max_position_embeddings, config.layer_norm_eps) == (D, 32, 0.5)
-
-
 def test_window_and_smoothing_are_heeded(made: Static, corpus: Corpus, tokenizer: Tokenizer) -> None:
     narrow = build(corpus, tokenizer, SMALL.model_copy(update={"window": 1}))
     assert narrow.pairs < made.pairs
     plain = build(corpus, tokenizer, SMALL.model_copy(update={"smoothing": 1.0}))
     assert plain.pairs == made.pairs
     assert not np.allclose(table(plain.encoder), table(made.encoder), atol=1e-3)
-
-
-def test_heads_follow_the_dimension() -> None:
-    assert [StaticSettings(dimension=d).attention_heads for d in (2, 64, 200, 256, 448)] == [1, 1, 2, 4, 7]
-    assert StaticSettings(heads=2).attention_heads == 2
 
 
 def test_plain_average_has_the_factors_themselves_as_word_vectors(corpus: Corpus, tokenizer: Tokenizer) -> None:

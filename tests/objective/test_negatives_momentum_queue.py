@@ -16,7 +16,6 @@ from opencse.encoder.average import MovingAverage
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.errors import UserError
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.objective import Objective, Outcome
@@ -379,23 +378,6 @@ def test_under_autocast_the_queue_stays_in_float32(encoder: SentenceEncoder, sen
         with torch.no_grad():
             exact = encoder.eval()(inputs.anchors).sentence
         assert torch.allclose(queue_of(objective).vectors, exact, atol=0.05)
-
-
-def test_a_size_is_a_number_or_a_multiple_of_the_batch(encoder: SentenceEncoder) -> None:
-    for size, batch_size, expected in (
-        (160, 64, 160),
-        ("2.5x", 64, 160),
-        ("1x", 7, 7),
-        ("2.4x", 7, 17),
-        ("0.3x", 8, 2),
-    ):
-        objective = build(size=size)
-        assert objective.negatives_per_anchor(batch_size, 0) == expected + batch_size - 1
-        objective.begin(encoder, batch_size=batch_size, seed=1)
-        assert queue_of(objective).size == len(queue_of(objective).stored) == expected
-        assert objective.negatives_per_anchor(2, 3) == expected + 1  # a queue keeps the size it has
-    with pytest.raises(UserError, match=r"size 0\.1x is no sentence at a batch of 4; raise it"):
-        begun(encoder, size="0.1x")
 
 
 def test_used_before_begin_is_a_fault_of_the_program(encoder: SentenceEncoder, sentences: list[str]) -> None:

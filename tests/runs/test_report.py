@@ -68,6 +68,8 @@ def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJ
     assert list(losses_of(log, folder.record())) == [1, 2, 4, 5], "64 rows: 24, 24 and 16"
     even = folder.record().model_copy(update={"examples": 72})
     assert list(losses_of(log, even)) == [1, 2, 3, 4, 5, 6]
+    every_epoch = [line for line in log if line["step"] in (1, 3, 6)]
+    assert list(losses_of(every_epoch, folder.record())) == [3, 6], "mostly smaller ones: a curve of these"
 
 
 @pytest.mark.slow

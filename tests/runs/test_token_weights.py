@@ -51,7 +51,7 @@ def test_a_resumed_run_is_the_same(start: Path, tmp_path: Path) -> None:
         )
     resumed = train(sample.TRAIN, tmp_path / "broken", model=str(start), settings=QUICK, resume=True)
     assert resumed.verdict == whole.verdict
-    assert "own pooling mean, all tokens counting alike" in whole.verdict
+    assert "own pooling mean, all tokens weighted equally" in whole.verdict
     for name in ("model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

@@ -26,7 +26,7 @@ A kettle *boils* water. See
 rm -rf kettle
 ```
 
-## Descaling
+## Descaling (at home)
 
 - Use vinegar.
 - Rinse twice,
@@ -39,6 +39,10 @@ rm -rf kettle
 | lid  | 4     |
 
 ## Empty
+
+## Kettles
+
+Again.
 """
 
 
@@ -61,7 +65,7 @@ def folder(tmp_path: Path) -> Path:
 def test_sections_of_pages_and_paragraphs_of_texts(folder: Path) -> None:
     assert list(read_prose(folder)) == [
         Section(
-            "deep/note.txt#1",
+            "deep/note.txt",
             "",
             (
                 "The first line is broken here because the width is no more. Then",
@@ -71,18 +75,27 @@ def test_sections_of_pages_and_paragraphs_of_texts(folder: Path) -> None:
                 "And one",
             ),
         ),
-        Section("kettle.md#1", "", ("Before any heading.",)),
-        Section("kettle.md#2", "Kettles", ("A kettle boils water. See the manual for on.",)),
+        Section("kettle.md", "", ("Before any heading.",)),
+        Section("kettle.md#kettles", "Kettles", ("A kettle boils water. See the manual for on.",)),
         Section(
-            "kettle.md#3", "Kettles: Descaling", ("Use vinegar.", "Rinse twice, then dry.", "part, price", "lid, 4")
+            "kettle.md#descaling-at-home",
+            "Kettles: Descaling (at home)",
+            ("Use vinegar.", "Rinse twice, then dry.", "part, price", "lid, 4"),
         ),
+        Section("kettle.md#kettles-1", "Kettles", ("Again.",)),
     ]
 
 
 def test_documents_know_their_place(folder: Path) -> None:
     found = read_documents(folder)
     assert found[2] == Document("Kettles", ("A kettle boils water.", "See the manual for on."))
-    assert [one.name for one in found] == ["deep/note.txt#1", "kettle.md#1", "kettle.md#2", "kettle.md#3"]
+    assert [one.name for one in found] == [
+        "deep/note.txt",
+        "kettle.md",
+        "kettle.md#kettles",
+        "kettle.md#descaling-at-home",
+        "kettle.md#kettles-1",
+    ]
     assert holds_prose(folder)
     (folder / "corpus.jsonl").write_text('{"_id": "a", "text": "In BEIR\'s layout."}\n')
     assert not holds_prose(folder)
@@ -95,7 +108,7 @@ def test_a_folder_is_running_text(folder: Path) -> None:
     read = texts.read()
     assert read.documents is not None
     assert read.documents[:6] == [0, 0, 0, 0, 0, 0]
-    assert read.documents[-1] == 3
+    assert read.documents[-1] == 4
     assert list(texts.rows_with_documents()) == list(zip(read.documents, read.rows, strict=True))
     loose = GivenTexts(texts.rows, texts.label)
     assert loose.fingerprint() != texts.fingerprint(), "the order of documents is part of the text"

@@ -70,7 +70,12 @@ FAULTS = [
     ("a.jsonl", "{}\n", None, f", line 1: {DEFAULTS}none; name yours with --columns"),
     ("a.jsonl", '{"txt": "a"}\n', "text", ", line 1: no column 'text' (did you mean 'txt'?); columns there: txt"),
     ("a.jsonl", '{"text": "a"}\n\n{"txt": "b"}\n', None, ", line 3: no column 'text' (did you mean 'txt'?); columns"),
-    ("a.jsonl", '{"text": "a"}\n{"text": 7}\n', None, ", line 2: column 'text' holds int, not text; mend it or name"),
+    (
+        "a.jsonl",
+        '{"text": "a"}\n{"text": 7}\n',
+        None,
+        ", line 2: column 'text' holds int, not text; correct it or name",
+    ),
     ("a.jsonl", '{"text": ["a"]}\n', None, ", line 1: column 'text' holds list, not text"),
     ("a.jsonl", '{"text": "a"}\n{"text": null}\n', None, ", line 2: column 'text' is empty; fill it or drop the line"),
     ("a.jsonl", '{"text": "a"}\n{"text": " "}\n', None, ", line 2: column 'text' is empty; fill it or drop the line"),
@@ -129,7 +134,7 @@ def test_parquet_faults(tmp_path: Path) -> None:
     table = pyarrow.table({"text": [f"sentence {n}" for n in range(5_000)], "n": list(range(5_000))})
     pyarrow.parquet.write_table(table, path, compression="snappy", use_dictionary=False)
     assert told(path, "txt") == ": no column 'txt' (did you mean 'text'?); columns there: text, n"
-    assert told(path, "n").startswith(", row 1: column 'n' holds int, not text; mend it or name another column")
+    assert told(path, "n").startswith(", row 1: column 'n' holds int, not text; correct it or name another column")
     whole = path.read_bytes()
     path.write_bytes(whole[:200] + bytes(4_000) + whole[4_200:])
     assert ": damaged or not a parquet file (" in told(path)

@@ -101,7 +101,7 @@ def test_merge_writes_the_same_model(trained: Path, tmp_path: Path) -> None:
     opencse.merge(trained / "adapter", tmp_path / "merged")
     assert np.abs(vectors(tmp_path / "merged") - vectors(trained)).max() < 1e-6
     assert not (tmp_path / "merged" / "adapter_config.json").exists()
-    with pytest.raises(UserError, match="it is a whole model already"):
+    with pytest.raises(UserError, match="it is a complete model already"):
         opencse.merge(trained, tmp_path / "again")
 
 

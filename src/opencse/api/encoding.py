@@ -159,7 +159,7 @@ def encode(
             say=tell.say,
         )
     except KeyboardInterrupt:
-        raise InterruptedRunError("stopped; the same command goes on where it was") from None
+        raise InterruptedRunError("stopped; the same command continues from here") from None
     finally:
         tell.finish()
 

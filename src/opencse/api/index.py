@@ -324,7 +324,7 @@ def _open(
     except UserError as error:
         if model is not None:
             raise
-        raise UserError(f"{error}; where the model of this index is by now, tell with --model") from None
+        raise UserError(f"{error}; name the model's new place with --model") from None
     return Index.open(folder, encoder=encoder)
 
 

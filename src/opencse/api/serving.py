@@ -102,7 +102,10 @@ def serve(
             )
         local = is_local(host)
         if not local and not keys:
-            tell.say(f"warning: everybody who reaches {host} may ask; give --api-key-file, or serve 127.0.0.1 alone")
+            tell.say(
+                f"warning: whoever reaches {host} can use this server, since it asks for no API key; give "
+                "--api-key-file, or serve on 127.0.0.1"
+            )
         indexes = _indexes(folders, encoders, Path(scratch), tell)
         service = Service(encoders, indexes, limits=limits, cut=too_long == "cut")
         hosts = [*(allow_host or [])] if local and not keys else None
@@ -183,7 +186,7 @@ def _keys(file: str | Path | None) -> list[str]:
             raise UserError(f"{file}: the API keys cannot be read ({reason(error)})") from None
         keys = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
     if not keys or not all(keys):
-        raise UserError(f"{where}: holds no API key; write one, or leave it out and everybody may ask")
+        raise UserError(f"{where}: holds no API key; write one, or leave the file out to serve without keys")
     if not all(re.fullmatch(r"[!-~]+", key) for key in keys):
         raise UserError(f"{where}: API keys are ASCII letters, digits and signs, without spaces, one a line")
     return keys

@@ -32,7 +32,7 @@ def merge(adapters: str | Path, out: str | Path, *, progress: Progress | None = 
     require_empty(folder)
     found = find_adapters(adapters)
     if found is None:
-        raise UserError(f"{adapters}: holds no adapters (adapter_config.json); it is a whole model already")
+        raise UserError(f"{adapters}: holds no adapters (adapter_config.json); it is a complete model already")
     encoder = SentenceEncoder.load(adapters, device="cpu")
     make(folder)
     encoder.save(folder, card=merged_card(str(adapters), found.base, encoder))

@@ -136,7 +136,7 @@ def nearest(
             locate(model, code=trust_remote_code)  # before any of them encodes the corpus
     indexes = [index] if isinstance(index, str | Path) else list(index or [])
     if (corpus is None) == (not indexes):
-        raise UserError("give a corpus to look among, or an index for each model in its place")
+        raise UserError("give a corpus to search, or an index for each model in its place")
     place = None
     if corpus is None:
         if len(indexes) != len(given):

@@ -172,10 +172,10 @@ def _add(fields: list[str], size: int, values: array[float], path: Path, number:
     except ValueError:
         wrong = next(field for field in fields[-size:] if not _is_number(field))
         raise UserError(
-            f"{path}, line {number}: the value {wrong[:40]!r} is not a number; mend the line or drop it"
+            f"{path}, line {number}: the value {wrong[:40]!r} is not a number; correct the line or drop it"
         ) from None
     if not np.isfinite(np.frombuffer(values[start:], dtype=np.float32)).all():
-        raise UserError(f"{path}, line {number}: a value is not finite as float32; mend the line or drop it")
+        raise UserError(f"{path}, line {number}: a value is not finite as float32; correct the line or drop it")
     return None if extra or not fields[0] else fields[0]
 
 

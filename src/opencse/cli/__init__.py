@@ -74,7 +74,7 @@ def _require_text(arguments: list[str]) -> None:
             argument.encode()
         except UnicodeEncodeError:
             raise UserError(
-                f"argument {number} ({argument[:200]!r}) is not UTF-8; rename the file, or mend the text"
+                f"argument {number} ({argument[:200]!r}) is not UTF-8; rename the file, or correct the text"
             ) from None
 
 

@@ -31,17 +31,17 @@ def adapt(
     ] = None,
     model: Annotated[
         str,
-        typer.Option("--model", "-m", help="What to adapt: the built-in encoder, a folder, a Hub id, or a preset."),
+        typer.Option("--model", "-m", help="Encoder to adapt: a folder, a Hub id, or a preset's name."),
     ] = "opencse-mini",
     recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="How to train; another recipe for pairs, or a TOML file.")
+        str, typer.Option("--recipe", "-r", help="Recipe by name (opencse recipes) or TOML file.")
     ] = "adapt",
     dev: Annotated[
         str,
         typer.Option(
-            help="What the best encoder is chosen by: 'auto' (questions about held-out documents), 'sample' (150 "
-            "graded pairs), a file of graded pairs, a folder of queries with relevant documents (BEIR's layout), or "
-            "'none'."
+            help="Data that the best step is selected by: 'auto' (questions about held-out documents), a folder of "
+            "your queries with their relevant documents (BEIR's layout), a file of graded pairs, 'sample' (150 "
+            "built-in graded pairs), or 'none' (keep the last step)."
         ),
     ] = "auto",
     metric: own.Metric = None,
@@ -57,8 +57,8 @@ def adapt(
 ) -> None:
     """Adapt an encoder to your documents; no labels needed, questions with answers welcome.
 
-    Titles with their texts and neighbouring sentences are what it learns from. Some documents are held out, and
-    questions about them choose what is kept: a step, its average with the start, or the start.
+    It learns from titles with their texts and from neighbouring sentences. Some documents are held out; questions
+    about them select the encoder that is kept: a step, its average with the start, or the start itself.
     """
     from opencse.cli.loading import terminal
 

@@ -14,19 +14,25 @@ def analyze(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Encoders: folders, Hub ids, opencse-mini, words:FILE, bag-of-words; or a run that is still going.",
-            metavar="MODEL...",
+            help="Encoders: folders (also of an unfinished run), Hub ids, opencse-mini, words:FILE, bag-of-words.",
+            metavar="MODEL",
         ),
     ],
     out: Annotated[Path, own.out("of report.html and report.json")] = Path("analysis"),
     text: Annotated[
         str | None,
-        typer.Option("--text", help="Your own sentences, for neighbours, calibration and layers."),
+        typer.Option("--text", help="File of your own sentences, for neighbours, calibration and layers."),
     ] = None,
-    data: Annotated[str | None, typer.Option(help="Folder with the STS tasks (or with sts/ in it), or 'hub'.")] = None,
+    data: Annotated[
+        str | None,
+        typer.Option(
+            help="Folder with the STS tasks (or with sts/ in it), or 'hub' to download them; by default none."
+        ),
+    ] = None,
     pairs: Annotated[str, typer.Option(help="Graded pairs: a file, or 'sample' (built in).")] = "sample",
     query: Annotated[
-        list[str] | None, typer.Option("--query", "-q", help="A sentence whose neighbours to show; may be repeated.")
+        list[str] | None,
+        typer.Option("--query", "-q", help="Sentence whose nearest neighbours are shown; may be repeated."),
     ] = None,
     columns: own.OwnColumns = None,
     pooling: own.Pooling = None,
@@ -34,7 +40,7 @@ def analyze(
     trust_remote_code: own.Trust = False,
     show: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
 ) -> None:
-    """See inside one model, or several side by side: a page with verdict, tasks, geometry, layers, neighbours."""
+    """Write a page about one model or several side by side: verdict, scores, geometry, layers, neighbours."""
     from opencse.cli.loading import terminal
 
     progress = terminal()

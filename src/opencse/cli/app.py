@@ -9,6 +9,7 @@ import typer
 from typer.core import TyperGroup
 from typer.main import get_command
 
+from opencse.cli.examples import shown
 from opencse.errors import UserError, require_known
 from opencse.processes import started
 
@@ -16,19 +17,19 @@ PURPOSES = {
     "Train": {
         "adapt": "Adapt an encoder to your documents; no labels needed.",
         "train": "Train a sentence encoder from text by a recipe; no labels needed.",
-        "check": "Look at a text before training on it, with advice.",
-        "recipes": "List the recipes, and what they are made of.",
+        "check": "Look at a text before training on it; with advice.",
+        "recipes": "List the recipes; show their settings, presets and differences.",
     },
     "Evaluate": {
         "evaluate": "Score encoders: STS, transfer, probing, retrieval.",
-        "analyze": "See inside one model, or several side by side, on a page.",
-        "compare": "Compare recipes over seeds and starts, with significance.",
-        "reproduce": "Run a paper's row: published scores beside yours.",
+        "analyze": "Write a page about one model, or several side by side.",
+        "compare": "Compare recipes over seeds and starting models.",
+        "reproduce": "Train a paper's system: published scores beside yours.",
         "calibrate": "Find out what a cosine of a model means on your text.",
     },
     "Use": {
-        "encode": "Turn texts into vectors, in a file.",
-        "index": "Keep a text's vectors in a folder: search, filter, pairs, duplicates.",
+        "encode": "Turn texts into vectors, in a file or folder.",
+        "index": "Keep vectors in a folder: search, filters, pairs, duplicates.",
         "nearest": "Show the sentences nearest to a query by one or more encoders.",
         "serve": "Serve encoders over HTTP: OpenAI-style embeddings, search, a page.",
         "similarity": "Cosine similarity of one text to others.",
@@ -43,7 +44,7 @@ PURPOSES = {
     },
     "Help": {
         "demo": "Train, evaluate and search on the built-in sample, offline.",
-        "doctor": "Find common troubles; versions and hardware for a bug report.",
+        "doctor": "Find common problems; versions and hardware for a bug report.",
     },
 }
 """What ``--help`` says of each command, by purpose; all of them could be loaded for it, and that would take a while."""
@@ -88,7 +89,11 @@ class Commands(TyperGroup):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
             alone.command(cmd_name)(command)
             command = alone
-        return get_command(command)
+        made: Any = get_command(command)
+        made.epilog = shown(cmd_name)
+        for name, inner in (getattr(made, "commands", None) or {}).items():
+            inner.epilog = shown(f"{cmd_name} {name}")
+        return made
 
     def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ANN401 - a private class of typer's
         """Lists them for ``--help``."""

@@ -12,19 +12,21 @@ from opencse.cli import options as own
 
 def calibrate(
     model: Annotated[Path, typer.Argument(help="Folder of an encoder; calibration.json is written into it.")],
-    text: Annotated[str, typer.Argument(help="Your own sentences: a text file or Hub data set id.")],
+    text: Annotated[str, typer.Argument(help="Your own sentences: a text file or a Hub data set.")],
     pairs: Annotated[
-        Path | None, typer.Option(help="Labelled pairs (0 or 1, sentence, sentence), for a threshold.")
+        Path | None, typer.Option(help="Labelled pairs (0 or 1, sentence, sentence), to find a threshold.")
     ] = None,
-    cut: Annotated[float | None, typer.Option(help="Graded pairs: the score from which on a pair is similar.")] = None,
+    cut: Annotated[
+        float | None, typer.Option(help="For graded --pairs: pairs with at least this score count as similar.")
+    ] = None,
     precision: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Also the threshold that reaches this precision.")
+        float | None, typer.Option(min=0, max=1, help="Also find the threshold that reaches this precision (0 to 1).")
     ] = None,
     columns: own.OwnColumns = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Find out what a cosine of this model means on your text, and from which one on pairs are similar.
+    """Find out what a cosine of this model means on your text, and above which cosine pairs are similar.
 
     It is kept with the model, and `opencse similarity` shows it.
     """

@@ -15,18 +15,21 @@ if TYPE_CHECKING:
 def check(
     text: own.Text,
     model: Annotated[
-        str, typer.Option("--model", "-m", help="Whose vocabulary is tried on it: a folder, a Hub id, opencse-mini.")
+        str, typer.Option("--model", "-m", help="Model whose tokenizer reads the text: a folder or a Hub id.")
     ] = "opencse-mini",
-    max_length: Annotated[int, typer.Option(min=3, help="Ids that training would read of a text.")] = 32,
+    max_length: Annotated[int, typer.Option(min=3, help="Tokens of each text that training would read.")] = 32,
     near_duplicates: Annotated[
-        float | None, typer.Option(help="Count rows that overlap with an earlier one by this much, for instance 0.8.")
+        float | None,
+        typer.Option(
+            help="Count rows that overlap with an earlier row by at least this share (0 to 1), for instance 0.8."
+        ),
     ] = None,
     columns: own.Columns = None,
     split: own.Split = "train",
     json_file: own.Json = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice."""
+    """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts; with advice."""
     import opencse
     from opencse.cli.console import echo
     from opencse.progress import Terminal

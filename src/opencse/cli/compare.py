@@ -14,56 +14,67 @@ def compare(
     ctx: typer.Context,
     text: Annotated[
         str | None,
-        typer.Argument(help="What every run is trained on: a text file or Hub data set id. Or a study file, *.toml."),
+        typer.Argument(help="Text that every run is trained on: a file or a Hub data set; or a study file (*.toml)."),
     ] = None,
-    out: Annotated[Path | None, own.out("of the comparison; what it holds is kept")] = None,
+    out: Annotated[Path | None, own.out("of the comparison; runs that are there are not made again")] = None,
     recipes: Annotated[
         str | None,
-        typer.Option("--recipes", "-r", help="Comma-separated; presets may follow: simcse,simcse:dropout-0.2."),
+        typer.Option(
+            "--recipes", "-r", help="Recipes, comma-separated; presets follow after colons: simcse,simcse:dropout-0.2."
+        ),
     ] = None,
     data: Annotated[
-        str | None, typer.Option(help="Folder with sts/, transfer/, ... (or one suite's own folder), or 'hub'.")
+        str | None,
+        typer.Option(
+            help="Evaluation data: a folder with sts/, transfer/, ... (or one of these), or 'hub' to download them."
+        ),
     ] = None,
     study: Annotated[
         Path | None,
-        typer.Option(help="TOML file with these options by name (set: settings); those given beside it win."),
+        typer.Option(help="TOML file with these options by name (--set is called settings); options typed here win."),
     ] = None,
     starts: Annotated[
-        str, typer.Option("--starts", "-m", help="Where to start, comma-separated: folders, Hub ids, opencse-mini.")
+        str,
+        typer.Option("--starts", "-m", help="Models to start from, comma-separated: folders, Hub ids, opencse-mini."),
     ] = "opencse-mini",
-    seeds: Annotated[str, typer.Option(help="Comma-separated, or a range: 42-46.")] = "42-46",
+    seeds: Annotated[str, typer.Option(help="Seeds, comma-separated or a range: 42-46.")] = "42-46",
     suites: own.Suites = "sts",
     fast: own.Fast = False,
-    baseline: Annotated[str | None, typer.Option(help="The recipe that others are compared with; the first.")] = None,
-    metric: Annotated[str | None, typer.Option(help="What is compared; sts.average where it is there.")] = None,
+    baseline: Annotated[
+        str | None, typer.Option(help="Recipe that the others are compared with; by default the first.")
+    ] = None,
+    metric: Annotated[
+        str | None,
+        typer.Option(help="Score that is compared, for instance sts.average (the default where STS is evaluated)."),
+    ] = None,
     dev: Annotated[str, typer.Option(help="Graded pairs to select on: a file, 'sample' or 'none'.")] = "sample",
     kept: Annotated[
-        bool, typer.Option("--kept/--last", help="Score the encoder a run keeps on the dev pairs, or its last step's.")
+        bool, typer.Option("--kept/--last", help="Score the encoder that --dev selects, or that of the last step.")
     ] = False,
     columns: own.Columns = None,
     set_: own.Set = None,
-    resamples: Annotated[int, typer.Option(min=0, help="Bootstrap samples of the sentence pairs; 0: none.")] = 1_000,
+    resamples: Annotated[
+        int, typer.Option(min=0, help="Bootstrap samples for the intervals; 0: no intervals.")
+    ] = 1_000,
     workers: Annotated[
         int | None,
-        typer.Option(min=1, help="Runs at a time, each with its share of the cores; 1, with Ray one a GPU or core."),
+        typer.Option(min=1, help="Runs at a time; by default 1, with Ray one for each GPU or core."),
     ] = None,
     engine: own.Engine = own.EngineName.LOCAL,
     precision: Annotated[
-        str, typer.Option(help="Arithmetic of evaluation: float32, or bf16 where the processor has it.")
+        str, typer.Option(help="Arithmetic of evaluation: float32, or bf16 (faster where the processor has it).")
     ] = "float32",
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Compare recipes over seeds and starts, with intervals and significance.
+    """Compare recipes over seeds and starting models, with intervals and significance.
 
-    What is scored is the encoder of each run's last step, because the question is what a recipe does; --kept scores
-    what `opencse train` would keep, which may be the start. The start is scored too, as it is read where training
-    begins, and as it was given where that differs.
+    Scored is the encoder of each run's last step, because the question is what a recipe does; --kept scores what
+    `opencse train` would keep, which may be the start. The start is scored too: with the pooling that training
+    begins with, and with its own where that differs.
 
-    Every run is kept as it finishes, and the same command goes on where it was broken off. OUT ends with
-    comparison.md, comparison.svg and comparison.json.
-
-    A study file keeps all of it in one place: opencse compare study.toml.
+    Each run is saved when it ends; after an interruption the same command continues. The result is comparison.md,
+    comparison.svg and comparison.json in OUT. A study file holds all options: opencse compare study.toml.
     """
     from opencse.cli.loading import terminal
 

@@ -14,7 +14,7 @@ def demo(
     out: Annotated[Path, own.out("for the encoders and the report")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 42,
 ) -> None:
-    """The main job on the built-in sample, offline: train, evaluate before and after, search, index, write a report."""
+    """Train, evaluate before and after, search and report on the built-in sample; offline, about a minute."""
     from opencse.cli.loading import terminal
 
     progress = terminal()

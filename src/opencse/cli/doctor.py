@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def doctor() -> None:
-    """Find common troubles, and tell versions and hardware: what to paste into a bug report."""
+    """Find common problems, and print versions and hardware to paste into a bug report."""
     import opencse
     from opencse.cli.console import echo
 

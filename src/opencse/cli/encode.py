@@ -36,35 +36,39 @@ class Format(StrEnum):
 
 def encode(
     model: own.Encoder,
-    text: Annotated[str, typer.Argument(help="Text file, one text a line or with --column; - reads standard input.")],
+    text: Annotated[
+        str, typer.Argument(help="Text file, one text a line (a table with --column); - reads standard input.")
+    ],
     out: Annotated[
         Path,
         typer.Option(
             "--out",
             "-o",
-            help="FILE.npy, a folder (many files and a manifest), or - for JSON lines on standard output.",
+            help="FILE.npy, a folder (several files and a manifest), or - (JSON lines to standard output).",
         ),
     ],
     column: Annotated[str | None, typer.Option(help="Column to read, by name or position.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="L2-normalise the vectors.")] = False,
-    dimensions: Annotated[int | None, typer.Option(min=1, help="Keep only the first ones of each vector.")] = None,
-    numbers: Annotated[Numbers, typer.Option(help="What is written; int8 and binary keep cosines alone.")] = (
-        Numbers.FLOAT32
-    ),
-    file_format: Annotated[Format, typer.Option("--format", help="Files of a folder.")] = Format.NPY,
-    shard_rows: Annotated[int, typer.Option(min=1, help="Vectors in a file of a folder.")] = 32_768,
+    dimensions: Annotated[
+        int | None, typer.Option(min=1, help="Keep only the first N dimensions of each vector; by default all.")
+    ] = None,
+    numbers: Annotated[
+        Numbers, typer.Option(help="Type of the numbers; int8 and binary keep directions (cosines), not lengths.")
+    ] = (Numbers.FLOAT32),
+    file_format: Annotated[Format, typer.Option("--format", help="Files in a folder.")] = Format.NPY,
+    shard_rows: Annotated[int, typer.Option(min=1, help="Vectors in each file of a folder.")] = 32_768,
     processes: Annotated[
-        int | None, typer.Option(min=1, help="That fill a folder; by default one for each GPU, or core.")
+        int | None, typer.Option(min=1, help="Processes that fill a folder; by default one for each GPU or core.")
     ] = None,
     engine: own.Engine = own.EngineName.LOCAL,
     precision: Annotated[
-        Precision, typer.Option(help="Arithmetic; bf16 is faster where the processor has it.")
+        Precision, typer.Option(help="Arithmetic; bf16 is faster where the processor has it, and almost as exact.")
     ] = Precision.FLOAT32,
     pooling: own.Pooling = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Turn texts into vectors, written as they are made; the same command goes on where it was broken off."""
+    """Turn texts into vectors in a file or folder; after an interruption the same command continues."""
     import sys
 
     import opencse

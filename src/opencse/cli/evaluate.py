@@ -37,41 +37,57 @@ def evaluate(
     models: Annotated[
         list[str],
         typer.Argument(
-            help="Encoders: folders, Hub ids, opencse-mini; baselines: words:FILE (word vectors), bag-of-words.",
-            metavar="MODEL...",
+            help="Encoders: folders, Hub ids, opencse-mini; or baselines: bag-of-words, words:FILE (word vectors).",
+            metavar="MODEL",
         ),
     ],
     data: Annotated[
         str,
-        typer.Option(help="Folder that holds the suite's folder (sts/, transfer/, ...), that folder itself, or 'hub'."),
+        typer.Option(
+            help="Evaluation data: a folder with sts/, transfer/, ... (or one of these), or 'hub' to download them."
+        ),
     ],
     suite: Annotated[
-        str, typer.Option("--suite", help="sts, transfer, probing, retrieval, sts-regressor, dev; several with commas.")
+        str,
+        typer.Option("--suite", help="Suites, comma-separated: sts, transfer, probing, retrieval, sts-regressor, dev."),
     ] = "sts",
     pooling: own.Pooling = None,
     layers: Annotated[
         str | None,
-        typer.Option(help="Score layers one by one: 'all', or numbers from 0 (the embeddings), comma-separated."),
+        typer.Option(help="Score layers one by one: 'all', or numbers from 0 (token embeddings): 0,6,12."),
     ] = None,
     dimensions: Annotated[
-        str | None, typer.Option(help="Score the first so many dimensions, one row each: 64,128,256; encoded once.")
+        str | None, typer.Option(help="Score only the first dimensions of each vector, one row each: 64,128,256.")
     ] = None,
-    tasks: Annotated[str | None, typer.Option(help="Some of the suite's tasks, comma-separated.")] = None,
-    fast: Annotated[bool, typer.Option("--fast", help="Transfer, probing: SentEval's fast classifier.")] = False,
-    logistic: Annotated[bool, typer.Option("--logistic", help="Transfer: scikit-learn's logistic regression.")] = False,
-    transform: Annotated[Transform | None, typer.Option(help="Whitening or a flow after the model.")] = None,
-    fit: Annotated[str, typer.Option(help="What a transform is fitted on: 'target' or a text file.")] = "target",
+    tasks: Annotated[str | None, typer.Option(help="Only these tasks of the suite, comma-separated.")] = None,
+    fast: Annotated[
+        bool, typer.Option("--fast", help="Transfer, probing: SentEval's faster settings, for a first look.")
+    ] = False,
+    logistic: Annotated[
+        bool,
+        typer.Option(
+            "--logistic", help="Transfer: scikit-learn's logistic regression in place of SentEval's classifier."
+        ),
+    ] = False,
+    transform: Annotated[
+        Transform | None, typer.Option(help="Baseline put after the model: whitening, or BERT-flow.")
+    ] = None,
+    fit: Annotated[
+        str, typer.Option(help="Texts that --transform is fitted on: 'target' (those of each task) or a text file.")
+    ] = "target",
     aggregation: Annotated[
-        Aggregation, typer.Option(help="STS: what the table shows; the JSON holds all.")
+        Aggregation, typer.Option(help="STS: how the subsets of a year become one score; --json has all.")
     ] = Aggregation.ALL,
-    correlation: Annotated[Correlation, typer.Option(help="STS: what the table shows.")] = Correlation.SPEARMAN,
-    subsets: Annotated[bool, typer.Option("--subsets", help="STS: one row a subset.")] = False,
-    lengths: Annotated[bool, typer.Option("--lengths", help="STS: pairs of like and unlike length apart.")] = False,
+    correlation: Annotated[
+        Correlation, typer.Option(help="STS: correlation in the table; --json has both.")
+    ] = Correlation.SPEARMAN,
+    subsets: Annotated[bool, typer.Option("--subsets", help="STS: one row for each subset.")] = False,
+    lengths: Annotated[
+        bool, typer.Option("--lengths", help="STS: pairs of similar and of different length apart.")
+    ] = False,
     json_file: Annotated[
         Path | None,
-        typer.Option(
-            "--json", help="Write every number here: a record, or a list of them where several are asked for."
-        ),
+        typer.Option("--json", help="Also write the results to this file, as JSON: a record, or a list of several."),
     ] = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,

@@ -21,12 +21,12 @@ def group() -> None:
 def onnx(
     model: own.Encoder,
     out: Annotated[Path, own.out("for the graph and its tokenizer")],
-    int8: Annotated[bool, typer.Option("--int8", help="Weights of 8 bits, and what that costs.")] = False,
+    int8: Annotated[bool, typer.Option("--int8", help="Write 8-bit weights too, and print what they lose.")] = False,
     text: Annotated[
-        str | None, typer.Option(help="Your texts, to check and measure on; by default the built-in sample.")
+        str | None, typer.Option(help="Your own texts, to check the graph on; by default the built-in sample.")
     ] = None,
     pairs: Annotated[
-        Path | None, typer.Option(help="Graded pairs (score, sentence, sentence) to measure --int8 on.")
+        Path | None, typer.Option(help="Graded pairs (score, sentence, sentence) to measure the loss of --int8 on.")
     ] = None,
     columns: own.OwnColumns = None,
     split: own.Split = "train",
@@ -61,14 +61,14 @@ def static(
     model: own.Encoder,
     out: Annotated[Path, own.out("for the table of word vectors")],
     corpus: Annotated[
-        str | None, typer.Option(help="Texts of your domain, to count words in and to fit the table on.")
+        str | None, typer.Option(help="Texts of your domain, to count words and fit the table on; by default none.")
     ] = None,
     dimension: Annotated[
-        int | None, typer.Option(min=1, help="Dimensions of a vector; 256, or the model's if it has fewer.")
+        int | None, typer.Option(min=1, help="Dimensions of a vector; by default 256, or the model's if it has fewer.")
     ] = None,
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", help="Any setting: key=value, for instance words=5000 or fit=false."),
+        typer.Option("--set", "-s", help="Change a setting: words=5000, fit=false; may be repeated."),
     ] = None,
     columns: own.OwnColumns = None,
     split: own.Split = "train",
@@ -76,7 +76,7 @@ def static(
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Distil an encoder into a table of word vectors: no network, much faster, less exact.
+    """Distil an encoder into a table of word vectors: no layers, much faster, less accurate.
 
     opencse, sentence-transformers (StaticEmbedding) and model2vec open the folder; train --model goes on from it.
     """

@@ -16,22 +16,26 @@ if TYPE_CHECKING:
     from opencse.search.filters import Where
 
 index = typer.Typer(
-    help="Keep a text's vectors in an index, and search it.", no_args_is_help=True, rich_markup_mode=None
+    help="Keep the vectors of texts in an index, and search it.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX")]
 TextColumns = Annotated[
     str | None,
-    typer.Option(help="Columns that make the text, by name or position; several are joined by a space."),
+    typer.Option(help="Columns with the text, by name or position; several are joined by a space."),
 ]
-Ids = Annotated[str | None, typer.Option("--id", help="Column that names each row; by default rows are counted.")]
+Ids = Annotated[str | None, typer.Option("--id", help="Column with the id of each row; by default rows are numbered.")]
 Metadata = Annotated[str | None, typer.Option(help="Columns to keep beside the text, comma-separated.")]
 Conditions = Annotated[
     list[str] | None,
-    typer.Option("--where", help="COLUMN=VALUE (or a list: en,de), !=, <, <=, >, >=; may be repeated, all must hold."),
+    typer.Option(
+        "--where",
+        help="Condition on metadata: lang=en, lang=en,de, year>=2020 (also !=, <, <=, >); if repeated, all must hold.",
+    ),
 ]
 OtherModel = Annotated[
-    str | None, typer.Option("--model", help="Where the index's own model is by now; no other is taken.")
+    str | None,
+    typer.Option("--model", help="Folder of the index's model, where it was moved; another model is refused."),
 ]
 
 
@@ -44,17 +48,26 @@ def build(
     ids: Ids = None,
     metadata: Metadata = None,
     split: own.Split = "train",
-    kind: Annotated[str, typer.Option(help="flat (exact), hnsw or ivfpq (for many rows).")] = "flat",
-    cut: Annotated[bool, typer.Option("--cut/--no-cut", help="Cut texts too long for the model into passages.")] = True,
-    max_length: Annotated[int | None, typer.Option(min=1, help="Ids of the longest passage.")] = None,
-    overlap: Annotated[int, typer.Option(min=0, help="Ids that a passage may share with the one before.")] = 0,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there.")] = False,
+    kind: Annotated[
+        str, typer.Option(help="flat (exact), or approximate for many rows: hnsw (fast), ivfpq (small).")
+    ] = "flat",
+    cut: Annotated[
+        bool,
+        typer.Option(
+            "--cut/--no-cut", help="Cut texts that are too long for the model into passages, or keep their beginning."
+        ),
+    ] = True,
+    max_length: Annotated[
+        int | None, typer.Option(min=1, help="Tokens in a passage, at most; by default what the model reads.")
+    ] = None,
+    overlap: Annotated[int, typer.Option(min=0, help="Tokens that a passage shares with the one before.")] = 0,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     pooling: own.Pooling = None,
     json_file: own.Json = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Encode a text once and keep it in INDEX; broken off, the same command goes on."""
+    """Encode a text and keep its vectors in INDEX; after an interruption the same command continues."""
     import opencse
     from opencse.cli.console import echo
     from opencse.errors import InterruptedRunError, require_known
@@ -84,7 +97,7 @@ def build(
             progress=Terminal(),
         )
     except KeyboardInterrupt:
-        raise InterruptedRunError("stopped; the same command goes on where it was") from None
+        raise InterruptedRunError("stopped; the same command continues from here") from None
     _write(json_file, {"info": asdict(made.info), "recall": None if made.recall is None else made.recall.at})
     parts = "" if made.info.rows == made.info.documents else f" in {made.info.rows:,} passages"
     echo(f"{folder}: {made.info.documents:,} texts{parts}, {made.info.dimension} dimensions, {made.info.kind}")
@@ -100,12 +113,12 @@ def add(
     ids: Ids = None,
     metadata: Metadata = None,
     split: own.Split = "train",
-    replace: Annotated[bool, typer.Option("--replace", help="Take the place of rows with the same ids.")] = False,
+    replace: Annotated[bool, typer.Option("--replace", help="Replace rows that have the same ids.")] = False,
     model: OtherModel = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Add a text's rows to INDEX: all of them, or on an error or a kill none."""
+    """Add the rows of a text to INDEX: all of them, or none if it fails or is interrupted."""
     import opencse
     from opencse.cli.console import echo
     from opencse.progress import Terminal
@@ -129,10 +142,10 @@ def add(
 @index.command()
 def delete(
     folder: Folder,
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids of rows or documents.", metavar="[ID]...")] = None,
+    ids: Annotated[list[str] | None, typer.Argument(help="Ids of rows or documents.", metavar="ID")] = None,
     where: Conditions = None,
 ) -> None:
-    """Delete rows of INDEX by their ids, or those that meet conditions: all of them, or on a kill none."""
+    """Delete rows of INDEX by id, or those that meet conditions: all of them, or none if it is interrupted."""
     import opencse
     from opencse.cli.console import echo
     from opencse.progress import Terminal
@@ -144,14 +157,14 @@ def delete(
 @index.command()
 def query(
     folder: Folder,
-    asked: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="[QUERY]...")] = None,
+    asked: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="QUERY")] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one a line.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Rows to find for each query.")] = 10,
-    threshold: Annotated[float | None, typer.Option(help="Least cosine; by default however low.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Leave out rows below this cosine; by default none.")] = None,
     where: Conditions = None,
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Rank by words (BM25) and vectors together.")] = False,
     hybrid_weight: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of the vectors in that; by default half.")
+        float | None, typer.Option(min=0, max=1, help="Share of the vectors in --hybrid, 0 to 1; by default 0.5.")
     ] = None,
     model: OtherModel = None,
     json_file: own.Json = None,
@@ -203,7 +216,7 @@ def query(
 
 @index.command()
 def info(folder: Folder, json_file: own.Json = None) -> None:
-    """Tell what INDEX is: rows, dimension, kind, model, columns."""
+    """Print what INDEX holds: rows, dimensions, kind, model, columns."""
     import opencse
     from opencse.cli.console import echo
 
@@ -246,11 +259,12 @@ def pairs(
 def duplicates(
     folder: Folder,
     threshold: Annotated[
-        float | None, typer.Option(help="Cosine from which on texts say the same; by default equal texts alone.")
+        float | None,
+        typer.Option(help="Texts with at least this cosine count as duplicates; by default only equal texts."),
     ] = None,
     json_file: own.Json = None,
 ) -> None:
-    """Show the texts in INDEX that say the same, a group a block; all but the first of each could be deleted."""
+    """Show groups of duplicate texts in INDEX; all but the first of each group could be deleted."""
     import opencse
     from opencse.cli.console import echo
     from opencse.progress import Terminal
@@ -269,24 +283,26 @@ def duplicates(
 @index.command()
 def negatives(
     folder: Folder,
-    pairs: Annotated[str, typer.Argument(help="Pairs of query and answer: text file or Hub data set id.")],
+    pairs: Annotated[str, typer.Argument(help="Pairs of query and answer: a text file or a Hub data set.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File of triples to write (.jsonl).")],
-    columns: Annotated[str | None, typer.Option(help="Columns of query and answer, comma-separated.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Columns with query and answer, comma-separated.")] = None,
     split: own.Split = "train",
-    count: Annotated[int, typer.Option(help="Negatives for each pair, a row each.")] = 1,
-    first: Annotated[int, typer.Option(help="First rank that is looked at.")] = 1,
-    last: Annotated[int, typer.Option(help="Last rank that is looked at.")] = 50,
-    ceiling: Annotated[float, typer.Option(help="Part of the answer's cosine that a negative stays below.")] = 0.95,
-    floor: Annotated[float | None, typer.Option(help="Least cosine of a negative to the query.")] = None,
-    same: Annotated[float, typer.Option(help="Cosine to an answer from which on a text says the same.")] = 0.95,
-    pick: Annotated[str, typer.Option(help="hardest, or random of those that may be taken.")] = "hardest",
-    seed: Annotated[int, typer.Option(help="Of the random pick.")] = 42,
+    count: Annotated[int, typer.Option(help="Negatives for each pair; each makes a row.")] = 1,
+    first: Annotated[int, typer.Option(help="First rank of the query's hits that is taken into account.")] = 1,
+    last: Annotated[int, typer.Option(help="Last rank of the query's hits that is taken into account.")] = 50,
+    ceiling: Annotated[float, typer.Option(help="A negative's cosine is at most this share of the answer's.")] = 0.95,
+    floor: Annotated[
+        float | None, typer.Option(help="Least cosine of a negative to the query; by default any.")
+    ] = None,
+    same: Annotated[float, typer.Option(help="A text with at least this cosine to an answer is no negative.")] = 0.95,
+    pick: Annotated[str, typer.Option(help="Which of them: hardest, or random.")] = "hardest",
+    seed: Annotated[int, typer.Option(help="Seed of --pick random.")] = 42,
     model: OtherModel = None,
     json_file: own.Json = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Mine hard negatives for pairs from INDEX, into a file of triples that `opencse train` takes as it is."""
+    """Mine hard negatives for pairs from INDEX, into a file of triples for `opencse train`."""
     import opencse
     from opencse.cli.console import echo
     from opencse.progress import Terminal
@@ -319,9 +335,11 @@ def negatives(
 @index.command()
 def export(
     folder: Folder,
-    to: Annotated[str, typer.Argument(help="qdrant, lancedb or pgvector.")],
-    target: Annotated[str, typer.Argument(help="Folder or URL (Qdrant), folder (LanceDB), connection string.")],
-    name: Annotated[str, typer.Option(help="Collection or table to make.")] = "opencse",
+    to: Annotated[str, typer.Argument(help="Which store: qdrant, lancedb or pgvector.")],
+    target: Annotated[
+        str, typer.Argument(help="Where: folder or URL (Qdrant), folder (LanceDB), connection string (pgvector).")
+    ],
+    name: Annotated[str, typer.Option(help="Name of the new collection or table.")] = "opencse",
 ) -> None:
     """Copy INDEX into another store: ids, texts, metadata and vectors."""
     import opencse

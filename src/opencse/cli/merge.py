@@ -11,7 +11,7 @@ from opencse.cli import options as own
 
 
 def merge(
-    adapters: Annotated[str, typer.Argument(help="Folder or Hub id of adapters (adapter_config.json).")],
+    adapters: Annotated[str, typer.Argument(help="Adapters: a folder with adapter_config.json, or a Hub id.")],
     out: Annotated[Path, own.out("for the merged encoder")],
 ) -> None:
     """Merge adapters (LoRA) into the model they belong to, and write an encoder that opens anywhere."""

@@ -11,24 +11,23 @@ from opencse.cli import options as own
 
 
 def nearest(
-    models: Annotated[
-        list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini.", metavar="MODEL...")
-    ],
+    models: Annotated[list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini.", metavar="MODEL")],
     corpus: Annotated[
         str | None,
-        typer.Option(help="Sentences to look among: a file (txt, csv, tsv, jsonl, parquet) or Hub data set id."),
+        typer.Option(help="Sentences to search: a file (txt, csv, tsv, jsonl, parquet) or a Hub data set."),
     ] = None,
-    query: Annotated[
-        list[str] | None, typer.Option("--query", "-q", help="A sentence, quoted; may be repeated.")
-    ] = None,
+    query: Annotated[list[str] | None, typer.Option("--query", "-q", help="Query, quoted; may be repeated.")] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one a line.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Sentences to show for each query.")] = 3,
     index: Annotated[
         list[str] | None,
-        typer.Option(help="Index to look in, in place of a corpus; one for each model, in their order."),
+        typer.Option(help="Index to search in place of --corpus; one for each model, in their order."),
     ] = None,
     cache: Annotated[
-        bool, typer.Option("--cache/--no-cache", help="Keep the corpus's vectors in NAME.index beside it.")
+        bool,
+        typer.Option(
+            "--cache/--no-cache", help="Keep the vectors of CORPUS in NAME.index beside it, for the next time."
+        ),
     ] = True,
     columns: own.OwnColumns = None,
     split: Annotated[str | None, typer.Option(help="Split of a Hub data set; train by default.")] = None,

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _FORMATS = (
-    "Text file (txt, csv, tsv, jsonl, parquet; .gz .xz .bz2 .zst too), a quoted pattern of files, a folder of .txt and "
-    ".md files, or Hub data set id."
+    "Text file (txt, csv, tsv, jsonl, parquet; also .gz .xz .bz2 .zst), a quoted pattern ('*.txt'), a folder of .txt "
+    "and .md files, or a Hub data set."
 )
 
 
@@ -24,11 +24,11 @@ class EngineName(StrEnum):
     RAY = "ray"
 
 
-def _folder(name: str) -> Path:
-    """The folder that ``--out`` names; an empty name would be the working folder."""
+def _folder(name: str | Path) -> Path:
+    """The folder that ``--out`` names, or its default; an empty name would be the working folder."""
     from opencse.errors import UserError
 
-    if not name.strip():
+    if not str(name).strip():
         raise UserError("--out is empty (a shell variable that is not set?); name a folder, or . for the working one")
     return Path(name)
 
@@ -51,37 +51,51 @@ OwnColumns = Annotated[
     str | None,
     typer.Option(help="Columns to read, by name or (without header) by position; each text is read by itself."),
 ]
-SkipLines = Annotated[Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line.")]
+SkipLines = Annotated[Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line, from 1.")]
 Split = Annotated[str, typer.Option(help="Split of a Hub data set.")]
-Pooling = Annotated[str | None, typer.Option(help="Replaces the model's own.")]
+Pooling = Annotated[
+    str | None, typer.Option(help="How token vectors become one: mean, cls, max, ...; by default the model's own.")
+]
 Set = Annotated[
     list[str] | None,
-    typer.Option("--set", "-s", help="Any setting: key.path=value, for instance training.epochs=2."),
+    typer.Option(
+        "--set",
+        "-s",
+        help="Change a setting: training.epochs=2; may be repeated. All of them: opencse recipes show RECIPE.",
+    ),
 ]
-Seed = Annotated[int | None, typer.Option(help="Short for --set training.seed=N.")]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda, mps; by default a GPU if there is one.")]
+Seed = Annotated[int | None, typer.Option(help="Seed of the run; by default the recipe's.")]
+Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default a GPU if there is one.")]
 Trust = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Run the Python code that the model's folder brings; read it first."),
 ]
 Metric = Annotated[
-    str | None, typer.Option(help="How answers to questions are scored: ndcg@10 (default), mrr@10, recall@100, ...")
+    str | None,
+    typer.Option(help="Measure of retrieval that --dev selects by: mrr@10, recall@100, ...; by default ndcg@10."),
 ]
-Resume = Annotated[bool, typer.Option("--resume", help="Go on from the checkpoint in --out.")]
+Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in --out.")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace a run or encoder of opencse in --out; other files stay.")
+    bool, typer.Option("--overwrite", help="Replace the run or encoder in --out; other files there stay.")
 ]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")]
 Track = Annotated[
-    str | None, typer.Option("--track", help="tensorboard or wandb: every line of metrics.jsonl goes there too.")
+    str | None, typer.Option("--track", help="Log to tensorboard or wandb too; metrics.jsonl is always written.")
 ]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would happen, and stop.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Write every number here.")]
-Data = Annotated[str, typer.Option(help="Folder with sts/, transfer/, ... (or one suite's own folder), or 'hub'.")]
-Suites = Annotated[str, typer.Option(help="What is scored, comma-separated: sts, transfer, ...")]
-Fast = Annotated[bool, typer.Option("--fast", help="Transfer tasks with SentEval's fast classifier.")]
-Engine = Annotated[EngineName, typer.Option(help="Processes of this machine, or of a Ray cluster (RAY_ADDRESS).")]
-Workers = Annotated[int, typer.Option(min=1, help="Runs at a time, each with its share of the cores.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the plan, and stop before training.")]
+Json = Annotated[Path | None, typer.Option("--json", help="Also write the results to this file, as JSON.")]
+Data = Annotated[
+    str,
+    typer.Option(
+        help="Evaluation data: a folder with sts/, transfer/, ... (or one of these), or 'hub' to download them."
+    ),
+]
+Suites = Annotated[
+    str, typer.Option(help="Suites to evaluate, comma-separated: sts, transfer, probing, retrieval, ...")
+]
+Fast = Annotated[bool, typer.Option("--fast", help="Transfer: SentEval's faster settings, for a first look.")]
+Engine = Annotated[EngineName, typer.Option(help="Where the work runs: this machine, or a Ray cluster (RAY_ADDRESS).")]
+Workers = Annotated[int, typer.Option(min=1, help="Runs at a time; the cores are divided among them.")]
 
 
 def listed(text: str | None) -> list[str] | None:

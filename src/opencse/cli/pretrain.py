@@ -11,19 +11,21 @@ from opencse.cli import options as own
 
 
 def pretrain(
-    text: Annotated[str, typer.Argument(help="Raw text, as for train; the more the better.")],
+    text: Annotated[
+        str, typer.Argument(help="Raw text, in the forms that `opencse train` reads; the more the better.")
+    ],
     out: Annotated[Path, own.out("for the backbone")],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Go on from this backbone (domain adaptation); by default a new BERT."),
+        typer.Option("--model", "-m", help="Backbone to continue from (domain adaptation); by default a new BERT."),
     ] = None,
-    vocabulary: Annotated[int, typer.Option(help="Pieces of the new vocabulary.")] = 16_384,
+    vocabulary: Annotated[int, typer.Option(help="Size of the new vocabulary, at most.")] = 16_384,
     layers: Annotated[int, typer.Option(help="Layers of the new backbone.")] = 4,
-    hidden: Annotated[int, typer.Option(help="Dimensions of its token embeddings.")] = 256,
+    hidden: Annotated[int, typer.Option(help="Dimensions of its token embeddings and hidden states.")] = 256,
     heads: Annotated[int, typer.Option(help="Its attention heads.")] = 4,
     inner: Annotated[int, typer.Option(help="Width of its feed-forward layers.")] = 1_024,
-    positions: Annotated[int, typer.Option(help="Its longest text in ids.")] = 128,
-    dropout: Annotated[float, typer.Option(help="Rate of its dropouts.")] = 0.1,
+    positions: Annotated[int, typer.Option(help="Longest text in tokens.")] = 128,
+    dropout: Annotated[float, typer.Option(help="Dropout rate.")] = 0.1,
     minutes: Annotated[
         float | None,
         typer.Option(
@@ -31,13 +33,13 @@ def pretrain(
             "come on top, and a machine that gets busier takes longer."
         ),
     ] = None,
-    tokens: Annotated[int | None, typer.Option(help="Budget of tokens.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Tokens to train on; by default the recipe's budget.")] = None,
     recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe by name or TOML file.")] = "pretrain",
     columns: own.Columns = None,
     skip_lines: own.SkipLines = None,
     split: own.Split = "train",
     dev: Annotated[
-        str, typer.Option(help="Graded pairs to follow and select on: a file, 'sample' or 'none'.")
+        str, typer.Option(help="Graded pairs that the best step is selected by: a file, 'sample' (built in) or 'none'.")
     ] = "none",
     set_: own.Set = None,
     seed: own.Seed = None,

@@ -10,14 +10,19 @@ import typer
 
 def push(
     folder: Annotated[Path, typer.Argument(help="Folder of an encoder, a run, or adapters.")],
-    repo_id: Annotated[str, typer.Argument(help="Where to: owner/name, or a name of your own.")],
+    repo_id: Annotated[str, typer.Argument(help="Name on the Hub: owner/name, or a name under your own account.")],
     private: Annotated[
-        bool | None, typer.Option("--private/--public", help="Who may see a new repository; by default as you set it.")
+        bool | None,
+        typer.Option("--private/--public", help="Who may see a new repository; by default your account's setting."),
     ] = None,
-    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Add a version to a repository that is there.")] = False,
-    revision: Annotated[str | None, typer.Option(help="Branch to write to, made if it is not there.")] = None,
-    create_pr: Annotated[bool, typer.Option("--create-pr", help="Open a pull request instead.")] = False,
-    commit_message: Annotated[str | None, typer.Option("--message", help="Of the commit.")] = None,
+    exist_ok: Annotated[bool, typer.Option("--exist-ok", help="Add a version if the repository exists.")] = False,
+    revision: Annotated[
+        str | None, typer.Option(help="Branch to write to, created if needed; by default main.")
+    ] = None,
+    create_pr: Annotated[
+        bool, typer.Option("--create-pr", help="Open a pull request instead of writing to the branch.")
+    ] = False,
+    commit_message: Annotated[str | None, typer.Option("--message", help="Message of the commit.")] = None,
 ) -> None:
     """Put an encoder on the Hub, with its card.
 

@@ -12,10 +12,12 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 recipes = typer.Typer(
-    help="The recipes there are, and what they are made of.", invoke_without_command=True, rich_markup_mode=None
+    help="List the recipes; show their settings, presets and differences.",
+    invoke_without_command=True,
+    rich_markup_mode=None,
 )
 
-_NAMED = "Recipe by name or TOML file; presets follow after colons (simcse:bert-large:crop-10)."
+_NAMED = "Recipe by name or TOML file; presets follow after colons (simcse:bert-large)."
 _WIDTH_OF_A_PIPE = 200
 _CHANGES = 42
 """Columns of a terminal that nearly all settings and models fit into."""
@@ -78,9 +80,7 @@ def show(
     name: Annotated[str, typer.Argument(help=_NAMED)],
     preset: Annotated[str | None, typer.Option(help="More presets, joined by colons.")] = None,
     set_: own.Set = None,
-    source: Annotated[
-        bool, typer.Option("--source", help="Print the file as it is written, with its comments.")
-    ] = False,
+    source: Annotated[bool, typer.Option("--source", help="Print the recipe's own file, with its comments.")] = False,
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
     import opencse
@@ -103,7 +103,8 @@ def show(
 
 @recipes.command()
 def diff(
-    a: Annotated[str, typer.Argument(help=_NAMED)], b: Annotated[str, typer.Argument(help="Another, likewise.")]
+    a: Annotated[str, typer.Argument(help=_NAMED)],
+    b: Annotated[str, typer.Argument(help="The recipe to compare it with, likewise.")],
 ) -> None:
     """List the settings in which two recipes differ."""
     from rich.table import Table

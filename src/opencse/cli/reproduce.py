@@ -12,25 +12,33 @@ from opencse.cli import options as own
 
 def reproduce(
     recipe: Annotated[
-        str, typer.Argument(help="A recipe with presets, of a backbone or an ablation: simcse:bert-base.")
+        str, typer.Argument(help="Recipe with the presets of a backbone or an ablation: simcse:bert-base.")
     ],
-    text: Annotated[str, typer.Argument(help="What the paper trained on: a text file or Hub data set id.")],
+    text: Annotated[str, typer.Argument(help="Text that the paper trained on: a file or a Hub data set.")],
     out: Annotated[Path, own.out("of the runs; what is in it is not made again")],
     data: own.Data,
     model: Annotated[
-        str | None, typer.Option("--model", "-m", help="Another start than the paper's, for instance a local copy.")
+        str | None,
+        typer.Option("--model", "-m", help="Model to start from, for instance a local copy; by default the paper's."),
     ] = None,
-    seeds: Annotated[str | None, typer.Option(help="42-46, or 1,2,3; the recipe's own, else the paper's one.")] = None,
+    seeds: Annotated[
+        str | None, typer.Option(help="Seeds: 42-46, or 1,2,3; by default the recipe's, or the paper's single one.")
+    ] = None,
     suites: own.Suites = "sts",
     fast: own.Fast = False,
-    dev: Annotated[str, typer.Option(help="Graded pairs to select on (the papers': STS-B dev).")] = "sample",
+    dev: Annotated[
+        str,
+        typer.Option(
+            help="Graded pairs that the best step is selected by: a file, 'sample' or 'none' (papers take STS-B dev)."
+        ),
+    ] = "sample",
     columns: own.Columns = None,
     set_: own.Set = None,
     workers: own.Workers = 1,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Run a paper's row as the recipe has it, and print the published scores beside those got."""
+    """Train and evaluate a paper's system, and print its published scores beside those measured here."""
     from opencse.cli.loading import terminal
 
     progress = terminal()

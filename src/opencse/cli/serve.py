@@ -26,30 +26,39 @@ def serve(
         list[Path] | None, typer.Option(help="Folder of an index (opencse index build) to search; may be repeated.")
     ] = None,
     name: Annotated[
-        list[str] | None, typer.Option(help="What requests call a model, in the models' order; may be repeated.")
+        list[str] | None,
+        typer.Option(
+            help="Name of a model in requests, in the models' order; may be repeated. By default the folder's name."
+        ),
     ] = None,
     host: Annotated[str, typer.Option(help="Address to listen on; 0.0.0.0 lets other machines in.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0: any free one.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     api_key_file: Annotated[
-        Path | None, typer.Option(help="File of API keys, one a line; or set OPENCSE_API_KEY.")
+        Path | None,
+        typer.Option(help="File of API keys, one a line; or set OPENCSE_API_KEY. By default no key is needed."),
     ] = None,
     allow_host: Annotated[
-        list[str] | None, typer.Option(help="A name requests may be for, behind a proxy; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Host name that requests may use, for instance behind a proxy; may be repeated."),
     ] = None,
     too_long: Annotated[
-        TooLong, typer.Option(help="Texts longer than the model reads, where a request does not say.")
+        TooLong, typer.Option(help="What happens to texts longer than the model reads, unless the request says.")
     ] = TooLong.CUT,
-    max_body: Annotated[int, typer.Option(min=1, help="Bytes of a request.")] = 4 * 2**20,
-    max_texts: Annotated[int, typer.Option(min=1, help="Texts of a request.")] = 2_048,
-    max_waiting: Annotated[int, typer.Option(min=1, help="Texts that may wait; requests beyond get 503.")] = 8_192,
-    grace: Annotated[float, typer.Option(min=1, help="Seconds that requests have to end when it stops.")] = 30,
+    max_body: Annotated[int, typer.Option(min=1, help="Bytes in a request, at most.")] = 4 * 2**20,
+    max_texts: Annotated[int, typer.Option(min=1, help="Texts in a request, at most.")] = 2_048,
+    max_waiting: Annotated[
+        int, typer.Option(min=1, help="Texts that may wait, at most; further requests get status 503.")
+    ] = 8_192,
+    grace: Annotated[
+        float, typer.Option(min=1, help="Seconds that running requests get to finish when the server stops.")
+    ] = 30,
     pooling: own.Pooling = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
     """Serve encoders over HTTP: OpenAI-style embeddings, search, and a page to try them on.
 
-    Listens on this machine alone unless told otherwise. Ctrl-C ends it, after the requests that are in work.
+    It listens on this machine alone unless --host says otherwise. Ctrl-C stops it when running requests are done.
     """
     import opencse
     from opencse.progress import Terminal

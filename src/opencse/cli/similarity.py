@@ -11,13 +11,11 @@ from opencse.cli import options as own
 
 def similarity(
     model: own.Encoder,
-    texts: Annotated[
-        list[str], typer.Argument(help="A text and one or more others, each quoted.", metavar="TEXT OTHER...")
-    ],
+    texts: Annotated[list[str], typer.Argument(help="A text and one or more others, each quoted.", metavar="TEXT")],
     pooling: own.Pooling = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Cosine similarity of one text to others, the most similar first.
+    """Print the cosine similarity of one text to others, the most similar first.
 
     With a calibration in the model's folder (`opencse calibrate`) also how many random pairs of that text are below,
     and whether a pair is similar by its threshold.

@@ -18,18 +18,22 @@ def static(
     out: Annotated[Path, own.out("for the encoder")],
     model: Annotated[
         str | None,
-        typer.Option("--model", "-m", help="Folder or Hub id whose tokenizer is used; by default a new one is made."),
+        typer.Option(
+            "--model",
+            "-m",
+            help="Model whose tokenizer is used: a folder or Hub id; by default a new one is made from TEXT.",
+        ),
     ] = None,
-    vocabulary: Annotated[int, typer.Option(help="Pieces of the new tokenizer.")] = 24_576,
+    vocabulary: Annotated[int, typer.Option(help="Size of the new tokenizer's vocabulary, at most.")] = 24_576,
     dimension: Annotated[int, typer.Option(help="Dimensions of a vector.")] = 256,
-    layers: Annotated[int, typer.Option(help="Layers of the BERT, idle until they are trained.")] = 0,
-    window: Annotated[int, typer.Option(help="Words up to this far apart are counted as a pair.")] = 5,
+    layers: Annotated[int, typer.Option(help="Layers of the BERT; they change nothing until they are trained.")] = 0,
+    window: Annotated[int, typer.Option(help="Distance in tokens up to which two count as a pair.")] = 5,
     columns: own.OwnColumns = None,
     skip_lines: own.SkipLines = None,
     split: own.Split = "train",
     set_: Annotated[
         list[str] | None,
-        typer.Option("--set", "-s", help="Any setting: key=value, for instance smoothing=0.5 or dropout=0."),
+        typer.Option("--set", "-s", help="Change a setting: smoothing=0.5, dropout=0; may be repeated."),
     ] = None,
     trust_remote_code: own.Trust = False,
 ) -> None:

@@ -14,14 +14,18 @@ def train(
     text: own.Text,
     out: Annotated[Path, own.out("for the trained encoder")],
     recipe: Annotated[
-        str, typer.Option("--recipe", "-r", help="Recipe (opencse recipes) or TOML file; :PRESET may follow.")
+        str,
+        typer.Option(
+            "--recipe", "-r", help="Recipe by name (opencse recipes) or TOML file; presets follow after colons."
+        ),
     ] = "simcse",
     model: Annotated[
         str,
-        typer.Option("--model", "-m", help="Where to start: the built-in encoder, a folder, a Hub id, or a preset."),
+        typer.Option("--model", "-m", help="Model to start from: a folder, a Hub id, or a preset's name."),
     ] = "opencse-mini",
     preset: Annotated[
-        str | None, typer.Option(help="More presets of the recipe, joined by colons; --model's own is applied.")
+        str | None,
+        typer.Option(help="More presets of the recipe, joined by colons; that of --model is applied anyway."),
     ] = None,
     columns: own.Columns = None,
     skip_lines: own.SkipLines = None,
@@ -29,9 +33,9 @@ def train(
     dev: Annotated[
         str,
         typer.Option(
-            help="What the best encoder is chosen by: 'text' (questions from a held-out share of TEXT), 'auto' (that; "
-            "'sample' where TEXT is small), 'sample' (150 graded pairs), a file of graded pairs, a folder of queries "
-            "with relevant documents (BEIR's layout), or 'none'."
+            help="Data that the best step is selected by: 'text' (questions from a held-out share of TEXT), 'auto' "
+            "('text', or 'sample' where TEXT is small), 'sample' (150 built-in graded pairs), a file of graded "
+            "pairs, a folder of queries with relevant documents (BEIR's layout), or 'none' (keep the last step)."
         ),
     ] = "auto",
     metric: own.Metric = None,
@@ -47,8 +51,8 @@ def train(
 ) -> None:
     """Train a sentence encoder from text; no labels needed.
 
-    The encoder that is best by --dev is kept, unless the start is better by it. A model with a pooling of its own keeps
-    it; --set encoder.pooling=cls (mean, ...) says otherwise.
+    The best step by --dev is kept, or the start where no step is better. A model that comes with a pooling keeps it;
+    --set encoder.pooling=mean (cls, ...) changes it.
     """
     from opencse.cli.loading import terminal
 

@@ -15,10 +15,10 @@ def whiten(
     text: own.Text,
     out: Annotated[Path, own.out("for the whitened encoder")],
     dimension: Annotated[
-        int | None, typer.Option(min=1, help="Keep the first so many dimensions; by default all that vary.")
+        int | None, typer.Option(min=1, help="Keep the first N dimensions; by default all that vary.")
     ] = None,
     sentences: Annotated[
-        int, typer.Option(min=1, help="Fit on so many different texts of TEXT, drawn at random.")
+        int, typer.Option(min=1, help="Number of different texts of TEXT that it is fitted on, drawn at random.")
     ] = 50_000,
     columns: own.OwnColumns = None,
     split: own.Split = "train",

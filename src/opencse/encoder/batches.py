@@ -1,4 +1,4 @@
-"""The texts that `encode` is given, checked, and their batches."""
+"""The texts and options that `encode` is given, checked, and the batches it makes."""
 
 from __future__ import annotations
 
@@ -59,5 +59,14 @@ def require_texts(texts: Sequence[object]) -> None:
         except UnicodeEncodeError:
             raise UserError(
                 f"text {number} of {len(texts)} ({text[:40]!r}) holds half of a surrogate pair, which is not text; "
-                "mend how it was decoded"
+                "correct how it was decoded"
             ) from None
+
+
+def require_options(precision: str, *, token_budget: int | None, batch_size: int | None) -> None:
+    """Refuses an unknown precision, and a batch of less than one id or text."""
+    if precision not in ("float32", "bf16"):
+        raise UserError(f"unknown precision {precision!r}; known: float32, bf16")
+    for name, most in (("token_budget", token_budget), ("batch_size", batch_size)):
+        if most is not None and most < 1:
+            raise UserError(f"{name} is at least 1, not {most}")

@@ -14,21 +14,22 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from opencse.encoder.backbone import dropout_rates
-from opencse.encoder.batches import listed, require_texts
+from opencse.encoder.batches import listed, require_options, require_texts
 from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.devices import default_device, usable
 from opencse.encoder.encoding import encoded
 from opencse.encoder.head import Dense
-from opencse.encoder.kernels import Kernels, bf16_kernel, float32_kernel
+from opencse.encoder.kernels import Kernels
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.modes import evaluating
 from opencse.encoder.outputs import Disturb, Encoded, MaskedTokens
-from opencse.encoder.packed import pack, unpackable
+from opencse.encoder.packed import unpackable
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.states import inferred_states, plain_states, trained_states
 from opencse.encoder.together import encode_together
 from opencse.encoder.token_weights import TokenWeights
-from opencse.encoder.vectors import unit_rows
+from opencse.encoder.vectors import as_vectors, cosines, unit_rows
 from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
 from opencse.processes import ALONE
@@ -188,22 +189,19 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
         """
-        from tempfile import TemporaryDirectory
+        from opencse.encoder.hub import push
 
-        from opencse.encoder.hub import upload
-
-        with TemporaryDirectory(prefix="opencse-") as folder:
-            self.save(folder, card=card)
-            return upload(
-                Path(folder),
-                repo_id,
-                token=token,
-                private=private,
-                exist_ok=exist_ok,
-                revision=revision,
-                create_pr=create_pr,
-                commit_message=commit_message,
-            )
+        return push(
+            self,
+            repo_id,
+            card=card,
+            token=token,
+            private=private,
+            exist_ok=exist_ok,
+            revision=revision,
+            create_pr=create_pr,
+            commit_message=commit_message,
+        )
 
     @property
     def device(self) -> torch.device:
@@ -278,21 +276,21 @@ class SentenceEncoder(nn.Module):
         if fast and self.pooling is Pooling.MEAN and self.token_weights is None and WordMeans.fits(self.backbone):
             pooled = self.kernels.word_means(self.backbone)(tokens)
         elif fast:
-            pooled = self._pool(self._inferred(tokens, bf16=bf16), tokens)
+            layers, first = self._layers(need_all=self._need_all()), self.pooling is Pooling.CLS
+            states = inferred_states(self.backbone, self.kernels, tokens, layers, first=first, bf16=bf16)
+            pooled = self._pool(states, tokens)
         else:
             with torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext():
                 pooled = self._pool(self._states(tokens), tokens)
         vectors: Tensor = self.dense(pooled)
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
 
-    def _inferred(self, tokens: Tokens, *, bf16: bool) -> Sequence[Tensor]:
-        """Hidden states of all layers or the last, by the packed forward without gradient."""
-        packed, first = pack(self.backbone), self.pooling is Pooling.CLS
-        dtype, kernel = (torch.bfloat16, bf16_kernel()) if bf16 else (torch.float32, float32_kernel())
-        maps = self.kernels.maps(packed.blocks, kernel, dtype, first_only=first)
-        wanted = range(self.depth + 1) if len(self.pooling.layers(self.depth)) > 1 else [self.depth]
-        found = packed.states(tokens.input_ids, tokens.attention_mask, wanted, first_only=first, maps=maps, dtype=dtype)
-        return [found[layer] for layer in wanted]
+    def _need_all(self) -> bool:
+        """Whether pooling reads other layers than the last."""
+        return len(self.pooling.layers(self.depth)) > 1
+
+    def _layers(self, *, need_all: bool) -> Sequence[int]:
+        return range(self.depth + 1) if need_all else [self.depth]
 
     def _states(
         self,
@@ -304,21 +302,11 @@ class SentenceEncoder(nn.Module):
         first: bool = False,
     ) -> Sequence[Tensor]:
         """Hidden states, of all layers or the last; of ``first`` tokens alone where a ``packed`` forward can."""
-        need_all = need_all or len(self.pooling.layers(self.depth)) > 1
-        mask = tokens.attention_mask
+        need_all = need_all or self._need_all()
         if packed:
-            wanted = range(self.depth + 1) if need_all else [self.depth]
-            seed = int(torch.randint(2**62, (), device=mask.device)) if self.training else None
-            found = pack(self.backbone).states(
-                tokens.input_ids, mask, wanted, first_only=first, seed=seed, disturb=disturb
-            )
-            return [found[layer] for layer in wanted]
-        if disturb is None:
-            output = self.backbone(input_ids=tokens.input_ids, attention_mask=mask, output_hidden_states=need_all)
-        else:
-            words = disturb(self.backbone.get_input_embeddings()(tokens.input_ids))
-            output = self.backbone(inputs_embeds=words, attention_mask=mask, output_hidden_states=need_all)
-        return output.hidden_states if need_all else (output.last_hidden_state,)
+            layers = self._layers(need_all=need_all)
+            return trained_states(self.backbone, tokens, layers, first=first, disturb=disturb, dropout=self.training)
+        return plain_states(self.backbone, tokens, need_all=need_all, disturb=disturb)
 
     def _pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         wanted = self.pooling.layers(self.depth)
@@ -418,11 +406,7 @@ class SentenceEncoder(nn.Module):
         """
         rows = [texts] if isinstance(texts, str) else listed(texts)
         require_texts(rows)
-        if precision not in ("float32", "bf16"):
-            raise UserError(f"unknown precision {precision!r}; known: float32, bf16")
-        for name, most in (("token_budget", token_budget), ("batch_size", batch_size)):
-            if most is not None and most < 1:
-                raise UserError(f"{name} is at least 1, not {most}")
+        require_options(precision, token_budget=token_budget, batch_size=batch_size)
         if show_progress_bar:
             if progress is not None:
                 raise UserError("show_progress_bar and progress are two ways to be told; give one of them")
@@ -452,17 +436,4 @@ class SentenceEncoder(nn.Module):
             UserError: for arrays of another shape, or vectors of different lengths.
             TypeError: for what is neither texts nor an array.
         """
-        left, right = self._vectors("a", a), self._vectors("b", b)
-        if left.shape[1] != right.shape[1]:
-            raise UserError(f"vectors of {left.shape[1]} and of {right.shape[1]} dimensions cannot be compared")
-        product: Vectors = unit_rows(left) @ unit_rows(right).T
-        return product
-
-    def _vectors(self, name: str, given: str | Sequence[str] | NDArray[np.floating]) -> NDArray[np.floating]:
-        if not isinstance(given, Iterable):
-            raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(given).__name__}")
-        if not isinstance(given, np.ndarray):
-            return self.encode([given] if isinstance(given, str) else given)
-        if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":
-            raise UserError(f"vectors are a (n, d) array of numbers, not {given.dtype} of shape {given.shape}")
-        return np.atleast_2d(given)
+        return cosines(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from opencse.encoder.adapters import CONFIG
@@ -13,6 +14,8 @@ from opencse.errors import UserError, reason
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
+
+    from opencse.encoder.encoder import SentenceEncoder
 
 _CARD = "README.md"
 # What an encoder is made of and is read by; a run's records, which name folders of this machine, stay here.
@@ -32,6 +35,33 @@ _FILES = (
     "adapter/[0-9]*_*/*.safetensors",
 )
 _STAY = ("run.json", "report.json", "record.json", "calibration.json")
+
+
+def push(
+    encoder: SentenceEncoder,
+    repo_id: str,
+    *,
+    card: str = "",
+    token: str | None = None,
+    private: bool | None = None,
+    exist_ok: bool = False,
+    revision: str | None = None,
+    create_pr: bool = False,
+    commit_message: str | None = None,
+) -> str:
+    """Saves the encoder to a temporary folder and uploads that; see `SentenceEncoder.push_to_hub`."""
+    with TemporaryDirectory(prefix="opencse-") as folder:
+        encoder.save(folder, card=card)
+        return upload(
+            Path(folder),
+            repo_id,
+            token=token,
+            private=private,
+            exist_ok=exist_ok,
+            revision=revision,
+            create_pr=create_pr,
+            commit_message=commit_message,
+        )
 
 
 def upload(

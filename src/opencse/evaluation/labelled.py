@@ -56,7 +56,7 @@ class Examples:
             if line.label not in number:
                 raise UserError(
                     f"{line.where}: unknown label {line.label[:40]!r}{nearest(line.label, number)}; {known}; "
-                    "mend it or drop the line"
+                    "correct or drop the line"
                 )
         ordered = sorted(lines, key=lambda line: (*(len(text.split(" ")) for text in line.texts), number[line.label]))
         return cls(

@@ -156,7 +156,7 @@ def _sentence(value: object, column: str, where: str) -> str:
     if not text:
         raise UserError(f"{where}: {column} is empty; fill it or drop the line")
     if _HALF.search(text):
-        raise UserError(f"{where}: {column} holds half of a surrogate pair, which is not text; mend its \\u escapes")
+        raise UserError(f"{where}: {column} holds half of a surrogate pair, which is not text; correct its \\u escapes")
     return text
 
 

@@ -41,7 +41,7 @@ class Int8Loss:
         """For the user."""
         return [
             f"int8       cosine to float32 {self.cosine:.4f} on average, {self.worst_cosine:.4f} at worst, over "
-            f"{self.texts:,} texts; their similarities are ranked alike to {self.ranking:.2f} (Spearman x 100)",
+            f"{self.texts:,} texts; the ranks of their similarities agree to {self.ranking:.2f} (Spearman x 100)",
             f"int8       {self.int8:.2f} on {self.pairs} (Spearman x 100), float32 {self.float32:.2f}: "
             f"{self.int8 - self.float32:+.2f}",
         ]

@@ -57,7 +57,7 @@ def start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Progress
     if record.start is None:
         given = _given(plan)
         if given is not None:
-            alike = "" if plan.token_weights is None else ", all tokens counting alike"
+            alike = "" if plan.token_weights is None else ", all tokens weighted equally"
             record.given = Given(f"{given.pooling}{alike}", evaluated(given, world, plan.dev.score).value)
         record.start = replace(start, cosines=None)
         if world.first:
@@ -67,7 +67,7 @@ def start_score(plan: Plan, record: RunRecord, folder: RunFolder, tell: Progress
     own = record.given
     tell.say(f"start      {start.value:.2f} on {plan.dev.name} ({plan.dev.measure})")
     if own is not None:
-        tell.say(f"as given   {own.value:.2f} with its own pooling {own.pooling}; what is kept is held against both")
+        tell.say(f"as given   {own.value:.2f} with its own pooling {own.pooling}; what is kept is compared with both")
     return start
 
 

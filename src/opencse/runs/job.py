@@ -7,31 +7,22 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal, cast
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
-from torch import nn
-
-from opencse.encoder.devices import default_device, usable
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.locate import BUILTIN, locate
-from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.packed import pack, unpackable
+from opencse.encoder.locate import BUILTIN
 from opencse.encoder.precision import choose_precision
 from opencse.errors import UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
-from opencse.objective.vectors.masked import LmHead, Masked
 from opencse.objective.vectors.sentences import HardNegatives
 from opencse.objective.views.base import ChangesTokens
-from opencse.processes import ALONE, Processes, joined, started
+from opencse.processes import ALONE, Processes, joined
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
+from opencse.runs.devices import own_device, tell_of_others
 from opencse.runs.finish import TrainResult, finish, start_score
+from opencse.runs.fitting import begin_parts, check_and_complete, choose_forward, near_duplicates
 from opencse.runs.folder import RunFolder, require_makeable
 from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
@@ -42,7 +33,6 @@ from opencse.selection.score import DevScore, Selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource
-from opencse.text.near_duplicates import find_near_duplicates
 from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.memory import keep_freed_memory
@@ -169,8 +159,8 @@ class TrainJob:
         dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         objective = Objective.from_settings(recipe.objective).to(encoder.device)
-        _check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
-        attention = _pack(encoder, recipe.training.packed)
+        check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
+        attention = choose_forward(encoder, recipe.training.packed)
         with world.first_alone():
             corpus = tokenise(
                 self.text,
@@ -187,7 +177,7 @@ class TrainJob:
         pool = "choose another pooling, for instance with --set encoder.pooling=mean"
         require_known(encoder, corpus, model)
         require_sound(encoder, probes_of(corpus), f"{model}, untrained", pool)
-        near = _near_duplicates(self.text, recipe, progress)
+        near = near_duplicates(self.text, recipe, progress)
         left_out = None if dev is None else dev.left_out
         if near is not None:
             left_out = near if left_out is None else near | left_out
@@ -195,7 +185,7 @@ class TrainJob:
         if len(inputs) < 2:
             raise UserError(f"{self.text.location}: one example only; contrast needs at least two")
         batches = plan_batches(inputs, recipe.training)
-        _begin(encoder, objective, batches, recipe.training.seed)
+        begin_parts(encoder, objective, batches, recipe.training.seed)
         tokens = int(inputs.lengths.sum())
         precision = choose_precision(recipe.training.precision, encoder.device)
         chunks, why = choose_chunks(recipe.training.chunk, encoder, inputs, batches.batch_size, precision, world)
@@ -260,7 +250,7 @@ class TrainJob:
     ) -> TrainResult:
         """Trains; see `opencse.train`."""
         folder = RunFolder.at(out)
-        device = _own_device(self.device)
+        device = own_device(self.device)
         with joined(device or "") as world:
             job, tell = replace(self, device=device), Silent() if progress is None or not world.first else progress
             if not world.first:
@@ -279,7 +269,7 @@ class TrainJob:
         for line in plan.lines():
             tell.say(line)
         if not world.several:
-            _tell_of_others(prepared.encoder.device, tell)
+            tell_of_others(prepared.encoder.device, tell)
         world.wait()  # all have read the start, which may move now
         if record is None:
             record = folder.begin(plan.record) if world.first else plan.record()
@@ -336,72 +326,3 @@ class TrainJob:
         """The folder that training starts from, if it was there before."""
         folder = Path(self.resolve().model)
         return folder if self.begin is None and folder.is_dir() else None
-
-
-def _own_device(asked: str | None) -> str | None:
-    """Where this process runs: among several on a machine of GPUs, each has its own."""
-    own = started()
-    if not own.several:
-        return asked
-    kind = str(default_device()) if asked is None else asked
-    return str(usable(f"cuda:{own.local}")) if kind == "cuda" else kind
-
-
-def _tell_of_others(device: torch.device, tell: Progress) -> None:
-    """Says how to use the GPUs that a plain start leaves idle."""
-    count = torch.cuda.device_count() if device.type == "cuda" else 1
-    if count > 1:
-        tell.say(
-            f"GPUs       {count} here, one is used; for all of them: torchrun --nproc-per-node {count} "
-            "--no-python opencse train ... (docs/scale.md)"
-        )
-
-
-def _near_duplicates(text: TextSource, recipe: Recipe, progress: Progress) -> NDArray[np.bool_] | None:
-    """(M,) which rows nearly repeat an earlier one, where the recipe leaves them out."""
-    threshold = recipe.data.near_duplicates
-    if threshold is None:
-        return None
-    progress.say("looking for near duplicates")
-    return find_near_duplicates((row for _, row in text.rows_with_documents()), threshold).rows
-
-
-def _check_and_complete(
-    encoder: SentenceEncoder, objective: Objective, recipe: Recipe, model: str, trust_remote_code: bool
-) -> None:
-    """Refuses what could not work, and adds the masked-LM head if a term reads it."""
-    if recipe.data.max_length > encoder.max_length:
-        raise UserError(
-            f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
-            f"set it with --set data.max_length={encoder.max_length}"
-        )
-    own_dropout = recipe.encoder.dropout is None
-    objective.check(Context(objective, encoder=encoder, model=model, own_dropout=own_dropout))
-    heads = [request for request in objective.reads if isinstance(request, LmHead)]
-    if heads:
-        words = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
-        tied = all(head.tied for head in heads)
-        head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
-        encoder.lm_head = head.to(encoder.device)
-
-
-def _pack(encoder: SentenceEncoder, asked: bool | Literal["auto"]) -> str:
-    """Lets the encoder compute no padding where that is asked for or possible; what it does, and why."""
-    plain = str(encoder.backbone.config._attn_implementation)
-    if asked is False:
-        return f"{plain} (padded: asked for)"
-    why = unpackable(encoder.backbone) if encoder.device.type == "cpu" else f"on {encoder.device.type}"
-    if asked == "auto" and why is not None:
-        return f"{plain} (padded: {why})"
-    if encoder.device.type != "cpu":
-        raise UserError("training.packed runs on a CPU alone; set it to auto, or --device cpu")
-    pack(encoder.backbone)
-    encoder.packed = True
-    return "packed, no padding"
-
-
-def _begin(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int) -> None:
-    """Lets the parts make what they keep, for batches as large as the text allows."""
-    objective.begin(encoder, batch_size=batches.batch_size, seed=seed)
-    if not any(isinstance(request, Masked) for request in objective.reads):
-        encoder.lm_head = None  # a part that reads it alone has a copy

@@ -133,14 +133,19 @@ def path_of(log: list[dict[str, float]]) -> list[tuple[float, float]]:
 
 
 def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float]:
-    """The loss by step, without the smaller last batch of each epoch, whose fewer negatives make it lower."""
+    """The loss by step, without the smaller last batch of each epoch, whose fewer negatives make it lower.
+
+    Where most lines of the log are of such batches (an epoch is as long as ``training.log_every``), of these alone.
+    """
     found, training = series(log, "loss"), TrainingSettings.model_validate(record.identity.recipe["training"])
     if record.examples is None or training.batch_tokens is not None or training.accumulate > 1:
         return found
     plan = BatchPlan(record.examples, training.batch_size, training.seed)
     if not plan.examples % plan.batch_size:
         return found
-    return {step: loss for step, loss in found.items() if step % plan.steps_per_epoch} or found
+    whole = {step: loss for step, loss in found.items() if step % plan.steps_per_epoch}
+    last = {step: loss for step, loss in found.items() if step not in whole}
+    return whole if len(whole) >= len(last) else last
 
 
 def training_of(log: list[dict[str, float]], record: RunRecord) -> Section:

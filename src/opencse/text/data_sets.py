@@ -116,7 +116,7 @@ def _patterns(folder: Path) -> Iterator[tuple[Path, str]]:
         try:
             configs = DatasetCard(before + file.read_text(encoding="utf-8") + after).data.get("configs")
         except Exception as error:  # YAML's own errors among them
-            raise UserError(f"{file}: cannot be read ({reason(error)}); mend or remove it") from None
+            raise UserError(f"{file}: cannot be read ({reason(error)}); repair or remove it") from None
         for text in _texts_in(configs):
             yield file, text
 

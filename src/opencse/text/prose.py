@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +23,7 @@ class Section:
     """What is told in one place.
 
     Attributes:
-        place: the file within the folder, and which of its sections (from 1): ``guide/valves.md#3``.
+        place: the file within the folder, and the heading as in a link: ``guide/valves.md#closing-a-valve``.
         title: of the page and of the section; empty where there is none.
         paragraphs: at least one, none empty.
     """
@@ -53,19 +54,23 @@ def read_prose(folder: Path) -> Iterator[Section]:
         raise UserError(f"{folder}: holds neither a corpus.jsonl nor any {', '.join(KINDS)} file with something in it")
     for path in files:
         lines = [line for _, line in read_lines(path)]
-        sections = _of_markdown(lines) if path.suffix.lower() in MARKDOWN else [("", _of_lines(lines))]
-        for number, (title, paragraphs) in enumerate(sections, start=1):
+        sections = _of_markdown(lines) if path.suffix.lower() in MARKDOWN else [("", "", _of_lines(lines))]
+        seen: Counter[str] = Counter()
+        for heading, title, paragraphs in sections:
+            anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))
+            place = path.relative_to(folder).as_posix() + (f"#{anchor}" if anchor else "")
+            seen[place] += 1
             if paragraphs:
-                yield Section(f"{path.relative_to(folder).as_posix()}#{number}", title, tuple(paragraphs))
+                yield Section(f"{place}-{seen[place] - 1}" if seen[place] > 1 else place, title, tuple(paragraphs))
 
 
-def _of_markdown(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
-    """Title and paragraphs of each section; list items, and the rows of a table, are paragraphs."""
+def _of_markdown(lines: Sequence[str]) -> list[tuple[str, str, list[str]]]:
+    """Heading, title and paragraphs of each section; list items, and the rows of a table, are paragraphs."""
     from markdown_it import MarkdownIt
 
     source = _FRONT_MATTER.sub("", "\n".join(lines) + "\n")
     page, heading = "", False
-    found: list[tuple[str, list[str]]] = [("", [])]
+    found: list[tuple[str, str, list[str]]] = [("", "", [])]
     cells: list[str] | None = None
     for token in MarkdownIt("commonmark").enable("table").parse(source):
         if token.type == "heading_open":
@@ -73,7 +78,7 @@ def _of_markdown(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
         elif token.type == "tr_open":
             cells = []
         elif token.type == "tr_close" and cells is not None:
-            found[-1][1].append(", ".join(filter(None, cells)))
+            found[-1][-1].append(", ".join(filter(None, cells)))
             cells = None
         elif token.type == "inline":
             parts = (
@@ -84,12 +89,12 @@ def _of_markdown(lines: Sequence[str]) -> list[tuple[str, list[str]]]:
             text = " ".join("".join(parts).split())
             if heading:
                 page = page or text
-                found.append((text if text == page else f"{page}: {text}", []))
+                found.append((text, text if text == page else f"{page}: {text}", []))
                 heading = False
             elif cells is not None:
                 cells.append(text)
             elif text:
-                found[-1][1].append(text)
+                found[-1][-1].append(text)
     return found
 
 

@@ -249,10 +249,10 @@ def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
         if not text or not _is_unicode(text):
             where = f"{location}, {unit} {record.number}: column {name!r}"
             if text:
-                raise UserError(f"{where} holds half of a surrogate pair, which is not text; mend its \\u escapes")
+                raise UserError(f"{where} holds half of a surrogate pair, which is not text; correct its \\u escapes")
             if value is None or isinstance(value, str):
                 raise UserError(f"{where} is empty; fill it or drop the {unit}")
-            raise UserError(f"{where} holds {type(value).__name__}, not text; mend it or name another column")
+            raise UserError(f"{where} holds {type(value).__name__}, not text; correct it or name another column")
         texts.append(text)
     return tuple(texts)
 

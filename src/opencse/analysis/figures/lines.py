@@ -8,6 +8,8 @@ from opencse.analysis.figures.base import AFTER, BEFORE, INK, canvas, coloured, 
 
 Points = Sequence[tuple[float, float]]
 """(across, up)."""
+_FEW = 30
+"""Points of a loss curve below which each is marked."""
 
 
 def lines(
@@ -87,7 +89,8 @@ def training_curves(losses: Mapping[int, float], dev: Mapping[int, float], measu
         measure: what was selected by.
     """
     figure, axes = canvas("training loss by step", "step", "loss")
-    axes.plot(list(losses), list(losses.values()), color=INK, linewidth=1.4)
+    marker = "o" if len(losses) < _FEW else None  # a line through one point cannot be seen
+    axes.plot(list(losses), list(losses.values()), color=INK, marker=marker, markersize=3, linewidth=1.4)
     pictures = [to_svg(figure)]
     if dev:
         best = max(dev, key=lambda step: dev[step])

@@ -113,7 +113,7 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
         before = judged.setdefault(query, {}).setdefault(place[document], relevance)
         if before != relevance:
             raise UserError(
-                f"{where}: document {document[:40]!r} was judged {before} for query {query[:40]!r} above, "
+                f"{where}: document {document[:40]!r} has relevance {before} for query {query[:40]!r} above, "
                 f"and {relevance} here; keep one of the two lines"
             )
     answered = [key for key in texts if any(level > 0 for level in judged.get(key, {}).values())]
@@ -173,7 +173,7 @@ def _field(record: dict[str, Any], name: str, where: str) -> str:
     if not isinstance(value, str):
         raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
     if any("\ud800" <= character <= "\udfff" for character in value):
-        raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; mend its \\u escapes")
+        raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; correct its \\u escapes")
     return value
 
 

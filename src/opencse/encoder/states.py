@@ -1,0 +1,88 @@
+"""Hidden states of a backbone: by transformers' own forward, or by the packed one in training and in inference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from opencse.encoder.kernels import Kernels, bf16_kernel, float32_kernel
+from opencse.encoder.outputs import Disturb
+from opencse.encoder.packed import pack
+from opencse.text.tokenizer import Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def plain_states(
+    backbone: PreTrainedModel, tokens: Tokens, *, need_all: bool = False, disturb: Disturb | None = None
+) -> Sequence[Tensor]:
+    """(rows, length, hidden) of all layers or the last, as transformers computes them.
+
+    Args:
+        backbone: any transformers encoder.
+        tokens: of the texts.
+        need_all: the embeddings' output and every layer's, not the last one's alone.
+        disturb: changes the token embeddings, if given.
+    """
+    mask = tokens.attention_mask
+    if disturb is None:
+        output = backbone(input_ids=tokens.input_ids, attention_mask=mask, output_hidden_states=need_all)
+    else:
+        words = disturb(backbone.get_input_embeddings()(tokens.input_ids))
+        output = backbone(inputs_embeds=words, attention_mask=mask, output_hidden_states=need_all)
+    return output.hidden_states if need_all else (output.last_hidden_state,)
+
+
+def trained_states(
+    backbone: PreTrainedModel,
+    tokens: Tokens,
+    layers: Sequence[int],
+    *,
+    first: bool = False,
+    disturb: Disturb | None = None,
+    dropout: bool = False,
+) -> Sequence[Tensor]:
+    """(rows, length, hidden) of each of ``layers``, packed and with gradient.
+
+    Args:
+        backbone: one of BERT's shape.
+        tokens: of the texts.
+        layers: from 0 (the embeddings' output) to the last.
+        first: of the last layer compute the first token alone.
+        disturb: changes the token embeddings, if given.
+        dropout: draw it, from a seed that torch's generator gives.
+    """
+    ids, mask = tokens.input_ids, tokens.attention_mask
+    seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None
+    found = pack(backbone).states(ids, mask, layers, first_only=first, seed=seed, disturb=disturb)
+    return [found[layer] for layer in layers]
+
+
+def inferred_states(
+    backbone: PreTrainedModel,
+    kernels: Kernels,
+    tokens: Tokens,
+    layers: Sequence[int],
+    *,
+    first: bool = False,
+    bf16: bool = False,
+) -> Sequence[Tensor]:
+    """(rows, length, hidden) of each of ``layers``, packed, without gradient, by weights in order for this processor.
+
+    Args:
+        backbone: one of BERT's shape, on a CPU.
+        kernels: keeps its weights in order.
+        tokens: of the texts.
+        layers: from 0 (the embeddings' output) to the last.
+        first: of the last layer compute the first token alone.
+        bf16: compute in bf16.
+    """
+    packed = pack(backbone)
+    dtype, kernel = (torch.bfloat16, bf16_kernel()) if bf16 else (torch.float32, float32_kernel())
+    maps = kernels.maps(packed.blocks, kernel, dtype, first_only=first)
+    found = packed.states(tokens.input_ids, tokens.attention_mask, layers, first_only=first, maps=maps, dtype=dtype)
+    return [found[layer] for layer in layers]
