@@ -151,3 +151,36 @@ def test_negatives_of_a_file(opencse: Run, built: Path) -> None:
     first = json.loads(Path("t.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert first.keys() == {"anchor", "positive", "negative"}
     assert first["negative"] in lines
+
+
+def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("manual").mkdir()
+    Path("manual/kettle.md").write_text(
+        "# Kettles\n\nThey boil water.\n\n## Descaling\n\nUse vinegar and rinse twice.\n"
+    )
+    Path("manual/trains.txt").write_text("The night train to Vienna is late.\n")
+    code, out, err = opencse("index", "build", "ix", "opencse-mini", "manual")
+    assert (code, err) == (0, "")
+    assert out == "ix: 3 texts, 448 dimensions, flat\n"
+    code, out, err = opencse("index", "query", "ix", "rinse with vinegar")
+    assert code == 0, err
+    assert 0 < out.index("kettle.md#descaling") < out.index("kettle.md#kettles")
+    code, _, err = opencse("index", "build", "other", "opencse-mini", "manual", "--id", "name")
+    assert code == 2
+    assert "manual: columns, ids, metadata and split are of a file" in err
+    code, _, err = opencse("check", "manual")
+    assert code == 0, err
+
+
+def test_documents_in_beirs_layout_keep_their_ids(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("beir").mkdir()
+    lines = [{"_id": "d7", "title": "Kettles", "text": "They boil water."}, {"_id": "d9", "text": "Trains are late."}]
+    Path("beir/corpus.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert opencse("index", "build", "ix", "opencse-mini", "beir")[0] == 0
+    _, out, _ = opencse("index", "query", "ix", "hot water")
+    assert out.index("d7") < out.index("d9")
+    assert "Kettles" in out

@@ -55,5 +55,3 @@ def test_faults_name_the_line(tmp_path: Path) -> None:
         read_documents(jsonl(tmp_path / "a.jsonl", {"title": 3, "text": "One."}))
     with pytest.raises(UserError, match="no document with any text"):
         read_documents(jsonl(tmp_path / "a.jsonl", {"text": " "}))
-    with pytest.raises(UserError, match=r"a folder without corpus\.jsonl"):
-        find_corpus(tmp_path)

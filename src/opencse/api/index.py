@@ -19,6 +19,8 @@ from opencse.search.pairs import Duplicates, Pair
 from opencse.search.reading import FileRows, GivenRows, RowSource
 from opencse.search.recall import Recall, measure_recall
 from opencse.search.result import Hit, IndexInfo
+from opencse.search.rows import Row
+from opencse.text.documents import find_corpus, holds_documents, read_documents
 from opencse.text.given import Text, open_texts
 from opencse.text.readers import Source
 
@@ -69,7 +71,7 @@ def build_index(
         folder: for the index; made if it is not there.
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
         text: a file, a Hub data set id, a `Source`, or a list of texts, `Row`s or mappings (``text``, maybe ``id``,
-            and columns of metadata).
+            and columns of metadata); or a folder of documents, as `opencse.adapt` reads them.
         columns: of a file, the text; several are joined by a space.
         ids: the column that names each row; without one, rows are counted from 0.
         metadata: columns to keep, which searches may filter by.
@@ -341,6 +343,11 @@ def _rows(
     metadata: Sequence[str],
     split: str | None,
 ) -> RowSource:
+    if isinstance(text, str | Path) and holds_documents(text):
+        if columns is not None or split not in (None, "train") or ids is not None or metadata:
+            raise UserError(f"{text}: columns, ids, metadata and split are of a file; this is a folder of documents")
+        documents = read_documents(find_corpus(text))
+        return GivenRows([Row(f"{one.title}\n{one.body}".strip(), one.name or None) for one in documents])
     if isinstance(text, str | Path):
         named = None if columns is None else tuple(columns)
         return FileRows(Source(str(text), columns=named, split=split or "train"), ids, tuple(metadata))

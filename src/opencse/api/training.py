@@ -222,7 +222,8 @@ def adapt(
 
     Args:
         corpus: sentences a line with blank lines between documents (``.txt``), ``title`` and ``text`` (``.jsonl``, or a
-            table), or a folder in BEIR's layout, of which ``corpus.jsonl`` alone is read.
+            table), a folder of text and Markdown files (each section under a heading is a document), or a folder in
+            BEIR's layout, of which ``corpus.jsonl`` alone is read.
         pairs: questions with texts that answer them, if there are any: a file, a `Source` or a list of pairs; or a
             folder in BEIR's layout, whose judgements called ``train`` are taken.
         columns: names of the pairs' two columns in a file; by default ``anchor`` and ``positive``.

@@ -14,8 +14,8 @@ def adapt(
     corpus: Annotated[
         str,
         typer.Argument(
-            help="Documents: .txt (a sentence a line, blank lines between documents), .jsonl or a table with title and "
-            "text, or a folder in BEIR's layout (only its corpus.jsonl is read)."
+            help="Documents: a folder of .txt and .md files; a .txt file (a sentence a line, blank lines between "
+            "documents); .jsonl or a table with title and text; or a folder in BEIR's layout (its corpus.jsonl)."
         ),
     ],
     out: Annotated[Path, own.out("for the adapted encoder")],

@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 _FORMATS = (
-    "Text file (txt, csv, tsv, jsonl, parquet; also .gz .xz .bz2 .zst), a quoted pattern ('*.txt'), or a Hub data set."
+    "Text file (txt, csv, tsv, jsonl, parquet; also .gz .xz .bz2 .zst), a quoted pattern ('*.txt'), a folder of .txt "
+    "and .md files, or a Hub data set."
 )
 
 

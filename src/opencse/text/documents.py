@@ -1,13 +1,14 @@
-"""Documents with or without titles, from running text, jsonl (BEIR's corpus too) or a table with a title column."""
+"""Documents with or without titles: running text, jsonl (BEIR's corpus too), a table with titles, a folder of files."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from opencse.errors import UserError
 from opencse.text.lines import COMPRESSED, read_objects, suffix_of
+from opencse.text.prose import prose_files, read_prose
 from opencse.text.readers import Source
 from opencse.text.sentences import split_sentences
 
@@ -21,10 +22,12 @@ class Document:
     Attributes:
         title: empty where there is none.
         sentences: in reading order; a loose sentence is a document of one.
+        name: its ``_id``, or the file and section it is from; empty where it has none.
     """
 
     title: str
     sentences: tuple[str, ...]
+    name: str = field(default="", compare=False)
 
     @property
     def body(self) -> str:
@@ -33,30 +36,44 @@ class Document:
 
 
 def find_corpus(location: str | Path) -> Path:
-    """The file that ``location`` means: itself, or the ``corpus.jsonl`` of a folder in BEIR's layout.
-
-    Raises:
-        UserError: for a folder without one.
-    """
+    """What ``location`` means: the ``corpus.jsonl`` of a folder in BEIR's layout, or itself (a file, a folder)."""
     path = Path(location)
-    if not path.is_dir():
-        return path
-    for suffix in ("", *COMPRESSED):
-        if (path / f"{_CORPUS}{suffix}").is_file():
-            return path / f"{_CORPUS}{suffix}"
-    raise UserError(f"{path}: a folder without {_CORPUS}; give a file of text, or a folder in BEIR's layout")
+    if path.is_dir():
+        for suffix in ("", *COMPRESSED):
+            if (path / f"{_CORPUS}{suffix}").is_file():
+                return path / f"{_CORPUS}{suffix}"
+    return path
+
+
+def holds_prose(location: str | Path) -> bool:
+    """Whether it is a folder of text and Markdown files, and not in BEIR's layout."""
+    path = Path(location)
+    return path.is_dir() and find_corpus(path) == path and bool(prose_files(path))
+
+
+def holds_documents(location: str | Path) -> bool:
+    """Whether it is a folder in BEIR's layout, or of text and Markdown files."""
+    return Path(location).is_dir() and (find_corpus(location) != Path(location) or holds_prose(location))
 
 
 def read_documents(path: Path) -> list[Document]:
-    """All documents of a file that hold any text.
+    """All documents of a file, or of a folder of files, that hold any text.
 
     A ``.txt`` file holds a sentence a line, with blank lines between documents; without blank lines its lines are loose
     sentences. ``.jsonl`` holds ``text`` and maybe ``title`` on each line (as BEIR's ``corpus.jsonl``). Other files are
     tables with columns ``title`` and ``text``, and must have both. A body that begins with its title loses it there.
+    A folder holds text and Markdown files, of which `opencse.text.prose` tells.
 
     Raises:
         UserError: for bad input, naming the file and the line; or where there is no text.
     """
+    if path.is_dir():
+        return [
+            Document(
+                one.title, tuple(sentence for part in one.paragraphs for sentence in split_sentences(part)), one.place
+            )
+            for one in read_prose(path)
+        ]
     suffix = suffix_of(path)
     records = _from_text(path) if suffix == ".txt" else _from_jsonl(path) if suffix == ".jsonl" else _from_table(path)
     found = [document for document in records if document.sentences]
@@ -87,7 +104,7 @@ def _from_jsonl(path: Path) -> Iterator[Document]:
         if text is None:
             there = ", ".join(str(key)[:40] for key in record) or "none"
             raise UserError(f"{path}, line {number}: no 'text'; keys there: {there}")
-        yield _document(title or "", text)
+        yield _document(title or "", text, str(record.get("_id", "")))
 
 
 def _from_table(path: Path) -> Iterator[Document]:
@@ -95,9 +112,9 @@ def _from_table(path: Path) -> Iterator[Document]:
         yield _document(title, text)
 
 
-def _document(title: str, text: str) -> Document:
+def _document(title: str, text: str, name: str = "") -> Document:
     title = " ".join(title.split())
     body = " ".join(text.split())
     if title and body.casefold().startswith(title.casefold()):
         body = body[len(title) :].lstrip(" .:;-–—")
-    return Document(title, tuple(split_sentences(body)))
+    return Document(title, tuple(split_sentences(body)), name)

@@ -5,9 +5,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 
 from opencse.errors import UserError
+from opencse.text.documents import holds_prose, read_documents
 from opencse.text.readers import ROLES, Source, Texts
 
 
@@ -18,10 +20,12 @@ class GivenTexts:
     Attributes:
         rows: M rows of C texts each, white space around them dropped; C is 1 (sentences), 2 (pairs) or 3 (triples).
         label: what a reader would call them; by default how many they are.
+        documents: M document numbers of running text, else None.
     """
 
     rows: tuple[tuple[str, ...], ...]
     label: str = ""
+    documents: tuple[int, ...] | None = None
 
     @property
     def name(self) -> str:
@@ -38,15 +42,17 @@ class GivenTexts:
         digest = hashlib.sha256(b"given\n")
         for row in self.rows:
             digest.update(f"{row!r}\n".encode())
+        if self.documents is not None:
+            digest.update(f"{self.documents!r}\n".encode())
         return digest.hexdigest()
 
     def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The rows one by one, each with the number of its document, which is 0."""
-        return ((0, row) for row in self.rows)
+        """The rows one by one, each with the number of its document; 0 where there are none."""
+        return zip(self.documents or repeat(0), self.rows, strict=False)
 
     def read(self) -> Texts:
         """All rows."""
-        return Texts(list(self.rows), None, self.name)
+        return Texts(list(self.rows), None if self.documents is None else list(self.documents), self.name)
 
 
 TextSource = Source | GivenTexts
@@ -64,6 +70,8 @@ def open_texts(
 ) -> TextSource:
     """What to read: a `Source` as it is, a path or Hub id, or a list of texts, pairs or triples.
 
+    A folder of text and Markdown files (see `opencse.text.prose`) is running text, a section a document.
+
     Args:
         text: the text, or where it is.
         columns: of a file or Hub data set; see `Source`.
@@ -79,6 +87,8 @@ def open_texts(
         raise TypeError('columns is a list of names, such as ["anchor", "positive"], not a text')
     if isinstance(text, str | Path):
         named = None if columns is None else tuple(columns)
+        if named is None and split in (None, "train") and not skip_lines and holds_prose(text):
+            return _sentences_of(Path(text))
         return Source(str(text), columns=named, split=split or "train", skip_lines=frozenset(skip_lines))
     if columns is not None or split is not None or skip_lines:
         raise UserError("columns, split and skip_lines say how a file is read; leave them out with texts or a Source")
@@ -93,6 +103,13 @@ def open_texts(
         if len(row) != len(rows[0]):
             raise UserError(f"text[{number}] has {len(row)} texts, but text[0] has {len(rows[0])}; give all as many")
     return GivenTexts(rows)
+
+
+def _sentences_of(folder: Path) -> GivenTexts:
+    documents = read_documents(folder)
+    owners = tuple(number for number, document in enumerate(documents) for _ in document.sentences)
+    rows = tuple((sentence,) for document in documents for sentence in document.sentences)
+    return GivenTexts(rows, str(folder), owners)
 
 
 def _row(row: object, where: str) -> tuple[str, ...]:

@@ -1,0 +1,123 @@
+"""Folders of text and Markdown files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse import UserError
+from opencse.text.documents import Document, holds_documents, holds_prose, read_documents
+from opencse.text.given import GivenTexts, open_texts
+from opencse.text.prose import Section, read_prose
+
+PAGE = """---
+title: not prose
+---
+
+Before any heading.
+
+# Kettles
+
+A kettle *boils* water. See
+[the manual](manual.md) for `on`.
+
+```sh
+rm -rf kettle
+```
+
+## Descaling (at home)
+
+- Use vinegar.
+- Rinse twice,
+  then dry.
+
+<div>no prose</div>
+
+| part | price |
+|------|-------|
+| lid  | 4     |
+
+## Empty
+
+## Kettles
+
+Again.
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    pages = tmp_path / "pages"
+    (pages / "deep").mkdir(parents=True)
+    (pages / ".hidden").mkdir()
+    (pages / "kettle.md").write_text(PAGE, encoding="utf-8")
+    (pages / "deep" / "note.txt").write_text(
+        "The first line is broken here because\nthe width is no more. Then\nit ends.\n\n"
+        "Another paragraph.\nA list item\nAnd one\n"
+    )
+    (pages / "empty.txt").write_text("")
+    (pages / ".hidden" / "secret.md").write_text("Not read.")
+    (pages / "table.csv").write_text("not,read\n")
+    return pages
+
+
+def test_sections_of_pages_and_paragraphs_of_texts(folder: Path) -> None:
+    assert list(read_prose(folder)) == [
+        Section(
+            "deep/note.txt",
+            "",
+            (
+                "The first line is broken here because the width is no more. Then",
+                "it ends.",
+                "Another paragraph.",
+                "A list item",
+                "And one",
+            ),
+        ),
+        Section("kettle.md", "", ("Before any heading.",)),
+        Section("kettle.md#kettles", "Kettles", ("A kettle boils water. See the manual for on.",)),
+        Section(
+            "kettle.md#descaling-at-home",
+            "Kettles: Descaling (at home)",
+            ("Use vinegar.", "Rinse twice, then dry.", "part, price", "lid, 4"),
+        ),
+        Section("kettle.md#kettles-1", "Kettles", ("Again.",)),
+    ]
+
+
+def test_documents_know_their_place(folder: Path) -> None:
+    found = read_documents(folder)
+    assert found[2] == Document("Kettles", ("A kettle boils water.", "See the manual for on."))
+    assert [one.name for one in found] == [
+        "deep/note.txt",
+        "kettle.md",
+        "kettle.md#kettles",
+        "kettle.md#descaling-at-home",
+        "kettle.md#kettles-1",
+    ]
+    assert holds_prose(folder)
+    (folder / "corpus.jsonl").write_text('{"_id": "a", "text": "In BEIR\'s layout."}\n')
+    assert not holds_prose(folder)
+    assert holds_documents(folder)
+
+
+def test_a_folder_is_running_text(folder: Path) -> None:
+    texts = open_texts(folder)
+    assert isinstance(texts, GivenTexts)
+    read = texts.read()
+    assert read.documents is not None
+    assert read.documents[:6] == [0, 0, 0, 0, 0, 0]
+    assert read.documents[-1] == 4
+    assert list(texts.rows_with_documents()) == list(zip(read.documents, read.rows, strict=True))
+    loose = GivenTexts(texts.rows, texts.label)
+    assert loose.fingerprint() != texts.fingerprint(), "the order of documents is part of the text"
+
+
+def test_faults_name_the_file(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"holds neither a corpus\.jsonl nor any \.txt, \.md, \.markdown file"):
+        read_documents(tmp_path)
+    assert not holds_documents(tmp_path)
+    (tmp_path / "a.md").write_bytes(b"fine\n\xff\xfe\n")
+    with pytest.raises(UserError, match=r"a\.md, line 2: "):
+        read_documents(tmp_path)
