@@ -38,7 +38,7 @@ class Document:
 def find_corpus(location: str | Path) -> Path:
     """What ``location`` means: the ``corpus.jsonl`` of a folder in BEIR's layout, or itself (a file, a folder)."""
     path = Path(location)
-    if path.is_dir():
+    if _is_folder(path):
         for suffix in ("", *COMPRESSED):
             if (path / f"{_CORPUS}{suffix}").is_file():
                 return path / f"{_CORPUS}{suffix}"
@@ -48,12 +48,19 @@ def find_corpus(location: str | Path) -> Path:
 def holds_prose(location: str | Path) -> bool:
     """Whether it is a folder of text and Markdown files, and not in BEIR's layout."""
     path = Path(location)
-    return path.is_dir() and find_corpus(path) == path and bool(prose_files(path))
+    return _is_folder(path) and find_corpus(path) == path and bool(prose_files(path))
 
 
 def holds_documents(location: str | Path) -> bool:
     """Whether it is a folder in BEIR's layout, or of text and Markdown files."""
-    return Path(location).is_dir() and (find_corpus(location) != Path(location) or holds_prose(location))
+    return _is_folder(Path(location)) and (find_corpus(location) != Path(location) or holds_prose(location))
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:  # a name too long for the system: what opens it says so
+        return False
 
 
 def read_documents(path: Path) -> list[Document]:
