@@ -71,7 +71,7 @@ class Awp(PartSettings):
     """
 
     kind: Literal["awp"] = "awp"
-    gamma: float = Field(default=0.005, ge=0, allow_inf_nan=False)
+    gamma: float = Field(default=0.0005, ge=0, allow_inf_nan=False)
     inputs: InputsSettings = Undisturbed()
     same_masks: bool = True
 
