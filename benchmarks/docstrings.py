@@ -4,7 +4,8 @@
 
 A query is the first sentence of a docstring ("Compute the softmax function."), its document the rest: the paragraphs in
 plain English, without signatures, doctests, tables and names of parameters. The document never holds the query; a text
-that two docstrings share is kept once. What is found differs with the packages' versions, which are printed.
+that two docstrings share is kept once. Some of the docstrings that ask no query are judged for training (``train``):
+pairs for `benchmarks/adapt.py --pairs`. What is found differs with the packages' versions, which are printed.
 """
 
 from __future__ import annotations
@@ -80,22 +81,26 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--packages", nargs="+", default=list(PACKAGES), choices=list(PACKAGES))
     parser.add_argument("--queries", type=int, default=500, help="every so-many-th docstring asks, up to this number")
+    parser.add_argument("--pairs", type=int, default=1000, help="train judgements, of docstrings that ask no query")
     given = parser.parse_args()
     found = list(collect(given.packages))
     (given.out / "qrels").mkdir(parents=True, exist_ok=True)
     every = max(1, len(found) // given.queries)
     asked = list(range(0, len(found), every))[: given.queries]
+    others = [number for number in range(len(found)) if number not in set(asked)]
+    trained = others[:: max(1, len(others) // max(1, given.pairs))][: given.pairs]
     with (given.out / "corpus.jsonl").open("w", encoding="utf-8") as corpus:
         for number, (_, body) in enumerate(found):
             corpus.write(json.dumps({"_id": str(number), "title": "", "text": body}) + "\n")
     with (given.out / "queries.jsonl").open("w", encoding="utf-8") as queries:
-        for number in asked:
+        for number in sorted([*asked, *trained]):
             queries.write(json.dumps({"_id": f"q{number}", "text": found[number][0]}) + "\n")
-    with (given.out / "qrels" / "test.tsv").open("w", encoding="utf-8") as qrels:
-        qrels.write("query-id\tcorpus-id\tscore\n")
-        qrels.writelines(f"q{number}\t{number}\t1\n" for number in asked)
+    for split, numbers in (("test", asked), ("train", trained)):
+        with (given.out / "qrels" / f"{split}.tsv").open("w", encoding="utf-8") as qrels:
+            qrels.write("query-id\tcorpus-id\tscore\n")
+            qrels.writelines(f"q{number}\t{number}\t1\n" for number in numbers)
     versions = ", ".join(f"{PACKAGES[name]} {version(PACKAGES[name])}" for name in given.packages)
-    print(f"{given.out}: {len(found):,} documents, {len(asked)} queries; {versions}")
+    print(f"{given.out}: {len(found):,} documents, {len(asked)} queries, {len(trained)} pairs; {versions}")
 
 
 if __name__ == "__main__":
