@@ -13,7 +13,7 @@ from torch import Tensor
 
 from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.packed import Masks, pack
+from opencse.encoder.packed import Masks, pack, round_count
 from opencse.errors import InterruptedRunError, UserError
 from opencse.runs.job import TrainJob
 from opencse.text import sample
@@ -54,8 +54,15 @@ def batch() -> tuple[Tensor, Tensor]:
 FAMILIES = ("Bert", "Roberta", "XLMRoberta", "MPNet")
 
 
+def fill(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
+    """So many packed rows are padding."""
+    monkeypatch.setattr("opencse.encoder.packed.round_count", lambda tokens: tokens + spare)
+
+
+@pytest.mark.parametrize("spare", [0, 5, 36])  # of 36 places of padding
 @pytest.mark.parametrize("family", FAMILIES)
-def test_states_and_gradients_are_transformers_own(family: str) -> None:
+def test_states_and_gradients_are_transformers_own(family: str, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(monkeypatch, spare)
     model, (ids, mask) = backbone(family).double().eval(), batch()
     there = mask.bool()
     plain = model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
@@ -74,6 +81,37 @@ def test_states_and_gradients_are_transformers_own(family: str) -> None:
         for name, p in model.named_parameters():
             if name in expected:
                 torch.testing.assert_close(p.grad, expected[name], rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("first", [False, True])
+def test_gradients_under_dropout_are_those_of_finite_differences(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(monkeypatch, 5)
+    model, (ids, mask) = backbone("Bert").double(), batch()
+    weights = torch.randn(7, 1 if first else 12, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+
+    def value() -> Tensor:
+        return (pack(model).states(ids, mask, [3], first_only=first, seed=4)[3] * weights).sum()
+
+    torch.autograd.backward(value())
+    moved = [p for p in model.parameters() if p.grad is not None]
+    assert len(moved) > 30
+    towards = [torch.randn_like(p) for p in moved]
+    expected = sum(float((p.grad * d).sum()) for p, d in zip(moved, towards, strict=True) if p.grad is not None)
+    ends = []
+    for side in (1e-6, -2e-6):
+        with torch.no_grad():
+            for p, d in zip(moved, towards, strict=True):
+                p.add_(side * d)
+            ends.append(float(value()))
+    assert abs((ends[0] - ends[1]) / 2e-6 - expected) < 1e-4 * abs(expected)
+
+
+def test_packed_batches_have_few_sizes() -> None:
+    """A run whose batches have ever new sizes would grow: each has kernels of its own, and leaves holes in the heap."""
+    sizes = {count: round_count(count) for count in range(1, 10_000)}
+    assert all(count <= size <= count * (1 + 1 / 32) for count, size in sizes.items())
+    assert all(round_count(size) == size for size in sizes.values())
+    assert len({size for count, size in sizes.items() if count >= 1000}) < 120
 
 
 def test_input_embeddings_can_be_changed() -> None:

@@ -23,7 +23,7 @@ def adapt(
         str | None,
         typer.Option(
             help="Questions with texts that answer them, if you have any: a table of two columns, or a folder in "
-            "BEIR's layout (its train judgements). They are trained on too, and some are held out to choose by."
+            "BEIR's layout (its train judgements). They are trained on too, and some are held out to select by."
         ),
     ] = None,
     columns: Annotated[

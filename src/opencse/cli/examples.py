@@ -5,6 +5,7 @@ from __future__ import annotations
 EXAMPLES: dict[str, list[str]] = {
     "adapt": [
         "opencse adapt docs.jsonl --out my-model",
+        "opencse adapt handbook/ --pairs asked.csv --columns question,answer --out my-model",
         "opencse adapt docs.jsonl --model all-MiniLM-L6-v2 --out my-model",
         "opencse adapt docs.jsonl --dev queries/ --metric recall@100 --out my-model",
     ],

@@ -151,7 +151,8 @@ class _Vectors:
         gradient = self.gradient
         if gradient is not None and self.cosine:
             norm = at_least_float32(self.given.detach()).norm(dim=1, keepdim=True)
-            along = torch.linalg.vecdot(gradient, self.form).unsqueeze(1).masked_fill_(norm < _EPS, 0.0)
+            # a product of rows, where vecdot would hold all products before it sums them
+            along = torch.bmm(gradient.unsqueeze(1), self.form.unsqueeze(2)).squeeze(2).masked_fill_(norm < _EPS, 0.0)
             gradient.sub_(self.form.mul_(along)).div_(norm.clamp_min_(_EPS))
         return None if gradient is None else gradient.to(self.given.dtype)
 

@@ -68,7 +68,7 @@ def material_of(
     if pairs:
         found = _beside_pairs(found, pairs, of_pairs)
     if len(found.rows) < 2:
-        raise UserError("the documents leave nothing to train on: no two sentences beside what is held out")
+        raise UserError("the documents leave nothing to train on: fewer than two pairs or sentences are left of them")
     return found
 
 

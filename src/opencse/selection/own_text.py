@@ -72,8 +72,8 @@ class OwnText:
     def unknown(self) -> str:
         """What they cannot tell."""
         if self.given:
-            return "other questions like these should gain about as much; for other kinds give queries (--dev FOLDER)"
-        return "whether people will ask such questions, no text can tell; queries with known answers can (--dev FOLDER)"
+            return "other questions like these should gain about as much; for other kinds, measure with your own queries (--dev FOLDER)"
+        return "your users may ask other questions than these: measure with your own queries (--dev FOLDER)"
 
     def fingerprint(self) -> str:
         """A hash of the questions, their candidates and answers, and the measure."""
