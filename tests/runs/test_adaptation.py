@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -142,6 +143,27 @@ def test_the_command_with_pairs(opencse: Callable[..., tuple[int, str, str]], tm
     code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--columns", "question,answer")
     assert code == 2
     assert "give pairs too" in err
+
+
+def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_path: Path) -> None:
+    """Questions that the text asks itself see half the way alone; pairs held out, and queries, see both."""
+    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(600)]
+    queries = tmp_path / "queries"
+    (queries / "qrels").mkdir(parents=True)
+    (queries / "corpus.jsonl").write_text("".join(f'{{"_id": "{n}", "text": "{pairs[n][1]}"}}\n' for n in range(9)))
+    (queries / "queries.jsonl").write_text('{"_id": "q", "text": "what is thing 1 made of"}\n')
+    (queries / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
+
+    def shares(**given: Any) -> tuple[float, ...]:
+        made = adaptation_job(sample.TRAIN, model=str(tiny_folder), progress=Silent(), **given)
+        return made.resolve().recipe.training.average_with_start
+
+    assert shares() == (0.5,)
+    assert shares(pairs=pairs[:10]) == (0.5,), "too few to hold any out"
+    assert shares(pairs=pairs) == (1.0, 0.5)
+    assert shares(dev=queries) == (1.0, 0.5)
+    assert shares(dev=None, pairs=pairs) == (0.5,)
+    assert shares(pairs=pairs, settings=["training.average_with_start=[0.3]"]) == (0.3,)
 
 
 def test_pairs_of_a_folder_are_its_train_judgements(folder: Path) -> None:

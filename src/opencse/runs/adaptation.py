@@ -22,6 +22,8 @@ from opencse.text.given import GivenTexts, Text, open_texts
 RECIPE = "adapt"
 LOOSE = "sentences"
 """The recipe's preset for texts without any order: nothing but the sentence itself is a positive."""
+ASKED = "asked"
+"""The recipe's preset where people's own questions select: the trained weights themselves may be kept, too."""
 
 
 def adaptation_job(
@@ -48,7 +50,8 @@ def adaptation_job(
     material = material_of(read_documents(path), None if metric is None else Measure.parse(metric), given)
     progress.say(f"documents  {path}: {material.facts}")
     selector: str | Path | Selector | None = dev
-    if dev is not None and str(dev) in (AUTO, TEXT):
+    by_text = dev is not None and str(dev) in (AUTO, TEXT)
+    if by_text:
         if material.asked is None and str(dev) == TEXT:
             raise UserError(
                 f"{path}: too small to hold documents out and ask {FEWEST} questions about them; choose by something "
@@ -56,12 +59,14 @@ def adaptation_job(
             )
         selector = "sample" if material.asked is None else asking(material.asked)
     own = str(recipe).split(":")
-    preset = LOOSE if len(material.rows[0]) == 1 and own[0] == RECIPE and LOOSE not in own else None
+    by_pairs = by_text and material.asked is not None and material.asked.given
+    fitting = {LOOSE: len(material.rows[0]) == 1, ASKED: by_pairs or is_folder(dev)}
+    presets = [name for name, fits in fitting.items() if fits and own[0] == RECIPE and name not in own]
     return TrainJob(
         GivenTexts(tuple(material.rows), f"{path}, {material.kind}{' and given pairs' if given else ''}"),
         recipe,
         model,
-        preset,
+        ":".join(presets) or None,
         tuple(settings),
         selector,
         device,

@@ -72,7 +72,10 @@ class OwnText:
     def unknown(self) -> str:
         """What they cannot tell."""
         if self.given:
-            return "other questions like these should gain about as much; for other kinds, measure with your own queries (--dev FOLDER)"
+            return (
+                "other questions like these should gain about as much; for other kinds, measure with your own queries "
+                "(--dev FOLDER)"
+            )
         return "your users may ask other questions than these: measure with your own queries (--dev FOLDER)"
 
     def fingerprint(self) -> str:
