@@ -145,7 +145,7 @@ def picture(out: Path, model: str) -> str:
             axes.annotate(f"{height:.1f}", (at, height + error), ha="center", va="bottom", fontsize=8, color=INK)
             labelled.add(label)
     axes.set_axisbelow(True)
-    axes.set_xticks(range(len(names)), [name.capitalize() for name in names])
+    axes.set_xticks(range(len(names)), [{"scifact": "SciFact"}.get(name, name.capitalize()) for name in names])
     axes.margins(y=0.15)
     return standalone(to_svg(figure, {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}))
 
