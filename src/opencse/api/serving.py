@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from contextlib import closing, suppress
+from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Literal
@@ -111,9 +111,8 @@ def serve(
         hosts = [*(allow_host or [])] if local and not keys else None
         app = create_app(service, keys=keys, hosts=hosts)
         url = address(listening)
-        with suppress(KeyboardInterrupt):  # from here on a good end
-            tell.say(f"{url}/ is the page, {url}/v1 the OpenAI-style endpoint; Ctrl-C ends it")
-            run(app, listening, grace=grace)
+        told = f"{url}/ is the page, {url}/v1 the OpenAI-style endpoint; Ctrl-C ends it"
+        run(app, listening, grace=grace, ready=lambda: tell.say(told))
         tell.say("stopped")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 import threading
-from types import FrameType
+from collections.abc import Callable
 
 import uvicorn
 from fastapi import FastAPI
@@ -65,18 +65,16 @@ def server(app: FastAPI, *, grace: float) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def run(app: FastAPI, listening: socket.socket, *, grace: float) -> None:
-    """Serves until SIGTERM, or Ctrl-C, which is raised again as `KeyboardInterrupt`; a second one ends it at once."""
-    before = None
+def run(app: FastAPI, listening: socket.socket, *, grace: float, ready: Callable[[], None]) -> None:
+    """Serves until SIGTERM or Ctrl-C, which may come from ``ready()`` on; a second Ctrl-C ends it at once."""
+    made, before = server(app, grace=grace), {}
     if threading.current_thread() is threading.main_thread():
-        before = signal.signal(signal.SIGTERM, _nothing)  # what uvicorn raises again at its end: that was a good end
+        # Until uvicorn listens to signals, a KeyboardInterrupt could be raised where it is swallowed.
+        before = {number: signal.signal(number, made.handle_exit) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        server(app, grace=grace).run(sockets=[listening])
+        ready()
+        made.run(sockets=[listening])
     finally:
-        if before is not None:
-            signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
         listening.close()
-
-
-def _nothing(number: int, frame: FrameType | None) -> None:
-    pass
