@@ -87,7 +87,7 @@ def main() -> None:
     (given.out / "qrels").mkdir(parents=True, exist_ok=True)
     every = max(1, len(found) // given.queries)
     asked = list(range(0, len(found), every))[: given.queries]
-    others = [number for number in range(len(found)) if number not in set(asked)]
+    others = sorted({*range(len(found))} - {*asked})
     trained = others[:: max(1, len(others) // max(1, given.pairs))][: given.pairs]
     with (given.out / "corpus.jsonl").open("w", encoding="utf-8") as corpus:
         for number, (_, body) in enumerate(found):

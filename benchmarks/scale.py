@@ -2,7 +2,6 @@
 
     python benchmarks/scale.py memory --out docs/results/scale
     python benchmarks/scale.py cost --model FOLDER --batch 256 --chunk 64
-    python benchmarks/scale.py growth --model FOLDER --corpus DATA/retrieval/cranfield
     torchrun --nproc-per-node 2 benchmarks/scale.py processes --model FOLDER
     python benchmarks/scale.py corpus --model FOLDER --megabytes 50 200 800
     python benchmarks/scale.py kills --model FOLDER --rows 20000 --kills 20
@@ -10,8 +9,7 @@
 
 `memory` makes steps of the recipe simcse on a small BERT with random weights and generated texts, each batch in a
 process of its own, and prints the peak of its memory above what it held before the step. `cost` makes the same step
-whole and in chunks in turn, and prints the ratios of their times. `growth` makes the steps of `opencse adapt` one after
-the other and prints what the process holds. `processes` prints texts a second.
+whole and in chunks in turn, and prints the ratios of their times. `processes` prints texts a second.
 
 `corpus` generates texts of so many megabytes, tokenises each into a cache and encodes a share of it into a folder, in a
 process of its own, and prints rates and the peak of its memory. `kills` ends `opencse encode` with SIGKILL at random
@@ -55,13 +53,11 @@ from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import joined
 from opencse.progress import Silent
-from opencse.runs.adaptation import adaptation_job
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
-from opencse.training.memory import keep_freed_memory
 from opencse.training.optimizer import build_optimizer
 from opencse.training.step import Step, step_inputs
 
@@ -178,23 +174,6 @@ def cost(asked: argparse.Namespace) -> None:
         ratios = [b / a for a, b in zip(plain, seconds, strict=True)]
         spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
         print(f"{name:28} {statistics.median(seconds):7.2f} s   {statistics.median(ratios):.2f}x {spread}")
-    print(told_environment())
-
-
-def growth(asked: argparse.Namespace) -> None:
-    """What a process holds after each so many steps of `opencse adapt`."""
-    torch.set_num_threads(1)
-    run = adaptation_job(asked.corpus, model=asked.model, device="cpu", progress=Silent()).prepare(Silent())
-    keep_freed_memory()  # as `opencse train` does
-    step, held = step_of(run, WHOLE), []
-    started = time.process_time()
-    for number in range(asked.steps):
-        step(number)
-        resident = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
-        held.append(int(resident) * resource.getpagesize() / 2**20)
-    every = max(1, asked.steps // 8)
-    print(f"{asked.model} on {asked.corpus}: {(time.process_time() - started) / asked.steps:.2f} s of processor a step")
-    print("MiB held after steps:", ", ".join(f"{n + 1}: {held[n]:,.0f}" for n in range(every - 1, asked.steps, every)))
     print(told_environment())
 
 
@@ -368,10 +347,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
         timed.add_argument("--steps", type=int, default=5)
         timed.add_argument("--precision", default="float32", choices=("float32", "bf16"))
         timed.add_argument("--set", nargs="*", default=[], help="settings, as opencse train has them")
-    grown = commands.add_parser("growth")
-    grown.add_argument("--model", required=True)
-    grown.add_argument("--corpus", type=Path, required=True, help="documents, as opencse adapt has them")
-    grown.add_argument("--steps", type=int, default=64)
     large = commands.add_parser("corpus")
     large.add_argument("--model", required=True)
     large.add_argument("--megabytes", type=int, nargs="+", default=[50, 200, 800])
@@ -396,7 +371,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if asked.what == "one":
         one(asked.folder, asked.batch, asked.chunk)
         return
-    every = (memory, cost, growth, processes, corpus, once, kills, numbers)
+    every = (memory, cost, processes, corpus, once, kills, numbers)
     {command.__name__: command for command in every}[asked.what](asked)
 
 

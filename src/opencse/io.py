@@ -19,6 +19,14 @@ def standing(path: Path) -> Path:
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
 
 
+def is_folder(place: object) -> bool:
+    """Whether it is the path of a folder that is there; a name too long for the system is none."""
+    try:
+        return isinstance(place, str | Path) and Path(place).is_dir()
+    except OSError:  # what opens it says so
+        return False
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """A name beside ``path`` to write to; at the end of the block it takes the place of ``path`` at once.

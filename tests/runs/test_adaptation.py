@@ -166,6 +166,16 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
     assert shares(pairs=pairs, settings=["training.average_with_start=[0.3]"]) == (0.3,)
 
 
+@pytest.mark.parametrize("option", ["pairs", "dev"])
+def test_a_name_too_long_for_the_system_is_told_in_one_line(
+    option: str, opencse: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "out", f"--{option}", "x" * 300)
+    assert code == 2
+    assert len(err.strip().splitlines()[-1]) < 1_000
+    assert "Traceback" not in err
+
+
 def test_pairs_of_a_folder_are_its_train_judgements(folder: Path) -> None:
     queries = [{"_id": f"q{n}", "text": f"question {n}"} for n in range(3)]
     (folder / "queries.jsonl").write_text("".join(json.dumps(query) + "\n" for query in queries))

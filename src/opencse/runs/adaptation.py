@@ -8,6 +8,7 @@ from pathlib import Path
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.io import is_folder
 from opencse.progress import Progress
 from opencse.runs.job import TrainJob
 from opencse.runs.material import material_of
@@ -102,8 +103,3 @@ def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[
             "question and its answer: name their columns with --columns question,answer"
         )
     return [(first, second) for first, second in texts.rows]
-
-
-def is_folder(place: object) -> bool:
-    """Whether it is the path of a folder that is there."""
-    return isinstance(place, str | Path) and Path(place).is_dir()

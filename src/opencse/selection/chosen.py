@@ -7,6 +7,7 @@ from pathlib import Path
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.pairs import GivenPairs, given_pairs
+from opencse.io import is_folder
 from opencse.selection.asking import Asking, Questions
 from opencse.selection.finding import Measure
 from opencse.selection.given_queries import GivenQueries
@@ -53,7 +54,7 @@ def load_selector(dev: DevChoice, text: TextSource, metric: str | None = None) -
                 f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; choose by something "
                 "else: --dev with graded pairs, or with a folder of queries and documents"
             )
-    elif Path(dev).is_dir():
+    elif is_folder(dev):
         return asking(GivenQueries.read(Path(dev), by))
     if by is not None:
         raise UserError(f"--metric {metric} goes with questions (--dev text, or a folder of queries), not graded pairs")
@@ -72,7 +73,7 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
         return read_scored_pairs(sample.DEV)
     if not isinstance(dev, str | Path):
         return given_pairs(dev, "dev")
-    built_in = str(dev) in (AUTO, TEXT, SAMPLE) or Path(dev).is_dir()
+    built_in = str(dev) in (AUTO, TEXT, SAMPLE) or is_folder(dev)
     return read_scored_pairs(sample.DEV if built_in else Path(dev))
 
 

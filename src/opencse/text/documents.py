@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from opencse.errors import UserError
+from opencse.io import is_folder
 from opencse.text.lines import COMPRESSED, read_objects, suffix_of
 from opencse.text.prose import prose_files, read_prose
 from opencse.text.readers import Source
@@ -38,7 +39,7 @@ class Document:
 def find_corpus(location: str | Path) -> Path:
     """What ``location`` means: the ``corpus.jsonl`` of a folder in BEIR's layout, or itself (a file, a folder)."""
     path = Path(location)
-    if _is_folder(path):
+    if is_folder(path):
         for suffix in ("", *COMPRESSED):
             if (path / f"{_CORPUS}{suffix}").is_file():
                 return path / f"{_CORPUS}{suffix}"
@@ -48,19 +49,12 @@ def find_corpus(location: str | Path) -> Path:
 def holds_prose(location: str | Path) -> bool:
     """Whether it is a folder of text and Markdown files, and not in BEIR's layout."""
     path = Path(location)
-    return _is_folder(path) and find_corpus(path) == path and bool(prose_files(path))
+    return is_folder(path) and find_corpus(path) == path and bool(prose_files(path))
 
 
 def holds_documents(location: str | Path) -> bool:
     """Whether it is a folder in BEIR's layout, or of text and Markdown files."""
-    return _is_folder(Path(location)) and (find_corpus(location) != Path(location) or holds_prose(location))
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:  # a name too long for the system: what opens it says so
-        return False
+    return is_folder(location) and (find_corpus(location) != Path(location) or holds_prose(location))
 
 
 def read_documents(path: Path) -> list[Document]:
