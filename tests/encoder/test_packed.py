@@ -10,14 +10,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn import functional
 
 from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.kernels import Kernels
 from opencse.encoder.packed import Masks, pack, round_count
+from opencse.encoder.states import inferred_states
 from opencse.errors import InterruptedRunError, UserError
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokens
 
 SHAPE: dict[str, Any] = {
     "vocab_size": 60,
@@ -104,6 +108,27 @@ def test_gradients_under_dropout_are_those_of_finite_differences(first: bool, mo
                 p.add_(side * d)
             ends.append(float(value()))
     assert abs((ends[0] - ends[1]) / 2e-6 - expected) < 1e-4 * abs(expected)
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("family", ["Bert", "MPNet"])
+@pytest.mark.parametrize("lengths", [[15, 15, 15], [16, 16], [17, 17], [32, 9, 31], [33, 16, 2]])
+def test_inference_is_transformers_own(family: str, lengths: list[int], first: bool) -> None:
+    """Numbers of keys at, below and above the multiples that its attention reads, with padding and without."""
+    model = backbone(family).eval()
+    mask = (torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]).long()
+    ids = torch.where(mask == 1, torch.randint(5, 60, mask.shape, generator=torch.Generator().manual_seed(1)), 1)
+    tokens = Tokens(ids, mask)
+    with torch.inference_mode():
+        own = model(input_ids=ids, attention_mask=mask).last_hidden_state
+        found = inferred_states(model, Kernels(), tokens, [3], first=first)[0]
+        near = inferred_states(model, Kernels(), tokens, [3], first=first, bf16=True)[0]
+    expected = own[:, :1] if first else own * mask[:, :, None]
+    assert torch.allclose(found, expected, atol=1e-5)
+    assert found.shape == expected.shape
+    assert (
+        float(functional.cosine_similarity(near.float(), expected, dim=-1)[mask[:, : near.shape[1]] == 1].min()) > 0.999
+    )
 
 
 def test_packed_batches_have_few_sizes() -> None:

@@ -1,7 +1,7 @@
-"""Attention of packed rows with dropout: one gather puts queries, keys and values in order for it, one puts them back.
+"""Attention of packed rows: one gather puts queries, keys and values in order for it, one puts them back.
 
 Torch's own operations write the padded batch, cut it in three and copy each part once more by heads, and all that again
-for the gradients.
+for the gradients. `attention` has gradients and dropout; `inferred_attention` has neither, and torch's own kernel.
 """
 
 from __future__ import annotations
@@ -12,6 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+_KEYS = 16
+"""Keys are so many, or a multiple: torch's kernel on a CPU takes up to twice as long on other numbers of them."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,9 @@ class Places:
         """Of tokens at ``places`` (T,) of a flattened (rows, length) batch; ``parts``: 3, or 2 for key and value."""
         rows, length = shape
         count, device = len(places), places.device
-        token = torch.zeros(rows * length, dtype=torch.int64, device=device)
-        token[places] = torch.arange(count, device=device)
         part, head = torch.arange(parts, device=device), torch.arange(heads, device=device)
         # (parts, rows, heads, length)
-        token = token.view(1, rows, 1, length)
+        token = _token_at(shape, places).view(1, rows, 1, length)
         there = (token * parts + part.view(-1, 1, 1, 1)) * heads + head.view(1, 1, -1, 1)
         asked = token * heads + head.view(1, 1, -1, 1)
         row, position = places // length, places % length
@@ -80,8 +82,86 @@ class Places:
         return cut.view(rows * heads, length, -1)
 
 
+@dataclass(frozen=True)
+class Gather:
+    """Where the parts of packed rows lie that inference reads; queries and keys in numbers of their own.
+
+    Attributes:
+        shape: (rows, heads, queries of a row, keys of a row); keys are a multiple of 16.
+        queries: (rows * heads * queries,) the packed part at each place; not read where the first tokens alone ask.
+        others: (2 * rows * heads * keys,) the same of keys and values; at padding any.
+        mixed: (tokens * heads,) the place of each mixed value.
+        bias: added to the scores, of a shape that broadcasts to (rows, heads, queries, keys); None where it is 0.
+    """
+
+    shape: tuple[int, int, int, int]
+    queries: Tensor
+    others: Tensor
+    mixed: Tensor
+    bias: Tensor | None
+
+    @classmethod
+    def of(
+        cls, shape: tuple[int, int], places: Tensor, heads: int, bias: Tensor | None, like: Tensor, *, first: bool
+    ) -> Gather:
+        """Of tokens at ``places`` (T,) of a flattened (rows, length) batch.
+
+        Args:
+            shape: (rows, length).
+            places: of the tokens.
+            heads: of the attention.
+            bias: of a shape that broadcasts to (rows, heads, queries, length), minus infinity at padding.
+            like: has the type of the scores.
+            first: the first tokens alone ask.
+        """
+        rows, length = shape
+        keys = -(-length // _KEYS) * _KEYS
+        device, head = places.device, torch.arange(heads, device=places.device)
+        token = _token_at(shape, places)
+        of_keys = functional.pad(token, (0, keys - length)).view(1, rows, 1, keys)
+        parts = 2 if first else 3
+        part = torch.arange(parts - 2, parts, device=device).view(2, 1, 1, 1)
+        others = (of_keys * parts + part) * heads + head.view(1, 1, heads, 1)
+        queries = token.view(rows, 1, length) * parts * heads + head.view(1, heads, 1)
+        mixed = ((places // length).view(-1, 1) * heads + head) * length + (places % length).view(-1, 1)
+        if keys > length:
+            bias = like.new_zeros(1, 1, 1, length) if bias is None else bias
+            bias = functional.pad(bias, (0, keys - length), value=float("-inf"))
+        return cls(
+            (rows, heads, 1 if first else length, keys), queries.flatten(), others.flatten(), mixed.flatten(), bias
+        )
+
+
+def _token_at(shape: tuple[int, int], places: Tensor) -> Tensor:
+    """(rows, length) which of the tokens at ``places`` is at each place; at padding the first."""
+    token = torch.zeros(shape, dtype=torch.int64, device=places.device)
+    token.view(-1)[places] = torch.arange(len(places), device=places.device)
+    return token
+
+
+def inferred_attention(joined: Tensor, query: Tensor | None, gather: Gather) -> Tensor:
+    """`attention` without dropout and without gradient.
+
+    Args:
+        joined: (T, 3 * hidden) query, key and value of each token, or (T, 2 * hidden) key and value.
+        query: (rows, hidden) of the first tokens, where they alone ask; else None.
+        gather: of the parts of ``joined``, and the bias.
+
+    Returns:
+        (T, hidden), or (rows, hidden) where the first tokens alone ask.
+    """
+    rows, heads, asked, keys = gather.shape
+    cut = joined.reshape(joined.shape[0] * heads * (3 if query is None else 2), -1)
+    k, v = cut.index_select(0, gather.others).view(2, rows, heads, keys, -1)
+    q = (cut.index_select(0, gather.queries) if query is None else query).view(rows, heads, asked, -1)
+    mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=gather.bias)
+    if query is not None:
+        return mixed.view(query.shape)
+    return mixed.view(-1, cut.shape[1]).index_select(0, gather.mixed).view(joined.shape[0], -1)
+
+
 def attention(
-    joined: Tensor, query: Tensor | None, places: Places, bias: Tensor | None, kept: Tensor, rate: float
+    joined: Tensor, query: Tensor | None, places: Places, bias: Tensor | None, kept: Tensor | None, rate: float
 ) -> Tensor:
     """``dropout(softmax(q k^T / sqrt(d) + bias)) v`` of each head.
 
@@ -90,7 +170,7 @@ def attention(
         query: (rows, hidden) of the first tokens, where they alone ask; else None.
         places: of the parts of ``joined``.
         bias: what is added to the scores, of a shape that broadcasts to theirs; minus infinity at padding.
-        kept: (rows, heads, queries, length) dropout mask of 0 and 1.
+        kept: (rows, heads, queries, length) dropout mask of 0 and 1; None without dropout.
         rate: of the dropout.
 
     Returns:
@@ -107,7 +187,7 @@ class _Attention(torch.autograd.Function):
         joined: Tensor,
         query: Tensor | None,
         bias: Tensor | None,
-        kept: Tensor,
+        kept: Tensor | None,
         places: Places,
         rate: float,
     ) -> Tensor:
@@ -121,12 +201,12 @@ class _Attention(torch.autograd.Function):
             q, (k, v) = query.reshape(rows * heads, 1, size) * size**-0.5, parts
         scores = torch.bmm(q, k.transpose(1, 2)).view(rows, heads, -1, length)
         weights = (scores if bias is None else scores.add_(bias)).softmax(dim=3)
-        dropped = weights * kept
+        dropped = weights if kept is None else weights * kept
         mixed = torch.bmm(dropped.view(rows * heads, -1, length), v)
         ctx.save_for_backward(parts, q, weights, dropped, kept)
         ctx.places, ctx.rate, ctx.bias = places, rate, None if bias is None else bias.shape
         packed = mixed.view(rows, heads * size) if query is not None else places.packed(mixed, 1)
-        return packed.mul_(1 / (1 - rate))
+        return packed if rate == 0 else packed.mul_(1 / (1 - rate))
 
     @staticmethod
     @once_differentiable
@@ -140,7 +220,9 @@ class _Attention(torch.autograd.Function):
         of_mixed = gradient.reshape(rows * heads, 1, size) * scale if first else places.spread(gradient).mul_(scale)
         found = torch.empty_like(parts)
         torch.bmm(dropped.view(rows * heads, -1, length).transpose(1, 2), of_mixed, out=found[-1])
-        of_weights = torch.bmm(of_mixed, v.transpose(1, 2)).view_as(weights).mul_(kept)
+        of_weights = torch.bmm(of_mixed, v.transpose(1, 2)).view_as(weights)
+        if kept is not None:
+            of_weights.mul_(kept)
         backward: Any = torch.ops.aten._softmax_backward_data
         of_scores: Tensor = backward(of_weights, weights, 3, weights.dtype)
         flat = of_scores.view(rows * heads, -1, length)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from opencse.encoder.attention import Places, attention
+from opencse.encoder.attention import Gather, Places, attention, inferred_attention
 from opencse.encoder.linear import linear
 from opencse.errors import UserError
 
@@ -82,6 +82,10 @@ class Block:
 
 Map = Callable[[Tensor], Tensor]
 """(T, in) -> (T, out)."""
+
+
+Mix = Callable[[Tensor, Tensor | None], Tensor]
+"""The values that attention mixes, of joined parts and maybe the first tokens' queries; see `attention`."""
 
 
 @dataclass(frozen=True)
@@ -208,13 +212,13 @@ class PackedBackbone:
             x = self._embedded(ids, rows, drop, disturb).to(dtype)
             found = {0: rows.padded(x)} if 0 in wanted else {}
             bias = self._position_bias(rows, dtype)
-            places = None
+            mix: Mix | None = None
             for number, block in enumerate(self.blocks, start=1):
                 first = first_only and number == len(self.blocks)
                 computed = block.maps(apart=first) if maps is None else maps[number - 1]
-                if drop is not None and self.attention_rate > 0 and (places is None or first):
-                    places = Places.of(rows.shape, rows.places, self.heads, parts=2 if first else 3)
-                x = self._layer(block, computed, x, rows, places, bias, drop)
+                if mix is None or first:
+                    mix = self._mix(rows, bias, drop, x, first=first, inferred=maps is not None)
+                x = self._layer(block, computed, x, rows, mix, drop)
                 if number in wanted:
                     found[number] = x.unsqueeze(1) if first else rows.padded(x)
         return found
@@ -247,42 +251,30 @@ class PackedBackbone:
         relative: Tensor = encoder.compute_position_bias(like).to(dtype)
         return relative if rows.blocked is None else relative + rows.blocked
 
-    def _layer(
-        self,
-        block: Block,
-        maps: Maps,
-        x: Tensor,
-        rows: Rows,
-        places: Places | None,
-        bias: Tensor | None,
-        drop: Masks | None,
-    ) -> Tensor:
+    def _mix(
+        self, rows: Rows, bias: Tensor | None, drop: Masks | None, like: Tensor, *, first: bool, inferred: bool
+    ) -> Mix:
+        """The attention of layers; of ``first`` tokens alone, or of all."""
+        bias = bias[:, :, :1] if first and bias is not None else bias
+        if inferred:
+            gather = Gather.of(rows.shape, rows.places, self.heads, bias, like, first=first)
+            return lambda joined, query: inferred_attention(joined, query, gather)
+        places = Places.of(rows.shape, rows.places, self.heads, parts=2 if first else 3)
+        count, length = rows.shape
+        shape = (count, self.heads, 1 if first else length, length)
+        if drop is None or self.attention_rate == 0:
+            return lambda joined, query: attention(joined, query, places, bias, None, 0.0)
+        rate = self.attention_rate
+        return lambda joined, query: attention(joined, query, places, bias, drop(shape, rate, joined), rate)
+
+    def _layer(self, block: Block, maps: Maps, x: Tensor, rows: Rows, mix: Mix, drop: Masks | None) -> Tensor:
         """(T, hidden) -> (T, hidden), or (rows, hidden) of the first tokens."""
         joined, query = maps.others(x), None
         if maps.query is not None:
             x = x[rows.first]
             query = maps.query(x)
-            bias = None if bias is None else bias[:, :, :1]
-        if places is None or drop is None:
-            mixed = self._attention(joined, query, rows, bias)
-        else:
-            count, length = rows.shape
-            shape = (count, self.heads, length if query is None else 1, length)
-            mixed = attention(joined, query, places, bias, drop(shape, self.attention_rate, x), self.attention_rate)
-        x = self._added(x, maps.attention(mixed), block.attention_norm, drop)
+        x = self._added(x, maps.attention(mix(joined, query)), block.attention_norm, drop)
         return self._added(x, maps.outer(maps.inner(x)), block.outer_norm, drop)
-
-    def _attention(self, joined: Tensor, query: Tensor | None, rows: Rows, bias: Tensor | None) -> Tensor:
-        """`opencse.encoder.attention.attention` without dropout, by torch's own call."""
-        padded = rows.padded(joined)
-        *queries, k, v = (self._by_head(part) for part in padded.chunk(3 if query is None else 2, dim=2))
-        q = queries[0] if query is None else self._by_head(query.unsqueeze(1))
-        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).flatten(2)
-        return rows.packed(mixed) if query is None else mixed[:, 0]
-
-    def _by_head(self, x: Tensor) -> Tensor:
-        """(rows, length, hidden) -> (rows, heads, length, hidden / heads)."""
-        return x.view(x.shape[0], x.shape[1], self.heads, x.shape[2] // self.heads).transpose(1, 2)
 
     def _added(self, x: Tensor, change: Tensor, norm: nn.LayerNorm, drop: Masks | None) -> Tensor:
         """``norm(x + dropout(change))``."""
