@@ -50,6 +50,10 @@ class OpenChoice(Protocol):
         """The settings of ``kind``; None if there is no such part."""
 
 
+_OF_A_UNION = ("constrained-int", "constrained-float")
+"""What pydantic puts into the place of a fault for a number that may also be a word, such as ``auto``."""
+
+
 def validate(cls: type[S], data: Mapping[str, Any], where: str) -> S:
     """``data`` as a ``cls``, or a ``UserError`` naming the first wrong key, its place and the nearest valid one.
 
@@ -68,7 +72,7 @@ def validate(cls: type[S], data: Mapping[str, Any], where: str) -> S:
 
 def described(cls: type[BaseModel], error: ErrorDetails) -> str:
     """One of the faults that pydantic found in data for ``cls``, in one line: key, fault, and what was given."""
-    path = [shortened(str(part)) for part in error["loc"]]
+    path = [shortened(str(part)) for part in error["loc"] if part not in _OF_A_UNION]
     if error["type"] == "extra_forbidden":
         siblings = _keys_at(cls, path[:-1])
         known = f"; valid: {', '.join(sorted(siblings))}" if siblings else ""

@@ -136,6 +136,11 @@ OTHER = [
         Case(f"recipes show simcse --set '{wrong}'", (says,))
         for wrong, says in (
             ("training.epochs", "key.path=value is expected"),
+            ("data.max_length=2", "data.max_length: input should be greater than or equal to 3, got 2"),
+            ("data.max_length=automatic", "data.max_length: "),
+            ("data.max_length=1.5", "data.max_length: "),
+            (f"data.max_length={HUGE}", "data.max_length: "),
+            ("training.chunk=0", "training.chunk: input should be greater than 0, got 0"),
             ("=1", "key.path=value is expected"),
             ("training.epoch=1", "did you mean 'epochs'"),
             ("trainin.epochs=1", "unknown key 'trainin'"),
@@ -190,7 +195,7 @@ def test_recipes(case: Case, opencse: Run, world: Path) -> None:
 
 def test_the_table_holds_every_part_of_a_recipe(opencse: Run) -> None:
     keys = {key for key, _, _ in FOUND}
-    assert {"training.seed", "data.max_length", "objective.view.rate", "objective.negatives.0.momentum"} <= keys
+    assert {"training.seed", "data.near_duplicates", "objective.view.rate", "objective.negatives.0.momentum"} <= keys
     assert {"objective.terms.0.off_diagonal", "objective.positive.of.samples", "training.worst_case.inputs.sd"} <= keys
     assert len(RECIPE) > 350
     for setup in {setup for _, _, setup in FOUND}:

@@ -42,7 +42,7 @@ def mine(tmp_path: Path) -> str:
     return str(path)
 
 
-def training(recipe: str, **more: str) -> tuple[float, int, int]:
+def training(recipe: str, **more: str) -> tuple[float, int, int | str]:
     resolved = load_recipe(recipe, **more)
     return resolved.training.epochs, resolved.training.batch_size, resolved.data.max_length
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +19,6 @@ from safetensors.torch import load_file
 from helpers import Stopped
 from opencse.errors import InterruptedRunError
 from opencse.runs.job import TrainJob
-from opencse.text import sample
 from opencse.text.readers import Source
 
 pytestmark = pytest.mark.slow
@@ -36,29 +38,66 @@ SETTINGS = (
 QUEUE = '{kind="momentum_queue", size="2.5x", momentum=0.9, init="random"}'
 LAYERS = '{kind="layers", layers=[-2, -3], average_with_plain=true}'
 
-CHILD = """
-import os, signal, sys, threading, torch
-torch.set_num_threads(1)
+LIVES = """
+import json, os, signal, sys, threading, traceback
+import torch
+import transformers.models.bert.modeling_bert
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
-from opencse.progress import Silent
-text, model, out, life, delay, resume, *settings = sys.argv[1:]
+torch.set_num_threads(1)
+
 class Killer(Silent):
-    steps = 0
+    def __init__(self, life, delay):
+        self.steps, self.life, self.delay = 0, life, delay
     def advance(self, done, note=""):
         self.steps += not note  # a step is told once without a note
-        if not note and self.steps == int(life):
-            threading.Timer(float(delay), os.kill, (os.getpid(), signal.SIGKILL)).start()
-job = TrainJob(Source(text), recipe="simcse", model=model, settings=tuple(settings))
-job.run(out, resume=resume == "yes", progress=Killer())
+        if not note and self.steps == self.life:
+            threading.Timer(self.delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
+
+def live(text, model, settings, out, resume, life, delay):
+    job = TrainJob(Source(text), recipe="simcse", model=model, settings=tuple(settings))
+    job.run(out, resume=resume, progress=Killer(life, delay))
+
+for line in sys.stdin:
+    process = os.fork()  # imports are made once, for all lives
+    if process == 0:
+        try:
+            live(**json.loads(line))
+        except BaseException:
+            traceback.print_exc()
+            os._exit(1)
+        os._exit(0)
+    print(os.waitstatus_to_exitcode(os.waitpid(process, 0)[1]), flush=True)
 """
 
 
-def in_child(model: Path, out: Path, *, resume: bool, life: int = 0, delay: float = 0.0) -> int:
-    """Runs the job in a process that is killed ``delay`` seconds after so many steps; 0: it is not."""
-    how = [str(life), str(delay), "yes" if resume else "no"]
-    arguments = [str(sample.TRAIN), str(model), str(out), *how, *SETTINGS]
-    return subprocess.run([sys.executable, "-c", CHILD, *arguments], check=False, timeout=300).returncode
+@pytest.fixture
+def text(tmp_path: Path, sentences: list[str]) -> Path:
+    """Enough sentences to hold some out and ask about them."""
+    path = tmp_path / "text.txt"
+    path.write_text("\n".join(sentences[:1200]))
+    return path
+
+
+@pytest.fixture
+def lives(tiny_folder: Path, text: Path) -> Iterator[Callable[..., int]]:
+    """Runs the job in a process of its own, which is killed ``delay`` seconds after ``life`` steps (0: it is not)."""
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen([sys.executable, "-c", LIVES], **pipes) as parent:
+        assert parent.stdin is not None
+        assert parent.stdout is not None
+        stdin, stdout = parent.stdin, parent.stdout
+
+        def live(out: Path, *, resume: bool, life: int = 0, delay: float = 0.0) -> int:
+            asked = {"text": str(text), "model": str(tiny_folder), "settings": SETTINGS, "out": str(out)}
+            stdin.write(json.dumps({**asked, "resume": resume, "life": life, "delay": delay}) + "\n")
+            stdin.flush()
+            return int(stdout.readline())
+
+        yield live
+        stdin.close()
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -66,22 +105,24 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names}
 
 
-@pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="there is no SIGKILL on this system")
-def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(tiny_folder: Path, tmp_path: Path) -> None:
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes cannot be forked on this system")
+def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(
+    lives: Callable[..., int], tmp_path: Path
+) -> None:
     whole, broken = tmp_path / "whole", tmp_path / "broken"
-    assert in_child(tiny_folder, whole, resume=False) == 0
+    assert lives(whole, resume=False) == 0
     record = json.loads((whole / "run.json").read_text())
     steps, seconds = record["steps"], record["seconds"]
     draw = random.Random(5)
     reached = set()
     for _ in range(10):
         life, delay = draw.randint(1, steps // 12), draw.random() * seconds / steps
-        code = in_child(tiny_folder, broken, life=life, delay=delay, resume=(broken / "run.json").exists())
+        code = lives(broken, life=life, delay=delay, resume=(broken / "run.json").exists())
         assert code == -signal.SIGKILL, "the run ended before ten kills; give it more steps"
         state = broken / "checkpoint" / "state.json"
         reached.add(json.loads(state.read_text())["step"] if state.is_file() else 0)
     assert len(reached) > 1, "no life got beyond a checkpoint, so nothing was resumed"
-    assert in_child(tiny_folder, broken, resume=True) == 0
+    assert lives(broken, resume=True) == 0
     assert files(broken) == files(whole)
     scores = [json.loads((f / "run.json").read_text())["result"]["scores"] for f in (whole, broken)]
     assert scores[0] == scores[1]
@@ -89,8 +130,8 @@ def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(tiny_fold
 
 
 @pytest.mark.parametrize("stop", [1, 13, 40])
-def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, tmp_path: Path, stop: int) -> None:
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
+def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, text: Path, tmp_path: Path, stop: int) -> None:
+    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
     job.run(tmp_path / "whole")
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(InterruptedRunError, match=f"step {stop}"):
@@ -102,10 +143,10 @@ def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, tmp_path: Path, st
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
-def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
+def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     settings = (*SETTINGS, "training.max_steps=16", "training.evaluate_every=16", "encoder.head.kind=mlp")
     negatives = f'objective.negatives=[{{kind="in_batch"}}, {QUEUE}, {LAYERS}]'
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*settings, negatives))
+    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*settings, negatives))
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 9"):
         job.run(tmp_path / "stopped", progress=Stopped(9))
@@ -117,16 +158,16 @@ def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, tmp_pa
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
     for name, source in (("queue", QUEUE), ("layers", LAYERS)):  # each of them makes a difference
         alone = (*settings, f'objective.negatives=[{{kind="in_batch"}}, {source}]')
-        TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=alone, dev=None).run(tmp_path / name)
+        TrainJob(Source(str(text)), model=str(tiny_folder), settings=alone, dev=None).run(tmp_path / name)
         assert files(tmp_path / name)["model.safetensors"] != files(tmp_path / "whole")["last/model.safetensors"]
 
 
-def test_the_comparison_is_not_vacuous(tiny_folder: Path, tmp_path: Path) -> None:
+def test_the_comparison_is_not_vacuous(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     """Training changes the weights, dropout is on, and another seed gives another run."""
     ends = {}
     for seed in (1, 2):
         settings = (*SETTINGS, "training.max_steps=10", f"training.seed={seed}")
-        TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings).run(tmp_path / str(seed))
+        TrainJob(Source(str(text)), model=str(tiny_folder), settings=settings).run(tmp_path / str(seed))
         ends[seed] = load_file(tmp_path / str(seed) / "last" / "model.safetensors")
     start = load_file(tiny_folder / "model.safetensors")
     name = "encoder.layer.0.attention.self.query.weight"
@@ -134,13 +175,13 @@ def test_the_comparison_is_not_vacuous(tiny_folder: Path, tmp_path: Path) -> Non
     assert not torch.equal(ends[1][name], start[f"bert.{name}"])
 
 
-def test_resume_refuses_another_run(tiny_folder: Path, tmp_path: Path) -> None:
+def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     from opencse.errors import UserError
 
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=20"))
+    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=20"))
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "run", progress=Stopped(9))
-    other = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
+    other = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
     with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(20 then, 30 now\)"):
         other.run(tmp_path / "run", resume=True)
     with pytest.raises(UserError, match="go on with --resume"):
@@ -150,7 +191,7 @@ def test_resume_refuses_another_run(tiny_folder: Path, tmp_path: Path) -> None:
     assert again == result
 
 
-def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
+def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     settings = (
         *SETTINGS,
         "training.max_steps=8",
@@ -158,7 +199,7 @@ def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, 
         'objective.positive.of={kind="noisy"}',
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="in_batch", of={kind="mean", samples=2}}]',
     )
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 5"):
         job.run(tmp_path / "stopped", progress=Stopped(5))
@@ -166,7 +207,7 @@ def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, 
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
-def test_generated_negatives_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:
+def test_generated_negatives_go_on_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     """The mixture is not fitted at the first stop yet: it waits for 12 outputs."""
     generated = (
         '{kind="gaussian", count=1.5, covariance="full"}',
@@ -177,7 +218,7 @@ def test_generated_negatives_go_on_bit_for_bit(tiny_folder: Path, tmp_path: Path
     )
     negatives = f'objective.negatives=[{{kind="in_batch"}}, {", ".join(generated)}]'
     settings = (*SETTINGS, "training.max_steps=12", "training.evaluate_every=12", "encoder.head.kind=mlp", negatives)
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings)
+    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=settings)
     job.run(tmp_path / "whole")
     for stop in (1, 6):
         folder = tmp_path / str(stop)

@@ -180,10 +180,11 @@ def pretrain(
     asked = job.resolve().recipe
     if asked.objective.negatives:
         raise UserError(f"{asked.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
-    if begin is not None and asked.data.max_length > size.positions:
+    longest = asked.data.max_length
+    if begin is not None and longest != "auto" and longest > size.positions:
         raise UserError(
-            f"data.max_length {asked.data.max_length} is beyond the {size.positions} positions of the new "
-            f"backbone; set --positions {asked.data.max_length} or --set data.max_length={size.positions}"
+            f"data.max_length {longest} is beyond the {size.positions} positions of the new "
+            f"backbone; set --positions {longest} or --set data.max_length={size.positions}"
         )
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
@@ -48,12 +48,13 @@ class DataSettings(Settings):
     """The ``[data]`` table.
 
     Attributes:
-        max_length: longest training text in ids, special tokens counted; longer ones are cut.
+        max_length: longest training text in ids, special tokens counted; longer ones are cut. ``auto``: what the model
+            reads, at most 256.
         near_duplicates: leave out rows that overlap with an earlier one by this much or more (Jaccard of five-character
             pieces, for instance 0.8; see `opencse.text.near_duplicates`). Unset, all rows are used.
     """
 
-    max_length: int = Field(default=32, ge=3, le=1_048_576)
+    max_length: Annotated[int, Field(ge=3, le=1_048_576)] | Literal["auto"] = 32
     near_duplicates: float | None = Field(default=None, gt=0, le=1)
 
 
@@ -165,7 +166,7 @@ class Recipe(Settings):
                     "training.batch_tokens puts texts of equal length together, which would then be compared with each "
                     "other; set training.batch_size instead"
                 )
-            if self.training.batch_tokens < self.data.max_length:
+            if self.data.max_length != "auto" and self.training.batch_tokens < self.data.max_length:
                 raise ValueError("training.batch_tokens cannot hold a text of data.max_length")
         worst_case = self.training.worst_case
         if worst_case is not None and worst_case.inputs.kind != "none" and not objective.one_forward:

@@ -123,7 +123,7 @@ def model_card(
         encoder,
         base=model,
         limits=(
-            f"Training cut texts at {recipe.data.max_length} ids; of longer ones it has learned the beginning.",
+            f"Training cut texts at {corpus.max_length} ids; of longer ones it has learned the beginning.",
             f"It is one run, with seed {recipe.training.seed}; another seed gives other vectors and other scores.",
         ),
     )

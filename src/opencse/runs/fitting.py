@@ -22,6 +22,9 @@ from opencse.text.batches import Batches
 from opencse.text.given import TextSource
 from opencse.text.near_duplicates import find_near_duplicates
 
+AUTO_LENGTH = 256
+"""Ids of a text that ``data.max_length=auto`` reads at most."""
+
 
 def near_duplicates(text: TextSource, recipe: Recipe, progress: Progress) -> NDArray[np.bool_] | None:
     """(M,) which rows nearly repeat an earlier one, where the recipe leaves them out."""
@@ -32,15 +35,26 @@ def near_duplicates(text: TextSource, recipe: Recipe, progress: Progress) -> NDA
     return find_near_duplicates((row for _, row in text.rows_with_documents()), threshold).rows
 
 
+def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
+    """Ids that training reads of a text; what is beyond the model is refused."""
+    asked, room = recipe.data.max_length, recipe.training.batch_tokens
+    if asked == "auto":
+        longest = min(encoder.max_length, AUTO_LENGTH)
+        if room is not None and room < longest:
+            raise UserError(f"training.batch_tokens {room} cannot hold a text of {longest} ids; set data.max_length")
+        return longest
+    if asked > encoder.max_length:
+        raise UserError(
+            f"data.max_length {asked} is beyond what {model} reads ({encoder.max_length} ids); "
+            f"set it with --set data.max_length={encoder.max_length}"
+        )
+    return asked
+
+
 def check_and_complete(
     encoder: SentenceEncoder, objective: Objective, recipe: Recipe, model: str, trust_remote_code: bool
 ) -> None:
     """Refuses what could not work, and adds the masked-LM head if a term reads it."""
-    if recipe.data.max_length > encoder.max_length:
-        raise UserError(
-            f"data.max_length {recipe.data.max_length} is beyond what {model} reads ({encoder.max_length} ids); "
-            f"set it with --set data.max_length={encoder.max_length}"
-        )
     own_dropout = recipe.encoder.dropout is None
     objective.check(Context(objective, encoder=encoder, model=model, own_dropout=own_dropout))
     heads = [request for request in objective.reads if isinstance(request, LmHead)]

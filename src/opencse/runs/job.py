@@ -22,7 +22,7 @@ from opencse.recipes.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
 from opencse.runs.devices import own_device, tell_of_others
 from opencse.runs.finish import TrainResult, finish, start_score
-from opencse.runs.fitting import begin_parts, check_and_complete, choose_forward, near_duplicates
+from opencse.runs.fitting import begin_parts, check_and_complete, choose_forward, longest_text, near_duplicates
 from opencse.runs.folder import RunFolder, require_makeable
 from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
@@ -158,6 +158,7 @@ class TrainJob:
         recipe, model = start.recipe, start.model
         dev = load_selector(self.dev, self.text, self.metric)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
+        longest = longest_text(encoder, recipe, model)
         objective = Objective.from_settings(recipe.objective).to(encoder.device)
         check_and_complete(encoder, objective, recipe, model, self.trust_remote_code)
         attention = choose_forward(encoder, recipe.training.packed)
@@ -165,7 +166,7 @@ class TrainJob:
             corpus = tokenise(
                 self.text,
                 encoder.tokenizer,
-                recipe.data.max_length,
+                longest,
                 words=isinstance(objective.view, ChangesTokens),
                 progress=Counted(progress, "tokenising"),
                 say=progress.say,

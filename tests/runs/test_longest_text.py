@@ -1,0 +1,44 @@
+"""How much of a text training reads."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.progress import Silent
+from opencse.recipes.recipe import load_recipe
+from opencse.runs.fitting import longest_text
+from opencse.runs.job import TrainJob
+from opencse.text.given import open_texts
+
+
+@pytest.mark.parametrize(("reads", "longest"), [(16, 16), (256, 256), (400, 256)])
+def test_auto_is_what_the_model_reads_up_to_a_bound(encoder: SentenceEncoder, reads: int, longest: int) -> None:
+    encoder.max_length = reads
+    assert longest_text(encoder, load_recipe("simcse", overrides=["data.max_length=auto"]), "M") == longest
+
+
+def test_what_is_beyond_the_model_is_refused(encoder: SentenceEncoder) -> None:
+    encoder.max_length = 40
+    assert longest_text(encoder, load_recipe("simcse", overrides=["data.max_length=40"]), "M") == 40
+    with pytest.raises(UserError, match=r"data\.max_length 41 is beyond what M reads \(40 ids\).*data\.max_length=40"):
+        longest_text(encoder, load_recipe("simcse", overrides=["data.max_length=41"]), "M")
+
+
+def test_a_batch_too_small_for_it_is_refused(encoder: SentenceEncoder) -> None:
+    encoder.max_length = 40
+    recipe = load_recipe("pretrain", overrides=["data.max_length=auto", "training.batch_tokens=39"])
+    with pytest.raises(UserError, match=r"batch_tokens 39 cannot hold a text of 40 ids"):
+        longest_text(encoder, recipe, "M")
+
+
+def test_a_run_cuts_its_texts_there(tiny_folder: Path, tmp_path: Path) -> None:
+    rows = [(f"a question about number {n}", "many words of an answer " * 40) for n in range(12)]
+    settings = ("data.max_length=auto", "training.batch_size=4", "training.precision=float32")
+    job = TrainJob(open_texts(rows), "adapt", str(tiny_folder), settings=settings, dev=None)
+    plan = job.prepare(Silent()).plan
+    assert plan.corpus.max_length == min(256, SentenceEncoder.load(tiny_folder, device="cpu").max_length)
+    assert plan.corpus.at_limit == 12
