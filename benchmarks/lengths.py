@@ -28,7 +28,7 @@ from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory
 
-LENGTHS = (16, 32, 64, 128)
+LENGTHS = (16, 32, 64, 128, 256, 512)
 STEPS = 8
 
 

@@ -70,6 +70,7 @@ def shaped(shape: str, folder: Path) -> str:
         pad_token_id=0,
     )
     BertModel(config, add_pooling_layer=False).save_pretrained(folder)
+    tokenizer.model_max_length = config.max_position_embeddings
     tokenizer.save_pretrained(folder)
     return str(folder)
 
