@@ -171,7 +171,9 @@ def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monke
     from opencse.selection.score import DevScore
 
     monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0))
-    result = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls")).run(tmp_path / "run")
+    job = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls"), dev="sample")
+    result = job.run(tmp_path / "run")
+    assert result.scores[0] == 50.0
     assert result.kept == "given"
     texts = ["A dog runs.", "Rain fell."]
     kept, given, last = (

@@ -214,7 +214,7 @@ def test_metrics_hold_what_the_issue_of_a_run_needs(tiny_folder: Path, tmp_path:
         0
     ].keys()
     record = json.loads((tmp_path / "out" / "run.json").read_text())
-    assert record["environment"]["torch"] == torch.__version__
+    assert torch.__version__.startswith(record["environment"]["torch"])  # a build (+cu130) may be named in only one
     assert record["identity"]["text"] == Source(str(sample.TRAIN)).fingerprint()
 
 
