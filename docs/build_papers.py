@@ -1,16 +1,16 @@
 """Writes docs/results/papers.md, the papers' tables beside ours, and its pictures.
 
-    python docs/build_papers.py [SYSTEMS SWEEPS]
+    python docs/build_papers.py [--systems FOLDER] [--sweeps FOLDER]
 
-SYSTEMS and SWEEPS are the folders of the comparisons made with benchmarks/studies/papers.toml and papers-sweeps.toml;
-their scores are put into docs/results/papers.json first, from which alone the page is made.
+The folders are those of the comparisons made with benchmarks/studies/papers.toml and papers-sweeps.toml; the scores of
+those that are given are put into docs/results/papers.json first, from which alone the page is made.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -45,27 +45,28 @@ SimCSE: nearly all cosines are near 1, and it scores {dev:.2f} on STS-B dev and 
 tasks. Nothing here says how good a model one gets; the uncut model is far better.
 
 **The systems** ran {systems_budget} ({chosen}), and are scored on the seven STS tasks (Spearman x 100, `all`,
-mean of the seven), which nothing was chosen on, and on STS-B's 1,500 development pairs. **The ablations** are shorter
-({sweeps_budget}), scored on the development pairs alone. What is scored is the last step's encoder; no checkpoint
+mean of the seven), which nothing was chosen on, and on STS-B's 1,500 development pairs. **The ablations**
+{sweeps_budget}, scored on the development pairs alone. What is scored is the last step's encoder; no checkpoint
 is chosen. The other systems have SimCSE's settings, as in their papers, and the recipes' own everywhere else. SimCSE,
 ESimCSE and SimCSE++ print their ablations on the same pairs; SSCL and the thesis print averages over the seven tasks.
 
     head -16000 DATA/wiki/wiki100k.txt > wiki16k.txt
     opencse compare wiki16k.txt --study benchmarks/studies/papers.toml --starts MINILM --data DATA --out SYSTEMS
     opencse compare wiki16k.txt --study benchmarks/studies/papers-sweeps.toml --starts MINILM --data DATA --out SWEEPS
-    python docs/build_papers.py SYSTEMS SWEEPS
+    python docs/build_papers.py --systems SYSTEMS --sweeps SWEEPS
 
 The papers' runs have about 15,600 steps at a third to a tenth of the rate: what only shows late cannot show here.
 {made}"""
 
 
-def gather(systems: Path, sweeps: Path) -> dict[str, object]:
-    """The scores of both comparisons' folders."""
-    return {
-        "systems": scores_of(systems, STS),
-        "systems_dev": scores_of(systems, DEV),
-        "sweeps": scores_of(sweeps, DEV),
-    }
+def gather(systems: Path | None, sweeps: Path | None) -> dict[str, object]:
+    """The scores of the comparisons whose folders are given."""
+    found: dict[str, object] = {}
+    if systems is not None:
+        found |= {"systems": scores_of(systems, STS), "systems_dev": scores_of(systems, DEV)}
+    if sweeps is not None:
+        found["sweeps"] = scores_of(sweeps, DEV)
+    return found
 
 
 def scores_of(out: Path, metric: str) -> dict[str, object]:
@@ -146,15 +147,14 @@ class Found:
 def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
     """The whole page in Markdown."""
     systems, dev, found = (Found(kept[part]) for part in ("systems", "systems_dev", "sweeps"))
-    environment: Mapping[str, str] = systems.kept["environment"]  # type: ignore[assignment]
-    versions = ", ".join(f"{key} {value}" for key, value in environment.items())
+    told = [made(one, verdicts[f"{name}_machine"]) for name, one in (("systems", systems), ("sweeps", found))]
     introduction = _INTRODUCTION.format(
         start=systems.start,
         dev=dev.start,
         chosen=verdicts["chosen"],
         systems_budget=verdicts["systems_budget"],
         sweeps_budget=verdicts["sweeps_budget"],
-        made=f"{systems.kept['date']}; {versions}; a CPU with AMX, one thread, bf16.",
+        made=f"Systems: {told[0]}. Ablations: {told[1]}.",
     )
     tables = [table for table in TABLES if len(_known(table, found)) > 1]
     parts = [introduction, "## What holds", verdicts["summary"], "## The systems", _systems(systems, dev)]
@@ -166,6 +166,13 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
     if missing:
         parts += ["## Not run", f"{'; '.join(missing)}. The second command above makes what is missing."]
     return "\n\n".join(part.strip("\n") for part in parts if part) + "\n"
+
+
+def made(found: Found, machine: str) -> str:
+    """When a comparison was made, by which versions and where."""
+    environment: Mapping[str, str] = found.kept["environment"]  # type: ignore[assignment]
+    versions = ", ".join(f"{key} {value}" for key, value in environment.items())
+    return f"{found.kept['date']}, {versions}, {machine}, one thread, bf16"
 
 
 def pictures(kept: Kept) -> dict[str, str]:
@@ -307,10 +314,14 @@ def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 def main() -> None:
     """Gathers, if there is something to gather, and writes page and pictures."""
-    if len(sys.argv) > 1:
-        systems, sweeps = map(Path, sys.argv[1:])
-        write_json(SCORES, gather(systems, sweeps))
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--systems", type=Path)
+    parser.add_argument("--sweeps", type=Path)
+    asked = parser.parse_args()
     kept = json.loads(SCORES.read_text(encoding="utf-8"))
+    if found := gather(asked.systems, asked.sweeps):
+        kept |= found
+        write_json(SCORES, kept)
     write_text(PAGE, page(kept, tomllib.loads(VERDICTS.read_text(encoding="utf-8"))))
     for name, drawn in pictures(kept).items():
         write_text(FIGURES / name, drawn)
