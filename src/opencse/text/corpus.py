@@ -203,7 +203,6 @@ def _write(
         made, width = write_arrays(
             source, unfinished, tokenizer, max_length, words=words, progress=progress, chunk=_CHUNK, shared=_SHARED
         )
-        keys = np.load(unfinished / "keys.npy", mmap_mode="r")
         return CorpusFacts(
             source=source.name,
             fingerprint=fingerprint,
@@ -211,7 +210,7 @@ def _write(
             width=width,
             tokens=made.tokens,
             at_limit=made.at_limit,
-            duplicates=count_duplicates(keys),
+            duplicates=count_duplicates(unfinished / "keys.npy"),
             documents=made.documents if made.last > 0 else 0,
             max_length=max_length,
         )

@@ -36,6 +36,8 @@ _NOTED = 50
 _STATE = "made.json"
 _AT_ONCE = 4_000_000
 """Keys that are compared in memory."""
+_READ = 1_000_000
+"""Rows of keys that are read at a time."""
 Rows = list[tuple[int, tuple[str, ...]]]
 
 
@@ -296,17 +298,24 @@ def _shrink(path: Path) -> None:
     narrow.replace(path)
 
 
-def count_duplicates(keys: NDArray[np.int64]) -> int:
-    """Rows of (M, C) keys that repeat an earlier one; a part of the rows is looked at at a time."""
-    parts = -(-len(keys) // _AT_ONCE)
-    if parts <= 1:
-        return len(keys) - len(np.unique(keys, axis=0))
+def count_duplicates(path: Path) -> int:
+    """Rows of the (M, C) keys in an ``.npy`` file that repeat an earlier one.
+
+    A part of the rows is looked at at a time, and the file is read rather than mapped: what is in memory does not grow
+    with it.
+    """
+    rows = len(np.load(path, mmap_mode="r"))
+    parts = -(-rows // _AT_ONCE)
     distinct = 0
     for part in range(parts):
-        found = []
-        for start in range(0, len(keys), _AT_ONCE):
-            block = keys[start : start + _AT_ONCE]
-            found.append(block[block[:, 0] % parts == part])
-        rows = np.concatenate(found)
-        distinct += len(np.unique(rows if rows.shape[1] > 1 else rows[:, 0], axis=0))
-    return len(keys) - distinct
+        own = np.concatenate([block[block[:, 0] % parts == part] for block in _blocks(path)])
+        distinct += len(np.unique(own if own.shape[1] > 1 else own[:, 0], axis=0))
+    return rows - distinct
+
+
+def _blocks(path: Path) -> Iterator[NDArray[np.int64]]:
+    with path.open("rb") as stream:
+        np.lib.format.read_magic(stream)
+        (_, columns), _, dtype = np.lib.format.read_array_header_1_0(stream)
+        while len(block := np.fromfile(stream, dtype, _READ * columns)):
+            yield block.reshape(-1, columns)
