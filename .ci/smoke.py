@@ -59,8 +59,12 @@ def answers(model: Path, index: Path) -> None:
     )
     assert process.stderr is not None
     try:
-        found = next(filter(None, (re.search(r"(http://\S+)/ is the page", line) for line in process.stderr)), None)
-        assert found is not None, "the server did not start"
+        told, found = "", None
+        while found is None:
+            line = process.stderr.readline()
+            assert line, f"the server did not start:\n{told}"
+            told += line
+            found = re.search(r"(http://\S+)/ is the page", line)
         for path, body in (
             ("/", None),
             ("/v1/embeddings", {"model": model.name, "input": ["a cat"]}),
@@ -72,7 +76,8 @@ def answers(model: Path, index: Path) -> None:
                 assert len(answer.read()) > 50
     finally:
         process.terminate()
-        assert process.wait(60) == 0
+        ended = process.wait(60)
+    assert ended == 0, f"the server ended with {ended}"
 
 
 with tempfile.TemporaryDirectory() as place:
