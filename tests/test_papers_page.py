@@ -37,7 +37,8 @@ def test_the_page_is_up_to_date(script: ModuleType) -> None:
     for name in pictures:
         assert f"figures/{name}" in script.PAGE.read_text(encoding="utf-8")
         assert (script.FIGURES / name).is_file()
-    keys = {table.key for table in script.TABLES} | {"chosen", "systems_budget", "sweeps_budget", "summary", "systems"}
+    told = {"chosen", "systems_budget", "sweeps_budget", "systems_machine", "sweeps_machine", "summary", "systems"}
+    keys = {table.key for table in script.TABLES} | told
     assert verdicts.keys() <= keys
 
 
@@ -91,7 +92,9 @@ def test_it_is_gathered_from_records(script: ModuleType, tmp_path: Path) -> None
     kept = json.loads(json.dumps(script.gather(tmp_path, tmp_path)))
     assert kept["sweeps"]["start"] == kept["systems"]["start"] - 1 == 50.0
     assert kept["sweeps"]["scores"]["esimcse"] == {"42": 63.0, "43": 65.1, "44": 63.9}
-    told = dict.fromkeys(("chosen", "systems_budget", "sweeps_budget", "summary"), "s")
+    assert script.gather(None, tmp_path).keys() == {"sweeps"}
+    names = ("chosen", "systems_budget", "sweeps_budget", "systems_machine", "sweeps_machine", "summary")
+    told = dict.fromkeys(names, "s")
     page = script.page(kept, told | {"dropout": "**Same shape.** So it is."})
     assert "| the start |  | 50.00 |  | 51.00 |" in page
     assert "| esimcse | 3 | 64.00 ± 1.05 |  | 65.00 ± 1.05 | +14.00 ± 2.62" in page
