@@ -4,8 +4,8 @@
     python benchmarks/peers.py --out study --table                                          # the table of what is there
 
 The budget is a number of training texts (--texts): steps of 64 here; of the peers' SimCSE and CT (in-batch negatives)
-too; of TSDAE's usual 8. The peers' rates and losses are those of their documentation, under bf16 autocast as ours
-computes, their texts sentences of the same documents in random order, cut to 64 pieces; TSDAE deletes words between
+too; of TSDAE's usual 8. The peers' rates and losses are those of their documentation, under bf16 autocast where ours
+computes so, their texts sentences of the same documents in random order, cut to 64 pieces; TSDAE deletes words between
 spaces, which needs no tokenizer's data.
 `adapt` reads the documents and chooses titles, neighbouring sentences and what is kept by itself, with a share of them
 held out; the peers keep their last step. nDCG@10 of the test queries, which nobody saw, and the seven STS tasks.
@@ -24,12 +24,14 @@ from statistics import mean, stdev
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
 from adapt import judged, once
 from datasets import Dataset
 from sentence_transformers import SentenceTransformer, SentenceTransformerTrainer, SentenceTransformerTrainingArguments
 from sentence_transformers.sentence_transformer import losses
 
 from opencse import adapt
+from opencse.encoder.precision import choose_precision
 from opencse.environment import Environment
 from opencse.progress import Terminal
 from opencse.text.documents import find_corpus, read_documents
@@ -94,7 +96,8 @@ def train_peer(name: str, model: str, texts: list[str], seed: int, folder: Path)
     with TemporaryDirectory() as elsewhere:
         arguments = SentenceTransformerTrainingArguments(
             output_dir=elsewhere, num_train_epochs=1, seed=seed, save_strategy="no", report_to="none", use_cpu=True,
-            bf16=True, disable_tqdm=True, dataloader_drop_last=True, logging_strategy="no", **how,
+            disable_tqdm=True, dataloader_drop_last=True, logging_strategy="no",
+            bf16=choose_precision("auto", torch.device("cpu")).bf16, **how,
         )  # fmt: skip
         SentenceTransformerTrainer(model=encoder, args=arguments, train_dataset=data, loss=loss).train()
     encoder.max_seq_length = SentenceTransformer(model, device="cpu").max_seq_length

@@ -9,7 +9,8 @@ tokenising included, beside its `encode` at its defaults. ``static``: the same f
 (opencse-mini), beside model2vec and sentence-transformers' StaticEmbedding of the same vectors. ``sts``: the seven STS
 tasks. ``start``: until a command answers. Weights, texts, batches and lengths are the same on both sides. Shapes are of
 random weights (BERT; ``small`` 2 x 128, ``mini`` 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768), for steps alone where
-there is a ``--model``, a folder. No row has a further turn after ``--seconds``.
+there is a ``--model``, a folder. No row has a further turn after ``--seconds``, and none is of bf16 where the processor
+has no unit for it.
 """
 
 from __future__ import annotations
@@ -34,6 +35,7 @@ from rows import HEADER, Row, machine, timed, write_json
 from scipy.stats import spearmanr
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.precision import choose_precision
 from opencse.evaluation import Sts
 from opencse.evaluation.models import open_model
 from opencse.evaluation.pairs import ScoredPairs
@@ -49,7 +51,10 @@ BATCH, LENGTH = 64, 32
 SHAPES = {"small": (2, 128), "mini": (4, 256), "minilm": (6, 384), "base": (12, 768)}
 """Layers and width."""
 Precision = Literal["float32", "bf16"]
-PRECISIONS: tuple[Precision, ...] = ("float32", "bf16")
+PRECISIONS: tuple[Precision, ...] = (
+    ("float32", "bf16") if choose_precision("auto", torch.device("cpu")).bf16 else ("float32",)
+)
+"""Elsewhere bf16 is emulated, and slower than float32."""
 SIDES = ("first", "second")
 Clock = Callable[[], float]
 
@@ -80,7 +85,9 @@ def step(
 ) -> list[Row]:
     """A training step beside sentence-transformers' with bf16, and beside its default (float32)."""
     rows = []
-    for theirs, asked in (("bf16", ("bf16",)), ("float32", ("bf16", "float32"))):
+    for theirs, asked in (("bf16", ("bf16",)), ("float32", tuple(reversed(PRECISIONS)))):
+        if theirs not in PRECISIONS:
+            continue
         rows += timed(
             f"training step, {name or model}, {{}} beside sentence-transformers {theirs}",
             {precision: our_step(model, text, precision, "packed") for precision in asked},

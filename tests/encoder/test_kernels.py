@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from helpers import filled
-from opencse.encoder import states
+from opencse.encoder import kernels, states
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.kernels import Kernel, float32_kernel
 from opencse.text import sample
@@ -103,5 +103,15 @@ def test_copies_leave_the_prepared_weights_out(encoder: SentenceEncoder) -> None
     assert not any("kernels" in name for name in encoder.state_dict())
 
 
-def test_the_kernel_is_a_function_of_the_processor() -> None:
-    assert float32_kernel() in ("torch", "onednn")
+@pytest.mark.parametrize(
+    ("maker", "wide", "expected"),
+    [("AuthenticAMD", True, "onednn"), ("AuthenticAMD", False, "torch"), ("GenuineIntel", True, "torch")],
+)
+def test_the_kernel_is_a_function_of_the_processor(
+    maker: str, wide: bool, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not (torch._C._has_mkldnn and torch._C.has_mkl):
+        pytest.skip("torch without oneDNN or MKL")
+    monkeypatch.setattr(kernels, "_maker", lambda: maker)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": wide})
+    assert float32_kernel.__wrapped__() == expected

@@ -1,8 +1,8 @@
 """The linear maps of a backbone as inference computes them: weights put in order once, for the fastest kernel here.
 
 Intel's library (MKL, torch's own choice for float32) leaves AVX-512 aside on processors of other makers, where oneDNN
-with weights packed for it is about twice as fast; on Intel's MKL is the faster by a tenth to a third. bf16 goes through
-oneDNN everywhere, packed: torch's own call packs the weights anew each time.
+with weights packed for it is about twice as fast; on Intel's, and where there is no AVX-512, MKL is the faster by a
+tenth to a third. bf16 goes through oneDNN everywhere, packed: torch's own call packs the weights anew each time.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ _ROWS = 1_024
 
 @cache
 def float32_kernel() -> Kernel:
-    """What computes float32 products fastest on this processor; a function of its maker alone, so no run differs."""
-    x86 = platform.machine().lower() in ("x86_64", "amd64")
-    if not (x86 and torch._C._has_mkldnn and torch._C.has_mkl):
+    """What computes float32 products fastest on this processor; a function of it alone, so no run differs."""
+    wide = torch.cpu.get_capabilities().get("avx512_f")
+    if not (wide and torch._C._has_mkldnn and torch._C.has_mkl):
         return "torch"
     return "torch" if _maker() == "GenuineIntel" else "onednn"
 
