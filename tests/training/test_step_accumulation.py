@@ -73,7 +73,7 @@ def test_the_gradient_is_the_mean_of_the_batches(
     torch.manual_seed(5)
     reps, outcome = step.gradients(batches)
     got = gradients(encoder)
-    assert close(got, expected, 1e-6 if precision == "float32" else 0.02)
+    assert close(got, expected, 1e-5 if precision == "float32" else 0.02)
     assert not close(got, {name: 3 * g for name, g in expected.items()}, 0.1)
     assert not outcome.total.requires_grad
     assert reps.anchor.shape[0] == N
