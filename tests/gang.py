@@ -17,10 +17,12 @@ from opencse.text import sample
 from steps import gap, gradients, prepared
 
 CHUNK = 3
+ONE = 100
+"""A chunk that holds all rows of a step, so that the other processes have none."""
 
 
 def main() -> None:
-    """Gaps by name: without dropout in equal shares, with dropout in chunks, and of chunks whose masks are others."""
+    """Gaps by name: without dropout in equal shares, in chunks, in one chunk; and of chunks whose masks are others."""
     torch.set_num_threads(1)
     model, folder, out, *names = sys.argv[1:]
     sentences = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
@@ -31,10 +33,13 @@ def main() -> None:
                 run = prepared(name, Path(model), Path(folder), sentences)
             shares = gradients(run, Chunks(world=world), dropout=False)
             together = gradients(run, Chunks(CHUNK, world=world), dropout=True)
+            idle = gradients(run, Chunks(ONE, world=world), dropout=True)
             if world.first:
                 alone = gradients(run, Chunks(CHUNK), dropout=True)
                 plain = gradients(run, WHOLE, dropout=False)
-                found[name] = [gap(shares[:-1], plain[:-1]), gap(together, alone), gap(alone[:1], plain[:1])]
+                one = gradients(run, Chunks(ONE), dropout=True)
+                gaps = [gap(shares[:-1], plain[:-1]), gap(together, alone), gap(idle, one)]
+                found[name] = [*gaps, gap(alone[:1], plain[:1])]
                 Path(out).write_text(json.dumps(found), encoding="utf-8")
         world.wait()
 

@@ -20,7 +20,7 @@ from opencse import SentenceEncoder
 from opencse.encoder import bulk
 from opencse.encoder.bulk import encode_folder
 from opencse.encoder.forms import Form
-from opencse.encoder.shards import MANIFEST
+from opencse.encoder.shards import MANIFEST, Shards
 from opencse.encoder.streaming import EncodedFile, write_lines
 from opencse.errors import UserError
 from opencse.text.readers import Source
@@ -188,6 +188,20 @@ def test_a_start_that_made_nothing_leaves_no_trace(
         made(source, out, encoder)
     assert content(out) == {}
     made(source, out, encoder, form=Form("int8"))
+
+
+def test_broken_off_before_the_first_note_it_begins_again(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ending(self: Shards, number: int, shard: object) -> None:
+        assert self.path(number).exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Shards, "add", ending)
+        with pytest.raises(KeyboardInterrupt):
+            made(source, out, encoder)
+    assert made(source, out, encoder).rows == len(LINES)
 
 
 def test_folders_that_cannot_be_used(source: Source, tmp_path: Path, encoder: SentenceEncoder) -> None:

@@ -70,3 +70,10 @@ def test_a_size_is_a_number_or_a_multiple_of_the_batch(encoder: SentenceEncoder)
         assert objective.negatives_per_anchor(2, 3) == expected + 1  # a queue keeps the size it has
     with pytest.raises(UserError, match=r"size 0\.1x is no sentence at a batch of 4; raise it"):
         build(size="0.1x").begin(encoder, batch_size=4, seed=1)
+
+
+def test_random_weights_are_no_start_for_adapters(encoder: SentenceEncoder) -> None:
+    encoder.adapted = True
+    build(size=4).begin(encoder, batch_size=4, seed=0)
+    with pytest.raises(UserError, match='LoRA trains none of them; set init = "pretrained"'):
+        build(size=4, init="random").begin(encoder, batch_size=4, seed=0)

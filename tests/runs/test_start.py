@@ -20,6 +20,7 @@ from opencse.runs.job import TrainJob
 from opencse.runs.start import build_encoder, load_given, load_start
 from opencse.text import sample
 from opencse.text.corpus import tokenise
+from opencse.text.given import open_texts
 from opencse.text.readers import Source
 from opencse.training.soundness import probes_of, require_known, require_sound
 
@@ -224,6 +225,11 @@ class TestNothingRuined:
         ):
             job.run(tmp_path / "run")
         assert not (tmp_path / "run").exists()
+
+    def test_texts_that_differ_after_the_longest_input_are_one_probe(self, encoder: SentenceEncoder) -> None:
+        same = [f"{'the same beginning of every text ' * 4} {number}" for number in range(20)]
+        corpus = tokenise(open_texts([*same, "another text", "a third one"]), encoder.tokenizer, 16)
+        assert len(probes_of(corpus)) == 3
 
     @pytest.mark.parametrize(
         ("spoil", "what"), [(float("nan"), "NaN or infinite"), (float("inf"), "NaN or infinite"), (0.0, "all zeros")]

@@ -234,3 +234,10 @@ def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
 def test_judgements_called_dev_come_before_test(beir: Path) -> None:
     (beir / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td7\t1\n")
     assert len(GivenQueries.read(beir).task.queries) == 1
+
+
+def test_of_one_unit_the_error_is_not_known() -> None:
+    chooser = Asking(Fixed(units=np.zeros(4, dtype=np.int64)))
+    history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(20, 20, 30, 50))})
+    assert history.found[5].error is None
+    assert "(+5.00, of one text alone, so it may be noise)" in verdict_of(chooser, history)

@@ -149,3 +149,24 @@ def test_text_without_a_token(tmp_path: Path, cache: Path) -> None:
         tokenise(Source(str(path)), words(3), 12, cache=cache)
     assert str(caught.value) == f"{path}: the tokenizer makes no token of the text '\\u200b\\u200b'; drop it"
     assert list((cache / "corpora").iterdir()) == []
+
+
+@pytest.mark.parametrize(("prompt", "own"), [("w5 w6 ", 2), ("w5 w6", 1)])
+def test_a_prompt_comes_before_every_text_and_is_none_of_its_words(
+    prompt: str, own: int, source: Source, tokenizer: Tokenizer, cache: Path
+) -> None:
+    plain = tokenise(source, tokenizer, 64, words=True, cache=cache)
+    prompted = tokenise(source, tokenizer, 64, prompt=prompt, words=True, cache=cache)
+    texts = [" ".join(line.split()) for line in TEXT.splitlines() if line]
+    assert [prompted.text_ids(row, 0).tolist() for row in range(5)] == [
+        ids.tolist() for ids in tokenizer.encode([prompt + text for text in texts], 64)
+    ]
+    assert prompted.keys.tolist() == plain.keys.tolist()
+    for row in range(5):
+        with_prompt, without = prompted.text(row, 0).words, plain.text(row, 0).words
+        assert with_prompt is not None
+        assert without is not None
+        assert with_prompt.max() == without.max(), "the words of the text have the numbers they had"
+        assert (with_prompt == -1).sum() > (without == -1).sum()
+        if own == 2:
+            assert with_prompt[with_prompt >= 0].tolist() == without[without >= 0].tolist()

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -15,8 +16,9 @@ from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
 from opencse.text.corpus import Corpus, cache_root, describe_cache, tokenise
 from opencse.text.formats import Record
+from opencse.text.given import TextSource
 from opencse.text.readers import Source
-from opencse.text.tokenising import Growing
+from opencse.text.tokenising import Growing, Made, write_arrays
 from opencse.text.tokenizer import Tokenizer
 
 TEXT = "The bread rises.\nA cat sleeps.\n\nA cat sleeps.\n\n" + "word " * 30 + "\nThe end.\n"
@@ -235,6 +237,25 @@ def test_what_a_killed_process_left_is_removed_a_day_later(source: Source, token
     tokenise(source, tokenizer, 12, cache=cache)
     assert not old.exists()
     assert new.exists()
+
+
+def test_what_was_begun_long_ago_is_gone_on_with(
+    source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = tokenise(source, tokenizer, 12, cache=cache)
+    (folder,) = folders(cache)
+    unfinished = folder.with_name(f"{folder.name}.tmp")
+    folder.rename(unfinished)
+    os.utime(unfinished, (0, 0))
+    seen: list[set[str]] = []
+
+    def spy(source: TextSource, folder: Path, *rest: Any, **more: Any) -> tuple[Made, int]:
+        seen.append({path.name for path in folder.iterdir()})
+        return write_arrays(source, folder, *rest, **more)
+
+    monkeypatch.setattr(corpus_room, "write_arrays", spy)
+    assert same(tokenise(source, tokenizer, 12, cache=cache), made)
+    assert "ids.npy" in seen[0]
 
 
 def test_the_cache_is_tried_before_the_work(

@@ -5,18 +5,21 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 import torch
 
 from helpers import Broken, write_tiny_bert
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.outputs import Encoded
 from opencse.encoder.precision import choose_precision
 from opencse.errors import InterruptedRunError
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import ALONE
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokens
 from opencse.training import budget
 from steps import NAMES, gap, gradients, prepared
 
@@ -121,6 +124,23 @@ def test_auto_takes_what_fits(
     assert torch.equal(torch.get_rng_state(), before)
     monkeypatch.undo()
     assert 2**20 < budget.free_memory(torch.device("cpu")) < 2**50
+
+
+def test_what_a_forward_holds_once_is_not_counted_by_text(
+    model: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = prepared("simcse", model, tmp_path, sentences)
+    precision = choose_precision("float32", torch.device("cpu"))
+    row = budget.graph_bytes(run.encoder, run.inputs, precision)
+    constant = torch.zeros(1_000_000)
+    forward = type(run.encoder).forward
+
+    def and_once(self: SentenceEncoder, tokens: Tokens, **more: Any) -> Encoded:
+        (torch.ones(1_000_000, requires_grad=True) * constant).sum()
+        return forward(self, tokens, **more)
+
+    monkeypatch.setattr(type(run.encoder), "forward", and_once)
+    assert budget.graph_bytes(run.encoder, run.inputs, precision) == pytest.approx(row, rel=0.01)
 
 
 @pytest.mark.slow

@@ -37,5 +37,5 @@ def test_gradients_are_those_of_one_process(count: int, names: list[str], tmp_pa
     gang(count, str(model), str(tmp_path), str(out), *names)
     gaps: dict[str, list[float]] = json.loads(out.read_text())
     assert set(gaps) == set(names)
-    assert {name: g for name, g in gaps.items() if not (g[0] < 1e-10 and g[1] < 1e-10)} == {}
-    assert sum(g[2] > 1e-4 for g in gaps.values()) > len(names) - 4, "dropout was on where there is any"
+    assert {name: g for name, g in gaps.items() if not max(g[:3]) < 1e-10} == {}
+    assert sum(g[3] > 1e-4 for g in gaps.values()) > len(names) - 4, "dropout was on where there is any"

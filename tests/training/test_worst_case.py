@@ -250,3 +250,16 @@ def test_two_forwards_cannot_be_disturbed() -> None:
         with pytest.raises(UserError, match="changes the inputs of one forward, and this objective makes two"):
             load_recipe("simcse", overrides=[wrong, 'training.worst_case={kind="awp", inputs={kind="gaussian"}}'])
         load_recipe("simcse", overrides=[wrong, 'training.worst_case={kind="awp"}'])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "setting", ['training.worst_case={kind="awp", inputs={kind="fgsm"}}', 'objective.view={kind="input_fgsm"}']
+)
+@pytest.mark.parametrize("more", [(), ("training.chunk=4",)])
+def test_fgsm_with_adapters_alone(
+    tiny_folder: Path, tmp_path: Path, text: Path, setting: str, more: tuple[str, ...]
+) -> None:
+    """LoRA trains no embedding, and the gradient at the input is there all the same."""
+    trained = train(tiny_folder, tmp_path / "out", text, "encoder.lora={rank=2}", setting, *more)
+    assert not equal(trained, train(tiny_folder, tmp_path / "plain", text, "encoder.lora={rank=2}", *more))

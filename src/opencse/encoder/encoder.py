@@ -302,6 +302,8 @@ class SentenceEncoder(nn.Module):
         first: bool = False,
     ) -> Sequence[Tensor]:
         """Hidden states, of all layers or the last; of ``first`` tokens alone where a ``packed`` forward can."""
+        if torch.is_grad_enabled():
+            self.kernels.forget()
         need_all = need_all or self._need_all()
         if packed:
             layers = self._layers(need_all=need_all)

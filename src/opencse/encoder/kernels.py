@@ -124,6 +124,10 @@ class Kernels:
         """The tables of a backbone that is embeddings alone."""
         return self._kept(("word means",), WordMeans.reads(backbone), lambda: WordMeans.of(backbone))
 
+    def forget(self) -> None:
+        """Drops what was made: the weights are about to change, which a fused optimizer does not let them tell."""
+        self._made = None
+
     def _kept(self, key: tuple[object, ...], read: Sequence[Tensor], make: Callable[[], T]) -> T:
         """What was made of the tensors ``read``, if they are as they were; one thing at a time, for it is large."""
         wanted = (key, _stamp_of(read))

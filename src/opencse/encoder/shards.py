@@ -84,7 +84,8 @@ class Shards:
                 yield shards
             except BaseException:
                 if not shards.done:  # nothing could go on with it
-                    (folder / _BEGUN).unlink(missing_ok=True)
+                    for path in (folder / _BEGUN, *folder.glob("part-*")):
+                        path.unlink(missing_ok=True)
                 raise
         finally:
             os.close(descriptor)

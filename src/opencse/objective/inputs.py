@@ -16,6 +16,9 @@ from opencse.streams import Stream
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, Tokenizer
 
+_AT_ONCE = 1_000_000
+"""Examples whose lengths are added up together."""
+
 
 class InputBuilder:
     """Makes the `StepInputs` of any step from its number alone.
@@ -61,9 +64,13 @@ class InputBuilder:
     @property
     def lengths(self) -> NDArray[np.int64]:
         """(M,) tokens of each example, all its texts together that are encoded."""
-        lengths = np.diff(self.corpus.offsets).reshape(-1, self.corpus.width)
-        read = self.places[:, self._roles]
-        total: NDArray[np.int64] = lengths[read[:, :, 0], read[:, :, 1]].sum(axis=1)
+        offsets, width = self.corpus.offsets, self.corpus.width
+        total = np.zeros(len(self.places), dtype=np.int64)
+        for start in range(0, len(total), _AT_ONCE):
+            some = slice(start, start + _AT_ONCE)
+            for role in self._roles:
+                text = self.places[some, role, 0] * width + self.places[some, role, 1]
+                total[some] += offsets[text + 1] - offsets[text]
         return total
 
     def build(self, examples: NDArray[np.int64], step: int) -> StepInputs:

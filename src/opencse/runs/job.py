@@ -167,6 +167,7 @@ class TrainJob:
                 self.text,
                 encoder.tokenizer,
                 longest,
+                prompt=encoder.prompt,
                 words=isinstance(objective.view, ChangesTokens),
                 progress=Counted(progress, "tokenising"),
                 say=progress.say,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
@@ -121,9 +122,10 @@ class Asking:
         guarded = None
         if self.guard is not None and cosines is not None and cosines_before is not None:
             guarded = self.guard.compare(cosines_before, cosines)
+        error = paired_difference(before, values, self.questions.units).error
         return DevScore(
             float(values.mean()),
-            error=paired_difference(before, values, self.questions.units).error,
+            error=error if math.isfinite(error) else None,
             guard=None if guarded is None else guarded.value,
             forgets=guarded is not None and guarded.forgets,
             parts=self.questions.parts(values),
@@ -147,8 +149,12 @@ class Asking:
             untrained: Literal["start", "given"] = "given" if given is not None and before > start.value else "start"
             return Choice(untrained, self._refusal(history, before, f"{asked}: start {start.value:.2f}{own}"))
         kept = history.found[step]
-        low, high = Difference(kept.value - start.value, kept.error or 0.0).interval
-        noise = "" if low > 0 else ", so it may be noise"
+        gained = f"{kept.value - start.value:+.2f}"
+        if kept.error is None:
+            gained += ", of one text alone, so it may be noise"
+        else:
+            low, high = Difference(kept.value - start.value, kept.error).interval
+            gained += f", 95% interval {low:+.2f} to {high:+.2f}{'' if low > 0 else ', so it may be noise'}"
         shared = "" if kept.share == 1.0 else f", averaged with the start ({kept.share:.0%} trained),"
         guard = ""
         if kept.guard is not None and start.guard is not None:
@@ -156,7 +162,7 @@ class Asking:
         return Choice(
             "best",
             f"the model of step {step:,}{shared} is kept: {asked} {start.value:.2f} before{own}, {kept.value:.2f} now "
-            f"({kept.value - start.value:+.2f}, 95% interval {low:+.2f} to {high:+.2f}{noise}{guard}); "
+            f"({gained}{guard}); "
             f"{self.questions.unknown}",
         )
 

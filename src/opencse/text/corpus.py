@@ -136,6 +136,7 @@ def tokenise(
     tokenizer: Tokenizer,
     max_length: int,
     *,
+    prompt: str = "",
     words: bool = False,
     cache: Path | None = None,
     progress: Count | None = None,
@@ -149,6 +150,7 @@ def tokenise(
         source: what to read.
         tokenizer: makes the ids.
         max_length: longest text in ids, special tokens counted.
+        prompt: put before every text, as the encoder reads it; its words are no words of the text.
         words: keep the word of every id too.
         cache: folder of the cache, ``cache_root()`` by default.
         progress: called with (rows done, rows in all).
@@ -158,15 +160,16 @@ def tokenise(
         UserError: for bad input, or a cache folder that cannot be written.
     """
     fingerprint = source.fingerprint()
-    parts = json.dumps([_FORMAT, fingerprint, tokenizer.fingerprint(), max_length] + ([_WORDS] if words else []))
-    folder = (cache or cache_root()) / "corpora" / hashlib.sha256(parts.encode()).hexdigest()[:32]
+    parts: list[object] = [_FORMAT, fingerprint, tokenizer.fingerprint(), max_length]
+    parts += ([_WORDS] if words else []) + ([{"prompt": prompt}] if prompt else [])
+    folder = (cache or cache_root()) / "corpora" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     kept = _open(folder, words)
     if kept is None:
         if folder.exists():
             told = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
             warnings.warn(told, stacklevel=2) if say is None else say(told)
         with _begun(folder) as unfinished:
-            facts = _write(source, fingerprint, unfinished, tokenizer, max_length, words, progress)
+            facts = _write(source, fingerprint, unfinished, tokenizer, max_length, prompt, words, progress)
             kept = _keep(facts, words, unfinished, folder)
     return replace(kept, facts=replace(kept.facts, source=source.name))
 
@@ -196,12 +199,14 @@ def _write(
     unfinished: Path,
     tokenizer: Tokenizer,
     max_length: int,
+    prompt: str,
     words: bool,
     progress: Count | None,
 ) -> CorpusFacts:
+    sizes = {"chunk": _CHUNK, "shared": _SHARED}
     try:
         made, width = write_arrays(
-            source, unfinished, tokenizer, max_length, words=words, progress=progress, chunk=_CHUNK, shared=_SHARED
+            source, unfinished, tokenizer, max_length, words=words, progress=progress, prompt=prompt, **sizes
         )
         return CorpusFacts(
             source=source.name,
@@ -238,6 +243,7 @@ def _begun(folder: Path) -> Iterator[Path]:
             alone = False
             unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
         unfinished.mkdir(parents=True, exist_ok=True)
+        os.utime(unfinished)  # what a killed process left long ago is gone on with, not swept away
         for other in folder.parent.glob(f"*{_UNFINISHED}"):
             with suppress(FileNotFoundError):  # of a process that has ended its work since
                 if time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed

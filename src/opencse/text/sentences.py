@@ -9,6 +9,8 @@ _SHORT = re.compile(
     r"(?:^|[\s(])(?:[A-Za-z]|e\.g|i\.e|cf|vs|al|etc|ca|no|nos|vol|pp|fig|figs|eq|eqs|dr|mr|mrs|ms|prof|st|approx)\.$",
     re.IGNORECASE,
 )
+_LONGEST = 10
+"""Characters that tell of an abbreviation at the end: more than the longest, its full stop and what is before it."""
 
 
 def split_sentences(text: str) -> list[str]:
@@ -21,7 +23,7 @@ def split_sentences(text: str) -> list[str]:
     start = 0
     for match in _END.finditer(joined):
         end = match.start() + len(match["close"] or "")
-        if end == start or (joined[end - 1] == "." and _SHORT.search(joined[start:end])):
+        if end == start or (joined[end - 1] == "." and _SHORT.search(joined[max(start, end - _LONGEST) : end])):
             continue
         found.append(joined[start:end])
         start = match.end()

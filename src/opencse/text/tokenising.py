@@ -14,6 +14,7 @@ from dataclasses import asdict, dataclass
 from io import BytesIO
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
@@ -82,8 +83,10 @@ def text_key(text: str) -> int:
 class Tokenising:
     """Makes `Piece`s of rows."""
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, words: bool, source: str) -> None:
+    def __init__(self, tokenizer: Tokenizer, max_length: int, words: bool, source: str, prompt: str = "") -> None:
         self._tokenizer, self._max_length, self._words, self._source = tokenizer, max_length, words, source
+        self._prompt = prompt
+        self._prompted = _words_of(prompt, tokenizer) if words else 0
 
     def __call__(self, rows: Rows) -> Piece:
         """The ids of every text of ``rows``.
@@ -92,13 +95,15 @@ class Tokenising:
             UserError: for a text without a token.
         """
         flat = [text for _, row in rows for text in row]
+        read = [self._prompt + text for text in flat] if self._prompt else flat
         numbers: WordNumbers | None = None
         if self._words:
-            found = self._tokenizer.encode_words(flat, self._max_length)
+            found = self._tokenizer.encode_words(read, self._max_length)
             ids = [text.ids for text in found]
             numbers = np.concatenate([text.words for text in found if text.words is not None])
+            numbers = np.maximum(numbers - self._prompted, -1).astype(numbers.dtype)  # no view changes the prompt
         else:
-            ids = self._tokenizer.encode(flat, self._max_length)
+            ids = self._tokenizer.encode(read, self._max_length)
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
         if not lengths.all():
             wordless = flat[int(lengths.argmin())]
@@ -106,6 +111,15 @@ class Tokenising:
         keys = np.fromiter(map(text_key, flat), dtype=np.int64, count=len(flat))
         documents = np.fromiter((document for document, _ in rows), dtype=np.int32, count=len(rows))
         return Piece(np.concatenate(ids), lengths, keys, documents, numbers)
+
+
+def _words_of(prompt: str, tokenizer: Tokenizer) -> int:
+    """How many words a prompt puts before a text; one that the text's first word goes on with is the text's."""
+    if not prompt:
+        return 0
+    numbers = tokenizer.encode_words([prompt], None)[0].words
+    count = 0 if numbers is None else int(numbers.max(initial=-1)) + 1
+    return count if prompt[-1].isspace() else max(0, count - 1)
 
 
 class Growing:
@@ -225,6 +239,7 @@ def write_arrays(
     *,
     words: bool,
     progress: Count | None,
+    prompt: str = "",
     chunk: int = CHUNK,
     shared: int = SHARED,
 ) -> tuple[Made, int]:
@@ -240,7 +255,7 @@ def write_arrays(
     rows, width = 0, 0
     for _, row in source.rows_with_documents():
         rows, width = rows + 1, len(row)
-    work = Tokenising(tokenizer, max_length, words, source.name)
+    work = Tokenising(tokenizer, max_length, words, source.name, prompt)
     with Writing(folder, width, tokenizer, words) as writing:
         pieces = _pieces(source, writing.made.rows, max(1, chunk // width))
         count = min(cores(), 8) if (rows - writing.made.rows) * width >= shared else 1
@@ -301,16 +316,27 @@ def _shrink(path: Path) -> None:
 def count_duplicates(path: Path) -> int:
     """Rows of the (M, C) keys in an ``.npy`` file that repeat an earlier one.
 
-    A part of the rows is looked at at a time, and the file is read rather than mapped: what is in memory does not grow
-    with it.
+    A part of the rows is looked at at a time, written apart first where there are several, and files are read rather
+    than mapped: what is in memory does not grow with it, and the file is read once.
     """
-    rows = len(np.load(path, mmap_mode="r"))
+    shape: tuple[int, int] = np.load(path, mmap_mode="r").shape
+    rows, columns = shape
     parts = -(-rows // _AT_ONCE)
-    distinct = 0
-    for part in range(parts):
-        own = np.concatenate([block[block[:, 0] % parts == part] for block in _blocks(path)])
-        distinct += len(np.unique(own if own.shape[1] > 1 else own[:, 0], axis=0))
-    return rows - distinct
+    if parts == 1:
+        return rows - _distinct(np.concatenate(list(_blocks(path))))
+    with TemporaryDirectory(dir=path.parent, prefix="keys.") as folder:
+        apart = [Path(folder) / str(part) for part in range(parts)]
+        for block in _blocks(path):
+            of = block[:, 0] % parts
+            for part in np.unique(of):
+                with apart[part].open("ab") as stream:
+                    block[of == part].tofile(stream)
+        found = (np.fromfile(one, np.int64).reshape(-1, columns) for one in apart if one.exists())
+        return rows - sum(map(_distinct, found))
+
+
+def _distinct(rows: NDArray[np.int64]) -> int:
+    return len(np.unique(rows if rows.shape[1] > 1 else rows[:, 0], axis=0))
 
 
 def _blocks(path: Path) -> Iterator[NDArray[np.int64]]:

@@ -13,7 +13,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.vectors.chunks import Chunks
+from opencse.objective.vectors.generator import seeded
 from opencse.processes import Processes
+from opencse.text.tokenizer import Tokens
 
 SHARE = 0.5
 """Of the free memory, what the graph may take."""
@@ -51,11 +53,18 @@ def choose_chunks(
 
 
 def graph_bytes(encoder: SentenceEncoder, inputs: InputBuilder, precision: Precision) -> float:
-    """Bytes that a training forward keeps for its backward pass, by text, for the longest texts; nothing is drawn."""
+    """Bytes that a training forward keeps for its backward pass, by text, for the longest texts; nothing is drawn.
+
+    The difference between twice as many texts and those: what a forward holds once (weights in bf16) is in both.
+    """
     corpus = inputs.corpus
     longest = np.argsort(np.diff(corpus.offsets), kind="stable")[-_PROBED:]
     ids = [corpus.text_ids(*divmod(int(i), corpus.width)) for i in longest]
-    tokens = encoder.tokenizer.pad(ids).to(encoder.device)
+    once, twice = (_held(encoder, encoder.tokenizer.pad(some), precision) for some in (ids, ids * 2))
+    return (twice - once) / len(ids)
+
+
+def _held(encoder: SentenceEncoder, tokens: Tokens, precision: Precision) -> int:
     weights = {p.untyped_storage().data_ptr() for p in encoder.parameters()}
     held: dict[int, Tensor] = {}
 
@@ -64,13 +73,12 @@ def graph_bytes(encoder: SentenceEncoder, inputs: InputBuilder, precision: Preci
         return tensor
 
     training = encoder.training
-    devices = [encoder.device] if encoder.device.type == "cuda" else []
-    with torch.random.fork_rng(devices=devices), torch.autograd.graph.saved_tensors_hooks(keep, lambda kept: kept):
+    with seeded(0, encoder.device), torch.autograd.graph.saved_tensors_hooks(keep, lambda kept: kept):
         encoder.train()
         with precision.autocast(encoder.device):
-            encoder(tokens)
+            encoder(tokens.to(encoder.device))
     encoder.train(training)
-    return sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in weights) / len(ids)
+    return sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in weights)
 
 
 def free_memory(device: torch.device) -> int:

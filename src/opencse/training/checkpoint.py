@@ -15,6 +15,7 @@ from torch import Tensor
 
 from opencse import io
 from opencse.errors import UserError, reason
+from opencse.objective.vectors.generator import random_state, restore
 
 CHECKPOINT = "checkpoint"
 _TENSORS, _STATE, _SUMS = "tensors.safetensors", "state.json", "checksums.json"
@@ -213,16 +214,16 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def random_states() -> dict[str, Tensor]:
-    """The states of torch's own generators, from which dropout draws."""
+def random_states(device: torch.device) -> dict[str, Tensor]:
+    """The states of the generators that dropout draws from: the processor's and that of the run's own device."""
     states = {"cpu": torch.get_rng_state()}
-    if torch.cuda.is_available():
-        states["cuda"] = torch.cuda.get_rng_state()
+    if device.type != "cpu":
+        states[device.type] = random_state(device)
     return states
 
 
-def restore_random_states(states: Mapping[str, Tensor]) -> None:
+def restore_random_states(states: Mapping[str, Tensor], device: torch.device) -> None:
     """The inverse of `random_states`."""
     torch.set_rng_state(states["cpu"])
-    if "cuda" in states and torch.cuda.is_available():
-        torch.cuda.set_rng_state(states["cuda"])
+    if device.type != "cpu" and device.type in states:
+        restore(states[device.type], device)

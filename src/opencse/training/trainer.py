@@ -238,7 +238,7 @@ class Trainer:
             **prefixed("objective", self.objective.state_dict()),
             **prefixed("optimizer", optimizer_tensors(self.optimizer)),
             **prefixed("best", self.best),
-            **prefixed("random", random_states()),
+            **prefixed("random", random_states(self.encoder.device)),
         }
         chunks = {"rows": self.chunks.rows, "keep": self.chunks.keep, "processes": self.world.count}
         values = {"step": step, "history": asdict(self.history), "chunks": chunks}
@@ -269,7 +269,7 @@ class Trainer:
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.best = checkpoint.of("best")
         self.history = History({int(k): DevScore(**v) for k, v in checkpoint.values["history"]["found"].items()})
-        restore_random_states(checkpoint.of("random"))
+        restore_random_states(checkpoint.of("random"), self.encoder.device)
         step = int(checkpoint.values["step"])
         if not 0 < step <= self.steps:
             raise ValueError(f"step {step} of {self.steps}")

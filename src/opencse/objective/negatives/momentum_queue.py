@@ -85,6 +85,11 @@ class MomentumQueue(NegativeSource):
         size = settings.sentences(batch_size)
         if size == 0:
             raise UserError(f"momentum_queue: size {settings.size} is no sentence at a batch of {batch_size}; raise it")
+        if encoder.adapted and settings.init == "random":
+            raise UserError(
+                'momentum_queue: init = "random" makes all weights anew, and LoRA trains none of them; '
+                'set init = "pretrained", or train without encoder.lora'
+            )
         weights = int(np.random.default_rng([seed, Stream.MOMENTUM_WEIGHTS]).integers(2**63))
         self.average = MovingAverage(
             encoder,

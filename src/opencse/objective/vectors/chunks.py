@@ -14,7 +14,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 RowDisturb = Callable[[Tensor, int], Tensor]
 """Input embeddings (rows, length, hidden) of some rows, and the number of the first of them -> the same shape."""
 Span = tuple[int, int]
+T = TypeVar("T")
 Run = Callable[[], tuple[Tensor, ...]]
 
 
@@ -113,16 +114,19 @@ class Chunks:
         runs: list[_Pass] = []
         if tokens is not None:
             held = padded or disturb is not None
-            runs += self._mine(
-                len(tokens),
-                lambda a, b: _pass(encoder, draw, a, _sentences(encoder, _cut(tokens, a, b, held), layers, disturb, a)),
-            )
+
+            def some(a: int, b: int, change: RowDisturb | None = disturb) -> _Pass:
+                return _pass(encoder, draw, a, _sentences(encoder, _cut(tokens, a, b, held), layers, change, a))
+
+            runs += self._mine(len(tokens), some, idle=lambda: some(0, 1, change=None).empty())
         edge = len(runs)
         if masked is not None:
             copy = masked
-            runs += self._mine(
-                len(copy.masked.tokens), lambda a, b: _pass(encoder, draw, -1 - a, _masked(encoder, copy.rows(a, b)))
-            )
+
+            def some_masked(a: int, b: int) -> _Pass:
+                return _pass(encoder, draw, -1 - a, _masked(encoder, copy.rows(a, b)))
+
+            runs += self._mine(len(copy.masked.tokens), some_masked, idle=lambda: some_masked(0, 1).empty())
         made = [one.made(kept=len(runs) - i <= self.keep) for i, one in enumerate(runs)]
         sentence, by_layer, losses = None, {}, None
         if tokens is not None:
@@ -141,18 +145,16 @@ class Chunks:
         """(rows, ...): ``function`` of the rows, chunk by chunk, without gradient; it draws nothing."""
         if self.whole:
             return function(tokens)
-        parts = self._mine(len(tokens), lambda a, b: function(_cut(tokens, a, b, False)), nothing=lambda made: made[:0])
+
+        def some(a: int, b: int) -> Tensor:
+            return function(_cut(tokens, a, b, False))
+
+        parts = self._mine(len(tokens), some, idle=lambda: some(0, 1)[:0])
         return self.world.gathered(torch.cat(parts), self._counts(len(tokens)))
 
-    def _mine(
-        self, rows: int, make: Callable[[int, int], Any], nothing: Callable[[Any], Any] | None = None
-    ) -> list[Any]:
-        """What ``make`` makes of each of this process's chunks; where it has none, an empty one of the first row."""
-        spans = self.spans(rows)[self.world.rank]
-        if spans:
-            return [make(a, b) for a, b in spans]
-        first = make(0, 1)
-        return [first.empty() if nothing is None else nothing(first)]
+    def _mine(self, rows: int, make: Callable[[int, int], T], idle: Callable[[], T]) -> list[T]:
+        """What ``make`` makes of each of this process's chunks; where it has none, the empty one of ``idle``."""
+        return [make(a, b) for a, b in self.spans(rows)[self.world.rank]] or [idle()]
 
     def _counts(self, rows: int) -> list[int]:
         return [sum(b - a for a, b in share) for share in self.spans(rows)]

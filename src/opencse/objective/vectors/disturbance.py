@@ -62,7 +62,7 @@ class Watch:
             words = self.first(words, start)
         if not torch.is_grad_enabled():  # a chunk that is made again later
             return words
-        if self.leaf:
+        if self.leaf or not words.requires_grad:  # LoRA leaves the embeddings as they are
             words = words.detach().requires_grad_()
 
         def keep(gradient: Tensor) -> None:

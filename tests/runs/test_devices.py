@@ -1,0 +1,42 @@
+"""Where each of several processes computes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from opencse.errors import UserError
+from opencse.objective.vectors.generator import random_state, restore, seeded
+from opencse.runs.devices import own_device
+from opencse.training.checkpoint import random_states, restore_random_states
+
+
+def test_several_processes_do_not_share_a_numbered_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert own_device("cuda:1") == "cuda:1", "alone, any is fine"
+    for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    assert own_device("cpu") == "cpu"
+    with pytest.raises(UserError, match=r"^--device cuda:0: 2 processes take a GPU each; say --device cuda"):
+        own_device("cuda:0")
+
+
+def test_the_generators_of_apples_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout on mps draws from mps's own generator: asked for, put back, seeded and kept in checkpoints."""
+    held = torch.Generator().manual_seed(1)
+    monkeypatch.setattr(torch.mps, "get_rng_state", held.get_state)
+    monkeypatch.setattr(torch.mps, "set_rng_state", held.set_state)
+    monkeypatch.setattr(torch.mps, "manual_seed", held.manual_seed)
+    device = torch.device("mps")
+    before, own = random_state(device), torch.get_rng_state()
+    assert torch.equal(before, torch.Generator().manual_seed(1).get_state())
+    with seeded(5, device):
+        assert torch.equal(held.get_state(), torch.Generator().manual_seed(5).get_state())
+    assert torch.equal(held.get_state(), before)
+    kept = random_states(device)
+    torch.rand(3, generator=held)
+    restore_random_states(kept, device)
+    assert torch.equal(held.get_state(), before)
+    restore(torch.Generator().manual_seed(2).get_state(), device)
+    assert not torch.equal(held.get_state(), before)
+    assert torch.equal(torch.get_rng_state(), own)
+    assert set(random_states(torch.device("cpu"))) == {"cpu"}, "no GPU is looked at"
