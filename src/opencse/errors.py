@@ -16,6 +16,10 @@ class UserError(Exception):
     """
 
 
+class MissingColumnError(UserError):
+    """A column that was asked for is not there."""
+
+
 class InterruptedRunError(Exception):
     """The user asked long work to stop; what is there to go on from is written, and the message says how."""
 

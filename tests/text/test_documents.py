@@ -48,6 +48,18 @@ def test_a_table(tmp_path: Path) -> None:
     assert read_documents(path) == [Document("A title", ("One, and.", "Two."))]
 
 
+def test_a_table_may_have_no_titles(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("title,text\n,One. Two.\nB title,Three.\nC title,\n")
+    assert read_documents(path) == [Document("", ("One.", "Two.")), Document("B title", ("Three.",))]
+    path = tmp_path / "a.tsv"
+    path.write_text("id\ttext\n1\tOne. Two.\n")
+    assert read_documents(path) == [Document("", ("One.", "Two."))]
+    path.write_text("id\tbody\n1\tOne. Two.\n")
+    with pytest.raises(UserError, match=r"a.tsv: no column 'text'.*there: id, body; name that of the documents"):
+        read_documents(path)
+
+
 def test_faults_name_the_line(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"a.jsonl, line 2: no 'text'; keys there: body"):
         read_documents(jsonl(tmp_path / "a.jsonl", {"text": "One."}, {"body": "Two."}))

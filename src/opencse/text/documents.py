@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from opencse.errors import UserError
+from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.lines import COMPRESSED, read_objects, suffix_of
 from opencse.text.prose import prose_files, read_prose
@@ -62,7 +62,7 @@ def read_documents(path: Path) -> list[Document]:
 
     A ``.txt`` file holds a sentence a line, with blank lines between documents; without blank lines its lines are loose
     sentences. ``.jsonl`` holds ``text`` and maybe ``title`` on each line (as BEIR's ``corpus.jsonl``). Other files are
-    tables with columns ``title`` and ``text``, and must have both. A body that begins with its title loses it there.
+    tables with a column ``text`` and maybe ``title``. A body that begins with its title loses it there.
     A folder holds text and Markdown files, of which `opencse.text.prose` tells.
 
     Raises:
@@ -98,19 +98,37 @@ def _from_text(path: Path) -> Iterator[Document]:
 
 def _from_jsonl(path: Path) -> Iterator[Document]:
     for number, record in read_objects(path):
-        title, text = record.get("title"), record.get("text")
-        for name, value in (("title", title), ("text", text)):
-            if value is not None and not isinstance(value, str):
-                raise UserError(f"{path}, line {number}: {name!r} is {type(value).__name__}, not text")
-        if text is None:
+        where = f"{path}, line {number}"
+        title, text = (_text(record.get(name), name, where) for name in ("title", "text"))
+        if record.get("text") is None:
             there = ", ".join(str(key)[:40] for key in record) or "none"
-            raise UserError(f"{path}, line {number}: no 'text'; keys there: {there}")
-        yield _document(title or "", text, str(record.get("_id", "")))
+            raise UserError(f"{where}: no 'text'; keys there: {there}")
+        yield _document(title, text, str(record.get("_id", "")))
 
 
 def _from_table(path: Path) -> Iterator[Document]:
-    for title, text in Source(str(path), columns=("title", "text")).read().rows:
-        yield _document(title, text)
+    """Of a table's columns ``title`` and ``text``, or of ``text`` alone; a cell may be empty."""
+    source = Source(str(path))
+    try:
+        yield from _from_rows(source, ("title", "text"))
+    except MissingColumnError:
+        try:
+            yield from _from_rows(source, ("text",))
+        except MissingColumnError as error:
+            raise UserError(f"{error}; name that of the documents 'text', and that of their titles 'title'") from None
+
+
+def _from_rows(source: Source, columns: tuple[str, ...]) -> Iterator[Document]:
+    for record in source.records(columns):
+        where = f"{source.name}, {source.unit} {record.number}"
+        texts = [_text(value, name, where) for name, value in zip(record.names, record.values, strict=True)]
+        yield _document(texts[0] if len(texts) > 1 else "", texts[-1])
+
+
+def _text(value: object, name: str, where: str) -> str:
+    if value is not None and not isinstance(value, str):
+        raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
+    return value or ""
 
 
 def _document(title: str, text: str, name: str = "") -> Document:

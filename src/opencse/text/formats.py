@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.environment import require_packages
-from opencse.errors import UserError, nearest, reason, shortened
+from opencse.errors import MissingColumnError, UserError, nearest, reason, shortened
 from opencse.numerals import whole_number
 from opencse.text.lines import MAX_GROWTH, UNPACKED_FREELY, File, read_lines, read_objects
 from opencse.text.pipes import Spooled
@@ -49,7 +49,7 @@ def choose_columns(
         for name in wanted:
             if name not in present:
                 hint = nearest(name, [_short(other) for other in present])
-                raise UserError(f"{where}: no column {name!r}{hint}; columns there: {there}")
+                raise MissingColumnError(f"{where}: no column {name!r}{hint}; columns there: {there}")
         return _each_once(wanted, present, where)
     for names in DEFAULT_COLUMNS:
         if all(name in present for name in names):
