@@ -129,6 +129,6 @@ def test_the_kernel_is_a_function_of_the_processor(
 ) -> None:
     if not (torch._C._has_mkldnn and torch._C.has_mkl):
         pytest.skip("torch without oneDNN or MKL")
-    monkeypatch.setattr(kernels, "_maker", lambda: maker)
+    monkeypatch.setattr(kernels, "maker", lambda: maker)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": wide})
     assert float32_kernel.__wrapped__() == expected

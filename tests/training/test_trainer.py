@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError, train
+from opencse.encoder import processor
 from opencse.encoder.precision import choose_precision
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
@@ -228,12 +229,22 @@ def test_a_loss_that_is_not_a_number_stops_the_run(tiny_folder: Path, tmp_path: 
         engine.run(resume=False)
 
 
-def test_precision_is_chosen_with_a_reason(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": True})
-    assert choose_precision("auto", torch.device("cpu")).bf16
-    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": False})
+@pytest.mark.parametrize(
+    ("units", "maker", "name", "reason"),
+    [
+        ((), "GenuineIntel", "float32", "no bf16 unit"),
+        (("avx512_bf16",), "AuthenticAMD", "bf16", "has avx512_bf16"),
+        (("avx512_bf16",), "GenuineIntel", "float32", "without AMX"),
+        (("avx512_bf16", "amx_bf16"), "GenuineIntel", "bf16", "has amx_bf16"),
+    ],
+)
+def test_precision_is_chosen_with_a_reason(
+    units: tuple[str, ...], maker: str, name: str, reason: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: dict.fromkeys(units, True))
+    monkeypatch.setattr(processor, "maker", lambda: maker)
     chosen = choose_precision("auto", torch.device("cpu"))
-    assert (chosen.name, "no bf16" in chosen.reason) == ("float32", True)
+    assert (chosen.name, reason in chosen.reason) == (name, True)
     assert choose_precision("bf16", torch.device("cpu")).bf16
 
 

@@ -7,11 +7,9 @@ tenth to a third. bf16 goes through oneDNN everywhere, packed: torch's own call 
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import torch
@@ -20,6 +18,7 @@ from torch.nn import functional
 
 from opencse.encoder.linear import onednn_has_bf16
 from opencse.encoder.packed import Block, Maps
+from opencse.encoder.processor import INTEL, maker
 from opencse.encoder.word_means import WordMeans
 
 if TYPE_CHECKING:
@@ -38,22 +37,13 @@ def float32_kernel() -> Kernel:
     wide = torch.cpu.get_capabilities().get("avx512_f")
     if not (wide and torch._C._has_mkldnn and torch._C.has_mkl):
         return "torch"
-    return "torch" if _maker() == "GenuineIntel" else "onednn"
+    return "torch" if maker() == INTEL else "onednn"
 
 
 @cache
 def bf16_kernel() -> Kernel:
     """What computes bf16 products: oneDNN, where it can here."""
     return "onednn" if onednn_has_bf16() else "torch"
-
-
-def _maker() -> str:
-    """The processor's maker as Linux tells it; elsewhere Intel's word for itself, if it is in the processor's name."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return "GenuineIntel" if "intel" in platform.processor().lower() else ""
-    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("vendor_id")), "")
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ from typing import Literal
 
 import torch
 
+from opencse.encoder.processor import fast_bf16
+
 
 @dataclass(frozen=True)
 class Precision:
@@ -32,13 +34,13 @@ class Precision:
 
 
 def choose_precision(asked: Literal["auto", "float32", "bf16"], device: torch.device) -> Precision:
-    """bf16 where it is fast: CUDA from compute capability 8.0, CPUs with AVX512-BF16 or AMX-BF16."""
+    """bf16 where it is fast: CUDA from compute capability 8.0, CPUs by `fast_bf16`."""
     if asked != "auto":
         return Precision(asked == "bf16", "asked for")
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         return Precision(major >= 8, f"auto: CUDA compute capability {major}.{minor}")
     if device.type == "cpu":
-        found = [name for name in ("avx512_bf16", "amx_bf16") if torch.cpu.get_capabilities().get(name)]
-        return Precision(bool(found), f"auto: this CPU has {found[0]}" if found else "auto: this CPU has no bf16 unit")
+        fast, reason = fast_bf16()
+        return Precision(fast, f"auto: {reason}")
     return Precision(False, f"auto: float32 on {device.type}")
