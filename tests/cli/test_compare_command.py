@@ -147,4 +147,4 @@ def test_a_study_file(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Pat
     assert "unknown recipe 'simsce'" in stderr
     code, _, stderr = opencse("compare", sample.TRAIN)
     assert code == 2
-    assert "--out and --recipes and --data missing" in stderr
+    assert "--out, --recipes and --data missing" in stderr

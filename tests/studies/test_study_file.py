@@ -65,6 +65,7 @@ def test_a_setting_given_beside_it_leaves_the_others_as_they_are(file: Path) -> 
     [
         ("text = ", r"study.toml: cannot be read as a study \(.*\); a TOML file is expected"),
         ('text = "t"\nrecipes = ["simcse"]', r"study.toml: --out and --data missing"),
+        ('text = "t"\nrecipes = ["simcse"]\nout = "o"', r"study.toml: --data missing"),
         (WHOLE.replace("[settings]", "sedes = 1\n[settings]"), r"unknown key 'sedes' .did you mean 'seeds'"),
         (WHOLE.replace('"42-44,50"', '"44-42"'), "seeds: '44-42' is neither a number nor a range"),
         (WHOLE.replace('"42-44,50"', "[1.5]"), r"study.toml: seeds.0: "),

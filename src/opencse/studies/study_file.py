@@ -122,5 +122,6 @@ def study_of(asked: dict[str, Any], where: str = "") -> StudyFile:
     named = {"text": "TEXT", "out": "--out", "recipes": "--recipes", "data": "--data"}
     missing = [option for key, option in named.items() if not asked.get(key)]
     if missing:
-        raise UserError(f"{where}{' and '.join(missing)} missing; give what is compared, or a study file that names it")
+        listed = " and ".join(", ".join(missing).rsplit(", ", 1))
+        raise UserError(f"{where}{listed} missing; give what is compared, or a study file that names it")
     return validate(StudyFile, asked, where.removesuffix(": ") or "compare")
