@@ -88,8 +88,8 @@ with tempfile.TemporaryDirectory() as place:
     model = everywhere(folder, text)
     if "train" in extras:
         run("analyze", model, "--text", text, "--out", folder / "page")
+    assert "Sentence number 5 " in run("index", "query", folder / "index", "number 5", "--hybrid")
     if "serve" in extras:
-        assert "Sentence number 5 " in run("index", "query", folder / "index", "number 5", "--hybrid")
         run("index", "build", folder / "fast", model, text, "--kind", "hnsw")
         answers(model, folder / "index")
     else:

@@ -13,5 +13,5 @@ for extras in "" "[serve]" "[serve,export]" "[train,serve,export]"; do
   site=$(echo "$room"/lib/python*/site-packages)
   all=$(du -sm --apparent-size "$site" | cut -f1)
   torch=$(du -smc --apparent-size "$site"/torch "$site"/torch-* "$site"/torchgen "$site"/functorch | tail -1 | cut -f1)
-  echo "opencse$extras: $((all - torch)) MB, $("${pip[@]}" list --format freeze | wc -l) packages"
+  echo "opencse$extras: $((all - torch)) MB, $("$room/bin/python" -m pip list --format freeze | wc -l) packages"
 done

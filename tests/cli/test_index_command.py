@@ -76,7 +76,6 @@ def test_query_with_conditions(opencse: Run, built: Path) -> None:
         assert sorted(hits(built)) == sorted(ids)
         assert "cosine" in out
     assert opencse("index", "query", "ix", "cat", "-k", 1, "--threshold", 2)[0] == 0
-    pytest.importorskip("bm25s")
     code, out, _ = opencse("index", "query", "ix", "Zug", "--hybrid", "--json", "q.json")
     assert code == 0
     assert "score" in out

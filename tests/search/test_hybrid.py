@@ -6,6 +6,7 @@ import json
 import shutil
 from pathlib import Path
 
+import bm25s
 import numpy as np
 import pytest
 
@@ -17,7 +18,6 @@ from opencse.search.keywords import Keywords, best_rows
 from opencse.text import sample
 from search_texts import TEXTS
 
-bm25s = pytest.importorskip("bm25s")
 MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:300]
 
 

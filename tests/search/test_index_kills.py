@@ -172,7 +172,6 @@ def test_an_unfinished_index_is_told_of(tmp_path: Path, mini: SentenceEncoder) -
 
 @pytest.mark.usefixtures("vectors")
 def test_words_are_kept_whole_or_not_at_all(tmp_path: Path, mini: SentenceEncoder) -> None:
-    pytest.importorskip("bm25s")
     folder = tmp_path / "index"
     Index.build(folder, OLD, mini, how=HOW).close()
 

@@ -20,7 +20,6 @@ from opencse.search.index import Index
 from opencse.search.keywords import Keywords, best_rows
 
 pytestmark = pytest.mark.slow
-pytest.importorskip("bm25s")
 
 WORDS = ("cat", "dog", "rain", "train", "night")
 ENCODER = SentenceEncoder.load(device="cpu")

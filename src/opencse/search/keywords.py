@@ -4,31 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError
 from opencse.search.exact import Places
 from opencse.text.scripts import search_words
-
-if TYPE_CHECKING:
-    from types import ModuleType
-
-
-def require_bm25s() -> ModuleType:
-    """bm25s, imported.
-
-    Raises:
-        UserError: where it is not installed.
-    """
-    try:
-        import bm25s
-    except ImportError:
-        raise UserError('bm25s is not installed; pip install "opencse[serve]", or search without hybrid') from None
-    module: ModuleType = bm25s
-    return module
 
 
 class Keywords:
@@ -47,15 +29,13 @@ class Keywords:
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> Keywords:
-        """The words of ``texts``.
-
-        Raises:
-            UserError: where bm25s is not installed.
-        """
+        """The words of ``texts``."""
         words = [search_words(text) for text in texts]
         if not any(words):
             return cls(None, len(texts))
-        inner = require_bm25s().BM25(method="lucene")
+        import bm25s
+
+        inner = bm25s.BM25(method="lucene")
         inner.index(words, show_progress=False)
         return cls(inner, len(texts))
 
@@ -66,7 +46,9 @@ class Keywords:
         Raises:
             ValueError, OSError, LookupError, TypeError: if it is damaged.
         """
-        inner = require_bm25s().BM25.load(folder, mmap=True)
+        import bm25s
+
+        inner = bm25s.BM25.load(folder, mmap=True)
         scores = inner.scores
         entries, ends = len(scores["indices"]), scores["indptr"]
         if len(scores["data"]) != entries or len(ends) <= max(inner.vocab_dict.values()) or int(ends[-1]) != entries:
