@@ -57,8 +57,8 @@ def adapt(
 ) -> None:
     """Adapt an encoder to your documents; no labels needed, questions with answers welcome.
 
-    It learns from titles with their texts and from neighbouring sentences. Some documents are held out; questions
-    about them select the encoder that is kept: a step, its average with the start, or the start itself.
+    It learns from titles with their texts, neighbouring sentences and texts that share rare words. Some documents are
+    held out; questions about them select the encoder that is kept: a step, its average with the start, or the start.
     """
     from opencse.cli.loading import terminal
 

@@ -9,7 +9,7 @@ from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.io import is_folder
-from opencse.progress import Progress
+from opencse.progress import Counted, Progress
 from opencse.runs.job import TrainJob
 from opencse.runs.material import material_of
 from opencse.selection.chosen import AUTO, TEXT, asking
@@ -48,7 +48,8 @@ def adaptation_job(
     if is_folder(pairs) and is_folder(dev) and Path(str(dev)).resolve() == Path(str(pairs)).resolve():
         require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
     given = () if pairs is None else read_pairs(pairs, columns)
-    material = material_of(read_documents(path), None if metric is None else Measure.parse(metric), given)
+    by = None if metric is None else Measure.parse(metric)
+    material = material_of(read_documents(path), by, given, Counted(progress, "shared words"))
     progress.say(f"documents  {path}: {material.facts}")
     selector: str | Path | Selector | None = dev
     by_text = dev is not None and str(dev) in (AUTO, TEXT)

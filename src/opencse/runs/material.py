@@ -9,6 +9,8 @@ from typing import Literal
 import numpy as np
 
 from opencse.errors import UserError
+from opencse.progress import Count
+from opencse.runs.shared_words import by_shared_words, passages_of
 from opencse.selection import probes
 from opencse.selection.finding import Measure
 from opencse.selection.holdout import HeldOut, hold_out, normalised
@@ -46,12 +48,16 @@ class Material:
 
 
 def material_of(
-    documents: Sequence[Document], by: Measure | None = None, pairs: Sequence[tuple[str, str]] = ()
+    documents: Sequence[Document],
+    by: Measure | None = None,
+    pairs: Sequence[tuple[str, str]] = (),
+    count: Count | None = None,
 ) -> Material:
     """What ``documents`` allow to train on and to ask about; a share of them is held out for the questions.
 
     Where at least half of the documents have titles, a title and its text are a pair. Where documents have several
-    sentences, a sentence and the next are one. Where there is neither, sentences are trained on by themselves.
+    sentences, a sentence and the next are one. Where there is neither, sentences are trained on by themselves. Pairs
+    by shared words (`by_shared_words`) stand beside them, at most as many, where no ``pairs`` are given.
 
     Args:
         documents: what is searched in the end.
@@ -59,12 +65,13 @@ def material_of(
         pairs: a question and what answers it, each. They are repeated up to `TIMES` times, until they are as many as
             the pairs of the documents. Where they are enough, a share of them is held out and asked about instead of
             documents, of which nothing is held out then. Loose sentences are not trained on beside them.
+        count: told how many texts have been looked up by their words, and of how many.
 
     Raises:
         UserError: where nothing is left to train on.
     """
     of_pairs = own_text(Texts([*pairs], None, "pairs"), by) if pairs else None
-    found = _of_documents(documents, by, ask=of_pairs is None)
+    found = _of_documents(documents, by, ask=of_pairs is None, shared=not pairs, count=count)
     if pairs:
         found = _beside_pairs(found, pairs, of_pairs)
     if len(found.rows) < 2:
@@ -72,7 +79,9 @@ def material_of(
     return found
 
 
-def _of_documents(documents: Sequence[Document], by: Measure | None, *, ask: bool) -> Material:
+def _of_documents(
+    documents: Sequence[Document], by: Measure | None, *, ask: bool, shared: bool, count: Count | None
+) -> Material:
     sentences = [(sentence,) for document in documents for sentence in document.sentences]
     owner = [number for number, document in enumerate(documents) for _ in document.sentences]
     running = len(sentences) > 1.5 * len(documents)
@@ -99,6 +108,10 @@ def _of_documents(documents: Sequence[Document], by: Measure | None, *, ask: boo
         f"{len(documents):,} documents, {len(sentences):,} sentences; trained on {len(rows):,} "
         f"{what.get(kind, 'loose sentences')}"
     )
+    if shared and kind != "sentences":
+        by_words = _shared_words(documents, owner, held, len(rows), count)
+        rows += by_words
+        facts += f", and {len(by_words):,} pairs by shared words"
     return Material(kind, rows, OwnText(asked, held, by or Measure()) if asked else None, facts)
 
 
@@ -137,6 +150,30 @@ def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) 
     asked = {key for row, out in zip(keys, is_held, strict=True) if out for key in row}
     repeated = np.array([any(key in asked for key in row) for row in keys]) & ~is_held
     return Texts(rows, None, "titles"), HeldOut(np.array(usable, dtype=np.int64), is_held, repeated)
+
+
+def _shared_words(
+    documents: Sequence[Document], owner: Sequence[int], held: HeldOut, most: int, count: Count | None
+) -> Rows:
+    """At most ``most`` pairs by shared words; what is held out, or repeats it, is neither question nor answer."""
+    out = held.held.tolist()
+    touched = set(np.asarray(owner)[held.held].tolist())
+    told = {normalised(text) for number in touched for text in (documents[number].title, documents[number].body)}
+    asked: list[tuple[int, str]] = []
+    answers: list[tuple[int, str]] = []
+    first = 0
+    for number, document in enumerate(documents):
+        if number not in touched and normalised(document.title) not in told:
+            asked.append((number, document.title))
+        repeats = number not in touched and normalised(document.body) in told
+        for rows, text in passages_of(document):
+            if repeats or any(out[first + row] for row in rows):
+                continue
+            answers.append((number, text))
+            asked += [(number, document.sentences[row]) for row in rows if not held.repeated[first + row]]
+        first += len(document.sentences)
+    asked = [(number, text) for number, text in asked if count_words(text) >= _FEWEST_WORDS]
+    return [*by_shared_words(asked, answers, most, count)]
 
 
 def _neighbours(sentences: Sequence[tuple[str, ...]], owner: Sequence[int], held: HeldOut) -> list[tuple[str, ...]]:
