@@ -3,7 +3,8 @@
     python docs/build_papers.py [--systems FOLDER] [--sweeps FOLDER]
 
 The folders are those of the comparisons made with benchmarks/studies/papers.toml and papers-sweeps.toml; the scores of
-those that are given are put into docs/results/papers.json first, from which alone the page is made.
+those that are given are put into docs/results/papers.json first, from which alone the page is made. Sweeps are added to
+those there, so that further seeds may be run elsewhere; a run that is there is replaced.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from papers_tables import BASE, DEV, STS, SYSTEMS, TABLES, Table
@@ -98,6 +100,20 @@ def scores_of(out: Path, metric: str) -> dict[str, object]:
     }
 
 
+def added(there: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
+    """The scores of both, by recipe and seed; of a run that is in both, those of ``found``."""
+    both = {**there, "date": max(there["date"], found["date"])}
+    for part in ("scores", "over_pairs"):
+        old, new = ({name: dict(own) for name, own in kept[part].items()} for kept in (there, found))
+        joined = {name: _by_seed(old.get(name, {})) | _by_seed(new.get(name, {})) for name in sorted(old | new)}
+        both[part] = {name: dict(sorted(own.items())) for name, own in joined.items()}
+    return both
+
+
+def _by_seed(own: Mapping[Any, object]) -> dict[int, object]:
+    return {int(seed): value for seed, value in own.items()}
+
+
 def _folder(out: Path, run: StudyRecord) -> Path:
     return out / "runs" / folder_name(run.start) / folder_name(str(run.recipe)) / str(run.seed)
 
@@ -172,7 +188,7 @@ def made(found: Found, machine: str) -> str:
     """When a comparison was made, by which versions and where."""
     environment: Mapping[str, str] = found.kept["environment"]  # type: ignore[assignment]
     versions = ", ".join(f"{key} {value}" for key, value in environment.items())
-    return f"{found.kept['date']}, {versions}, {machine}, one thread, bf16"
+    return f"{found.kept['date']}, {versions}, {machine}, one thread"
 
 
 def pictures(kept: Kept) -> dict[str, str]:
@@ -279,17 +295,18 @@ def _holds(found: PairedSeeds) -> str:
 
 def _rows(table: Table, found: Found) -> str:
     """One row a setting."""
+    beside = {name: one for _, name in _known(table, found) if (one := found.beside(name, table.base)) is not None}
+    told = {name: brief(one) for name, one in after_holm({k: v for k, v in beside.items() if k != table.base}).items()}
     rows = []
     for label, recipe in _known(table, found):
         theirs = table.of_paper(recipe)
-        seeds = found.beside(recipe, table.base)
         rows.append(
             [
                 label,
                 f"`{recipe}`",
                 "" if theirs is None else f"{theirs:.2f}",
                 found.mean(recipe),
-                "" if recipe == table.base or seeds is None else f"{seeds.difference:+.2f}",
+                told.get(recipe, ""),
                 found.over_pairs(recipe, table.base),
                 str(len(found.scores[recipe])),
             ]
@@ -320,7 +337,7 @@ def main() -> None:
     asked = parser.parse_args()
     kept = json.loads(SCORES.read_text(encoding="utf-8"))
     if found := gather(asked.systems, asked.sweeps):
-        kept |= found
+        kept |= {part: added(kept["sweeps"], own) if part == "sweeps" else own for part, own in found.items()}
         write_json(SCORES, kept)
     write_text(PAGE, page(kept, tomllib.loads(VERDICTS.read_text(encoding="utf-8"))))
     for name, drawn in pictures(kept).items():

@@ -103,3 +103,19 @@ def test_it_is_gathered_from_records(script: ModuleType, tmp_path: Path) -> None
     assert "| SimCSE, Table 3: dropout | .1 | .1 |  | 2 of 8 | Same shape |" in page
     assert "SimCSE, Table 1: augmentations;" in page.partition("## Not run")[2]
     assert list(script.pictures(kept)) == ["papers-dropout.svg"]
+
+
+def test_further_seeds_are_added(script: ModuleType) -> None:
+    there = {"start": 50.0, "date": "2026-01-02", "scores": {"a": {"42": 1.0}, "b": {"42": 2.0}}, "over_pairs": {}}
+    found = {
+        "start": 51.0,
+        "date": "2026-01-01",
+        "scores": {"a": {42: 9.0, 43: 3.0}},
+        "over_pairs": {"a": {43: [0, 1]}},
+    }
+    assert script.added(there, found) == {
+        "start": 50.0,
+        "date": "2026-01-02",
+        "scores": {"a": {42: 9.0, 43: 3.0}, "b": {42: 2.0}},
+        "over_pairs": {"a": {43: [0, 1]}},
+    }
