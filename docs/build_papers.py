@@ -104,7 +104,7 @@ def added(there: Mapping[str, Any], found: Mapping[str, Any]) -> dict[str, Any]:
     """The scores of both, by recipe and seed; of a run that is in both, those of ``found``."""
     both = {**there, "date": max(there["date"], found["date"])}
     for part in ("scores", "over_pairs"):
-        old, new = ({name: dict(own) for name, own in kept[part].items()} for kept in (there, found))
+        old, new = there[part], found[part]
         joined = {name: _by_seed(old.get(name, {})) | _by_seed(new.get(name, {})) for name in sorted(old | new)}
         both[part] = {name: dict(sorted(own.items())) for name, own in joined.items()}
     return both
@@ -143,6 +143,11 @@ class Found:
         if recipe not in self.scores or base not in self.scores:
             return None
         return paired_seeds(self.scores[recipe], self.scores[base])
+
+    def adjusted(self, recipes: Sequence[str], base: str) -> dict[str, PairedSeeds]:
+        """Each of them but ``base`` minus it, with p after Holm over all."""
+        beside = {name: one for name in recipes if name != base and (one := self.beside(name, base)) is not None}
+        return after_holm(beside)
 
     def over_pairs(self, recipe: str, base: str) -> str:
         """At how many seeds the model is beyond the base's for other pairs too: ``2 above of 3``, ``none of 1``."""
@@ -244,8 +249,7 @@ def _overview(tables: Sequence[Table], found: Found, verdicts: Mapping[str, str]
 def _systems(found: Found, dev: Found) -> str:
     """The main table: the start, the systems, what they gain."""
     names = [name for name in SYSTEMS if name in found.scores]
-    beside = {name: one for name in names if name != BASE and (one := found.beside(name, BASE)) is not None}
-    adjusted = after_holm(beside)
+    adjusted = found.adjusted(names, BASE)
     start = after_holm(
         {name: paired_seeds(found.scores[name], dict.fromkeys(found.scores[name], found.start)) for name in names}
     )
@@ -295,10 +299,10 @@ def _holds(found: PairedSeeds) -> str:
 
 def _rows(table: Table, found: Found) -> str:
     """One row a setting."""
-    beside = {name: one for _, name in _known(table, found) if (one := found.beside(name, table.base)) is not None}
-    told = {name: brief(one) for name, one in after_holm({k: v for k, v in beside.items() if k != table.base}).items()}
+    known = _known(table, found)
+    adjusted = found.adjusted([recipe for _, recipe in known], table.base)
     rows = []
-    for label, recipe in _known(table, found):
+    for label, recipe in known:
         theirs = table.of_paper(recipe)
         rows.append(
             [
@@ -306,7 +310,7 @@ def _rows(table: Table, found: Found) -> str:
                 f"`{recipe}`",
                 "" if theirs is None else f"{theirs:.2f}",
                 found.mean(recipe),
-                told.get(recipe, ""),
+                brief(adjusted[recipe]) if recipe in adjusted else "",
                 found.over_pairs(recipe, table.base),
                 str(len(found.scores[recipe])),
             ]

@@ -136,7 +136,7 @@ def _beside_pairs(found: Material, pairs: Pairs, asked: OwnText | None) -> Mater
 
 def _titles(documents: Sequence[Document], owner: Sequence[int], held: HeldOut) -> tuple[Texts, HeldOut] | None:
     """Titles with their texts, and which of them are held out: those of documents of which any part is."""
-    of_held = set(np.asarray(owner)[held.held].tolist())
+    of_held = _touched(owner, held)
     usable = [
         number
         for number, document in enumerate(documents)
@@ -157,7 +157,7 @@ def _shared_words(
 ) -> Rows:
     """At most ``most`` pairs by shared words; what is held out, or repeats it, is neither question nor answer."""
     out = held.held.tolist()
-    touched = set(np.asarray(owner)[held.held].tolist())
+    touched = _touched(owner, held)
     told = {normalised(text) for number in touched for text in (documents[number].title, documents[number].body)}
     asked: list[tuple[int, str]] = []
     answers: list[tuple[int, str]] = []
@@ -174,6 +174,11 @@ def _shared_words(
         first += len(document.sentences)
     asked = [(number, text) for number, text in asked if count_words(text) >= _FEWEST_WORDS]
     return [*by_shared_words(asked, answers, most, count)]
+
+
+def _touched(owner: Sequence[int], held: HeldOut) -> set[int]:
+    """The documents of which any sentence is held out."""
+    return set(np.asarray(owner)[held.held].tolist())
 
 
 def _neighbours(sentences: Sequence[tuple[str, ...]], owner: Sequence[int], held: HeldOut) -> list[tuple[str, ...]]:

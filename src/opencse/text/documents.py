@@ -121,8 +121,8 @@ def _from_table(path: Path) -> Iterator[Document]:
 def _from_rows(source: Source, columns: tuple[str, ...]) -> Iterator[Document]:
     for record in source.records(columns):
         where = f"{source.name}, {source.unit} {record.number}"
-        texts = [_text(value, name, where) for name, value in zip(record.names, record.values, strict=True)]
-        yield _document(texts[0] if len(texts) > 1 else "", texts[-1])
+        cells = {name: _text(value, name, where) for name, value in zip(columns, record.values, strict=True)}
+        yield _document(cells.get("title", ""), cells["text"])
 
 
 def _text(value: object, name: str, where: str) -> str:
