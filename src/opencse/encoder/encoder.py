@@ -34,6 +34,7 @@ from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
 from opencse.processes import ALONE
 from opencse.progress import Count, Counted, Terminal
+from opencse.text.moving import moved
 from opencse.text.tokenizer import Ids, Tokenizer, Tokens
 
 if TYPE_CHECKING:
@@ -328,7 +329,8 @@ class SentenceEncoder(nn.Module):
         if self.lm_head is None:
             raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
         hidden = self._states(masked.tokens, packed=self.packed)[-1]
-        logits: Tensor = self.lm_head(hidden[masked.positions])
+        places = masked.positions.flatten().nonzero().squeeze(1)
+        logits: Tensor = self.lm_head(hidden.flatten(0, 1).index_select(0, moved(places, hidden.device)))
         return logits
 
     def tokenize(self, texts: Sequence[str]) -> list[Ids]:

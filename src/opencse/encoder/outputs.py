@@ -15,7 +15,10 @@ Disturb = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class MaskedTokens:
-    """A masked copy of some texts: the tokens, and a (rows, length) bool of the positions to predict."""
+    """A masked copy of some texts: the tokens, and a (rows, length) bool of the positions to predict.
+
+    The positions are best left on the CPU: on a GPU it takes all work in flight to be done to count them.
+    """
 
     tokens: Tokens
     positions: Tensor

@@ -29,12 +29,34 @@ def plain_states(
         disturb: changes the token embeddings, if given.
     """
     mask = tokens.attention_mask
+    if mask.device.type != "cpu":
+        mask = unread_mask(backbone, mask)
     if disturb is None:
         output = backbone(input_ids=tokens.input_ids, attention_mask=mask, output_hidden_states=need_all)
     else:
         words = disturb(backbone.get_input_embeddings()(tokens.input_ids))
         output = backbone(inputs_embeds=words, attention_mask=mask, output_hidden_states=need_all)
     return output.hidden_states if need_all else (output.last_hidden_state,)
+
+
+def unread_mask(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
+    """``mask`` in the shape that transformers' attention takes as it is, where ``backbone`` is of BERT's kind.
+
+    It reads a (rows, length) mask to see whether anything is padded, and a GPU must finish all its work to be read.
+
+    Args:
+        backbone: any transformers encoder; for one of another kind, or without torch's attention, the mask stays.
+        mask: (rows, length), 1 at tokens.
+
+    Returns:
+        (rows, 1, length, length), true at tokens; or ``mask``.
+    """
+    from transformers import BertModel, RobertaModel, XLMRobertaModel
+
+    kinds = (BertModel, RobertaModel, XLMRobertaModel)
+    if type(backbone) not in kinds or backbone.config.is_decoder or backbone.config._attn_implementation != "sdpa":
+        return mask
+    return mask.bool()[:, None, None].expand(-1, -1, mask.shape[1], -1)
 
 
 def trained_states(

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from opencse.errors import UserError, reason
 from opencse.foreign import not_trusted, own_tokenizer
+from opencse.text.moving import moved
 from opencse.text.word_ids import WordIds
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ class Tokens:
 
     def to(self, device: torch.device) -> Tokens:
         """The same batch on ``device``."""
-        return Tokens(self.input_ids.to(device, non_blocking=True), self.attention_mask.to(device, non_blocking=True))
+        return Tokens(moved(self.input_ids, device), moved(self.attention_mask, device))
 
     def rows(self, start: int, end: int) -> Tokens:
         """Some of the rows."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -14,6 +14,7 @@ from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
 from opencse.objective.part import Context
 from opencse.objective.vectors.request import Forward, Made, Request
+from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 
@@ -42,9 +43,8 @@ class MaskedCopy:
     labels: Tensor
 
     def to(self, device: torch.device) -> MaskedCopy:
-        """The same on ``device``."""
-        tokens, positions = self.masked.tokens.to(device), self.masked.positions.to(device)
-        return MaskedCopy(MaskedTokens(tokens, positions), self.labels.to(device))
+        """The same on ``device``; the positions stay where they can be counted without waiting for a GPU."""
+        return MaskedCopy(replace(self.masked, tokens=self.masked.tokens.to(device)), moved(self.labels, device))
 
     def rows(self, start: int, end: int) -> MaskedCopy:
         """The copy of some of the texts, padded no further than the longest of them."""

@@ -14,6 +14,7 @@ from opencse.objective.vectors.chunks import WHOLE, Chunks, Passed, RowDisturb
 from opencse.objective.vectors.generator import random_state, restore
 from opencse.objective.vectors.request import Forward, Made, Request
 from opencse.streams import seed_of
+from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokens
 
 Derive = Callable[[Tensor, torch.Generator], Tensor]
@@ -56,7 +57,7 @@ class StepInputs:
     def to(self, device: torch.device) -> StepInputs:
         """The same inputs on ``device``."""
         prepared = {request: made.to(device) for request, made in self.prepared.items()}
-        return replace(self, tokens=self.tokens.to(device), keys=self.keys.to(device), prepared=prepared)
+        return replace(self, tokens=self.tokens.to(device), keys=moved(self.keys, device), prepared=prepared)
 
 
 @dataclass(frozen=True)

@@ -102,7 +102,7 @@ class MlmSubstitute(SentenceView):
         """(M,) ids, on the CPU, for the M ``positions`` in row-major order."""
         tokenizer = frozen.tokenizer
         ids = tokens.input_ids.masked_fill(positions, mask_id(tokenizer, f"{self.kind} view"))
-        masked = MaskedTokens(Tokens(ids, tokens.attention_mask).to(frozen.device), positions.to(frozen.device))
+        masked = MaskedTokens(Tokens(ids, tokens.attention_mask).to(frozen.device), positions)
         logits = frozen(None, masked=masked).masked_logits.float()
         logits[:, tokenizer.vocabulary_size :] = -torch.inf  # rows that only round the embedding table up
         logits[:, tokenizer.hf.all_special_ids] = -torch.inf

@@ -1,0 +1,141 @@
+"""A training step of a GPU reads nothing back: the processor goes on while the device works.
+
+Tensors on `meta` stand for those on a GPU. They have shapes and no numbers, so whatever would wait for a number
+(``item``, ``nonzero``, a copy to the CPU) fails, and so does what mixes them with tensors on the CPU.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import BertConfig, BertModel
+
+from opencse.encoder import states
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.states import unread_mask
+from opencse.objective.vectors import step as made
+from opencse.progress import Silent
+from opencse.recipes.recipe import load_recipe, recipe_names
+from opencse.runs.job import TrainJob
+from opencse.text.moving import moved
+from opencse.text.readers import Source
+from opencse.training.trainer import Trainer
+
+SETTINGS = (
+    "data.max_length=32",
+    "training.batch_size=8",
+    "training.epochs=10",
+    "training.max_steps=9",
+    "training.log_every=9",
+    "training.packed=false",
+    "training.average_with_start=[1.0]",
+    "training.precision=float32",
+)
+META = torch.device("meta")
+
+
+@pytest.fixture
+def meta(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Autocast and generators, which `meta` has not, are left out there."""
+    real, enabled = torch.autocast, torch.is_autocast_enabled
+
+    def autocast(kind: str, *others: Any, **named: Any) -> Any:
+        return nullcontext() if kind == "meta" else real(kind, *others, **named)
+
+    monkeypatch.setattr(torch, "autocast", autocast)
+    monkeypatch.setattr(torch, "is_autocast_enabled", lambda *kind: "meta" not in kind and enabled(*kind))
+    monkeypatch.setattr(made, "_generator", lambda *_: torch.Generator())
+
+
+def text_for(name: str, folder: Path, sentences: list[str]) -> Source:
+    """20 sentences, or as many triples where the recipe reads pairs."""
+    rows = sentences[:20]
+    path = folder / "text.txt"
+    if load_recipe(name).objective.view.kind == "pair":
+        path = folder / "text.tsv"
+        triples = zip(rows, sentences[20:40], sentences[40:60], strict=True)
+        rows = ["anchor\tpositive\tnegative", *("\t".join(row) for row in triples)]
+    path.write_text("\n".join(rows))
+    return Source(str(path))
+
+
+def trainer(source: Source, name: str, model: Path, *settings: str) -> Trainer:
+    """One that has everything but what Python reads of a queue on the device."""
+    job = TrainJob(source, name, str(model), settings=(*SETTINGS, *settings), dev=None)
+    p = job.prepare(Silent())
+    p.encoder.to(META)
+    for module in p.objective.modules():
+        for buffer, tensor in module.named_buffers(recurse=False):
+            if tensor.dim():  # counters stay on the CPU
+                setattr(module, buffer, tensor.to(META))
+        for parameter, weight in module.named_parameters(recurse=False):
+            setattr(module, parameter, torch.nn.Parameter(weight.to(META), requires_grad=weight.requires_grad))
+    training = p.plan.recipe.training
+    folder = Path(source.location).parent
+    return Trainer(p.encoder, p.objective, p.inputs, p.batches, 9, training, p.plan.precision, None, folder, Silent())
+
+
+@pytest.mark.usefixtures("meta")
+@pytest.mark.parametrize("name", recipe_names())
+def test_no_step_reads_the_device(name: str, tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> None:
+    more = () if load_recipe(name).training.batch_tokens is None else ("training.batch_tokens=200",)
+    taken = trainer(text_for(name, tmp_path, sentences), name, tiny_folder, *more)
+    for step in (1, 2):  # the first and the last of the run are logged, which does read
+        outcome = taken._step(step)
+        assert {loss.device for loss in outcome.losses.values()} == {META}
+
+
+@pytest.mark.usefixtures("meta")
+def test_reading_would_be_seen(
+    tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(states, "unread_mask", lambda _, mask: mask)
+    taken = trainer(text_for("simcse", tmp_path, sentences), "simcse", tiny_folder)
+    with pytest.raises(RuntimeError, match="meta"):
+        taken._step(1)
+
+
+@pytest.mark.parametrize("lengths", [(7, 4, 1), (5, 5, 5)])
+def test_the_mask_is_the_same(tiny_folder: Path, lengths: tuple[int, ...]) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    mask = torch.tensor([[1] * n + [0] * (max(lengths) - n) for n in lengths])
+    ids = torch.randint(5, 50, mask.shape)
+    wide = unread_mask(encoder.backbone, mask)
+    assert wide.shape == (3, 1, max(lengths), max(lengths))
+    there = mask.bool()
+    ours, theirs = (encoder.backbone(input_ids=ids, attention_mask=m).last_hidden_state[there] for m in (wide, mask))
+    torch.testing.assert_close(ours, theirs, atol=1e-6, rtol=0)
+
+
+def test_other_backbones_keep_their_mask() -> None:
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    mask = torch.ones(2, 3, dtype=torch.int64)
+    others: list[dict[str, Any]] = [{"attn_implementation": "eager"}, {"is_decoder": True}]
+    for settings in others:
+        config = BertConfig(vocab_size=50, **sizes, **settings)
+        assert unread_mask(BertModel(config), mask) is mask
+
+
+def test_what_goes_to_a_gpu_cannot_be_paged_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[bool, torch.device, bool]] = []
+    held = torch.ones(2)
+
+    def to(tensor: torch.Tensor, device: torch.device, *, non_blocking: bool) -> torch.Tensor:
+        sent.append((tensor is held, device, non_blocking))
+        return tensor
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda _: held)
+    monkeypatch.setattr(torch.Tensor, "to", to)
+    gpu, cpu = torch.device("cuda", 0), torch.device("cpu")
+    moved(torch.zeros(2), gpu)
+    moved(torch.zeros(2), cpu)
+    assert sent == [(True, gpu, True), (False, cpu, True)]
