@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import ast
 import importlib.util
-import json
 import re
 from collections.abc import Iterator
 from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
+
+from collection import Asked, write
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "torch": "torch", "matplotlib": "matplotlib"}
 WORDS = (25, 400)
@@ -83,24 +84,10 @@ def main() -> None:
     parser.add_argument("--queries", type=int, default=500, help="every so-many-th docstring asks, up to this number")
     parser.add_argument("--pairs", type=int, default=1000, help="train judgements, of docstrings that ask no query")
     given = parser.parse_args()
-    found = list(collect(given.packages))
-    (given.out / "qrels").mkdir(parents=True, exist_ok=True)
-    every = max(1, len(found) // given.queries)
-    asked = list(range(0, len(found), every))[: given.queries]
-    others = sorted({*range(len(found))} - {*asked})
-    trained = others[:: max(1, len(others) // max(1, given.pairs))][: given.pairs]
-    with (given.out / "corpus.jsonl").open("w", encoding="utf-8") as corpus:
-        for number, (_, body) in enumerate(found):
-            corpus.write(json.dumps({"_id": str(number), "title": "", "text": body}) + "\n")
-    with (given.out / "queries.jsonl").open("w", encoding="utf-8") as queries:
-        for number in sorted([*asked, *trained]):
-            queries.write(json.dumps({"_id": f"q{number}", "text": found[number][0]}) + "\n")
-    for split, numbers in (("test", asked), ("train", trained)):
-        with (given.out / "qrels" / f"{split}.tsv").open("w", encoding="utf-8") as qrels:
-            qrels.write("query-id\tcorpus-id\tscore\n")
-            qrels.writelines(f"q{number}\t{number}\t1\n" for number in numbers)
+    found = [Asked(query, body) for query, body in collect(given.packages)]
+    written = write(given.out, found, queries=given.queries, pairs=given.pairs)
     versions = ", ".join(f"{PACKAGES[name]} {version(PACKAGES[name])}" for name in given.packages)
-    print(f"{given.out}: {len(found):,} documents, {len(asked)} queries, {len(trained)} pairs; {versions}")
+    print(f"{given.out}: {written}; {versions}")
 
 
 if __name__ == "__main__":
