@@ -99,6 +99,16 @@ def test_reading_would_be_seen(
         taken._step(1)
 
 
+@pytest.mark.usefixtures("meta")
+@pytest.mark.parametrize("pooling", ["cls", "mean", "max", "last_token", "top2"])
+def test_nor_does_the_forward_of_encode(pooling: str, tiny_folder: Path, sentences: list[str]) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu").eval()
+    tokens = encoder.tokenizer.pad(encoder.tokenize(sentences[:6])).to(META)
+    with torch.inference_mode():
+        made = encoder.to(META).embed(tokens)
+    assert (made.device, made.shape) == (META, (6, encoder.dimension))
+
+
 @pytest.mark.parametrize("lengths", [(7, 4, 1), (5, 5, 5)])
 def test_the_mask_is_the_same(tiny_folder: Path, lengths: tuple[int, ...]) -> None:
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")

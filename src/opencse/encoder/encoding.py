@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.batches import token_batches
@@ -17,6 +20,8 @@ if TYPE_CHECKING:
 
 WINDOW = 32_768
 """Texts that are tokenised and sorted together."""
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 def encoded(
@@ -30,6 +35,8 @@ def encoded(
 ) -> NDArray[np.float32]:
     """(n, dimension) vectors of ``texts``; see `SentenceEncoder.encode`.
 
+    A GPU is given batch after batch and waited for once a window, while the next window is tokenised.
+
     Args:
         encoder: of the vectors.
         texts: in the order of the vectors.
@@ -39,16 +46,39 @@ def encoded(
         progress: called after every batch with (texts done, texts in all).
     """
     vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
+    starts = range(0, len(texts), WINDOW)
+    windows = (texts[start : start + WINDOW] for start in starts)
+    tokenised = made_ahead(encoder.tokenize, windows, beside=encoder.device.type != "cpu")
     done = 0
     with evaluating(encoder):
-        for start in range(0, len(texts), WINDOW):
-            ids = encoder.tokenize(texts[start : start + WINDOW])
+        for start, ids in zip(starts, tokenised, strict=True):
+            made = torch.empty(len(ids), encoder.dimension, device=encoder.device)
+            rows = np.empty(len(ids), dtype=np.int64)
+            at = 0
             for indices in token_batches([len(row) for row in ids], budget, most):
                 filled = indices[[len(ids[i]) > 0 for i in indices]]
                 if len(filled):
                     tokens = encoder.tokenizer.pad([ids[i] for i in filled]).to(encoder.device)
-                    vectors[start + filled] = encoder.embed(tokens, bf16=bf16).float().cpu().numpy()
+                    made[at : at + len(filled)] = encoder.embed(tokens, bf16=bf16)
+                    rows[at : at + len(filled)] = start + filled
+                    at += len(filled)
                 done += len(indices)
                 if progress is not None:
                     progress(done, len(texts))
+            vectors[rows[:at]] = made[:at].cpu().numpy()
     return vectors
+
+
+def made_ahead(make: Callable[[S], T], of: Iterable[S], *, beside: bool) -> Iterator[T]:
+    """``make`` of each, in order; with ``beside`` the next is made in a thread while the last is worked with."""
+    if not beside:
+        yield from map(make, of)
+        return
+    waiting: deque[Future[T]] = deque()
+    with ThreadPoolExecutor(1) as worker:
+        for one in of:
+            waiting.append(worker.submit(make, one))
+            if len(waiting) > 1:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
