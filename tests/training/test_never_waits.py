@@ -7,6 +7,7 @@ Tensors on `meta` stand for those on a GPU. They have shapes and no numbers, so 
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,12 +18,14 @@ from transformers import BertConfig, BertModel
 from opencse.encoder import states
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.states import unread_mask
+from opencse.objective.vectors import chunks
 from opencse.objective.vectors import step as made
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.runs.job import TrainJob
 from opencse.text.moving import moved
 from opencse.text.readers import Source
+from opencse.text.tokenizer import Tokens
 from opencse.training.trainer import Trainer
 
 SETTINGS = (
@@ -49,6 +52,11 @@ def meta(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch, "autocast", autocast)
     monkeypatch.setattr(torch, "is_autocast_enabled", lambda *kind: "meta" not in kind and enabled(*kind))
     monkeypatch.setattr(made, "_generator", lambda *_: torch.Generator())
+
+
+def terms(name: str) -> set[str]:
+    """What a recipe trains for."""
+    return {term.kind for term in load_recipe(name).objective.terms}
 
 
 def text_for(name: str, folder: Path, sentences: list[str]) -> Source:
@@ -87,6 +95,26 @@ def test_no_step_reads_the_device(name: str, tiny_folder: Path, tmp_path: Path, 
     for step in (1, 2):  # the first and the last of the run are logged, which does read
         outcome = taken._step(step)
         assert {loss.device for loss in outcome.losses.values()} == {META}
+
+
+@pytest.mark.usefixtures("meta")
+@pytest.mark.parametrize("name", [n for n in recipe_names() if "mlm" not in terms(n)])
+def test_nothing_in_chunks_is_on_another_device(
+    name: str, tiny_folder: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+
+    def cut(tokens: Tokens, start: int, stop: int, padded: bool) -> Tokens:
+        del padded
+        read.append("the longest text of a chunk")
+        return tokens.rows(start, stop)
+
+    monkeypatch.setattr(chunks, "_cut", cut)
+    monkeypatch.setattr(chunks, "_draw", lambda encoder: 1 if encoder.training else None)
+    taken = trainer(text_for(name, tmp_path, sentences), name, tiny_folder, "training.chunk=3")
+    taken.chunks = replace(taken.chunks, rows=3)
+    assert {loss.device for loss in taken._step(1).losses.values()} == {META}
+    assert len(read) > 2
 
 
 @pytest.mark.usefixtures("meta")
