@@ -65,22 +65,25 @@ def covering(names: list[str]) -> list[str]:
 NAMES = [*covering(recipe_names()), *VARIANTS]
 
 
-def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:
-    """A recipe or variant, ready for steps in float64 on a little text."""
-    recipe = "simcse" if name in VARIANTS else name
-    read = load_recipe(recipe)
-    columns = 3 if read.objective.view.kind == "pair" else 1
+def text_for(recipe: str, folder: Path, sentences: list[str]) -> Source:
+    """What the recipe reads: 20 sentences, or 20 triples."""
+    columns = 3 if load_recipe(recipe).objective.view.kind == "pair" else 1
     path = folder / ("triples.tsv" if columns == 3 else "text.txt")
     if not path.is_file():
         rows = [sentences[i : i + 20 * columns : 20] for i in range(20)]
         lines = ["\t".join(row) for row in rows]
         path.write_text("\n".join(["anchor\tpositive\tnegative", *lines] if columns == 3 else lines))
+    return Source(str(path))
+
+
+def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: str) -> Prepared:
+    """A recipe or variant, ready for steps in float64 on a little text."""
+    recipe = "simcse" if name in VARIANTS else name
     settings = [f"training.batch_size={BATCH}", "data.max_length=32", "training.precision=float32"]
-    if read.training.batch_tokens is not None:
+    if load_recipe(recipe).training.batch_tokens is not None:
         settings.append("training.batch_tokens=200")
-    job = TrainJob(
-        Source(str(path)), recipe, str(model), settings=(*settings, *VARIANTS.get(name, ()), *more), dev=None
-    )
+    source = text_for(recipe, folder, sentences)
+    job = TrainJob(source, recipe, str(model), settings=(*settings, *VARIANTS.get(name, ()), *more), dev=None)
     made = job.prepare(Silent())
     made.encoder.double()
     made.objective.double()

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 import shutil
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
-from threading import Event
 from typing import Any
 
 import numpy as np
@@ -82,37 +80,9 @@ def test_windows_join_in_order(encoder: SentenceEncoder, shuffled: list[str], mo
     whole = encoder.encode(shuffled)
     monkeypatch.setattr(encoding, "WINDOW", 7)
     assert largest_difference(encoder.encode(shuffled), whole) < 1e-6
-    ahead = partial(encoding.made_ahead, beside=True)
-    monkeypatch.setattr(encoding, "made_ahead", lambda make, of, beside: ahead(make, of))
+    ahead = encoding.made_ahead
+    monkeypatch.setattr(encoding, "made_ahead", lambda make, of, beside: ahead(make, of, beside=True))
     assert largest_difference(encoder.encode(shuffled), whole) < 1e-6, "as a GPU has its windows tokenised"
-
-
-def test_the_next_is_made_while_the_last_is_worked_with() -> None:
-    started = [0, 1, 2, 3]
-    began = [Event() for _ in started]
-
-    def make(number: int) -> int:
-        began[number].set()
-        return number * 10
-
-    made = encoding.made_ahead(make, started, beside=True)
-    assert next(made) == 0
-    assert began[1].wait(10), "nobody has asked for it"
-    assert not began[2].wait(0.1), "no more than one is held ready"
-    assert [*made] == [10, 20, 30]
-    assert [*encoding.made_ahead(make, started, beside=False)] == [0, 10, 20, 30]
-    assert [*encoding.made_ahead(make, [], beside=True)] == []
-
-
-@pytest.mark.parametrize("beside", [True, False])
-def test_an_error_ahead_is_raised_where_it_is_asked_for(beside: bool) -> None:
-    def make(number: int) -> int:
-        return 1 // number
-
-    made = encoding.made_ahead(make, [1, 0, 1], beside=beside)
-    assert next(made) == 1
-    with pytest.raises(ZeroDivisionError):
-        next(made)
 
 
 def test_single_text_and_no_text(encoder: SentenceEncoder) -> None:

@@ -13,7 +13,7 @@ from helpers import Broken
 from opencse.errors import InterruptedRunError
 from opencse.recipes.recipe import load_recipe, recipe_names
 from opencse.runs.job import TrainJob
-from opencse.text.readers import Source
+from steps import text_for
 
 pytestmark = pytest.mark.slow
 
@@ -28,18 +28,6 @@ SETTINGS = (
     "training.learning_rate=1e-3",
     "training.precision=float32",
 )
-
-
-def text_for(name: str, folder: Path, sentences: list[str]) -> Source:
-    """What the recipe reads: 20 sentences, or 20 triples."""
-    if load_recipe(name).objective.view.kind == "pair":
-        path = folder / "triples.tsv"
-        rows = [f"{sentences[i]}\t{sentences[i + 20]}\t{sentences[i + 40]}" for i in range(20)]
-        path.write_text("\n".join(["anchor\tpositive\tnegative", *rows]))
-    else:
-        path = folder / "text.txt"
-        path.write_text("\n".join(sentences[:20]))
-    return Source(str(path))
 
 
 def files(folder: Path) -> dict[str, bytes]:
