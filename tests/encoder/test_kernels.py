@@ -13,9 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from helpers import filled
-from opencse.encoder import kernels, states
+from opencse.encoder import states
+from opencse.encoder.attention import Gather, inferred_attention
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.kernels import Kernel, float32_kernel
+from opencse.encoder.linear import Kernel, float32_kernel, kernel_of
+from opencse.encoder.packed import Rows
 from opencse.text import sample
 
 TEXTS = [*filled(sample.TRAIN)[:40], "a", ""]
@@ -49,6 +51,31 @@ def test_bf16_is_near(tiny_folder: Path) -> None:
     assert np.abs(exact - near).max() > 1e-5, "it was computed in bf16"
     cosines = (exact * near).sum(1) / np.linalg.norm(exact, axis=1) / np.linalg.norm(near, axis=1)
     assert cosines.min() > 0.9999
+
+
+@pytest.mark.parametrize("length", [3, 16, 40])
+@pytest.mark.parametrize("asked", ["the first tokens", "all"])
+def test_attention_in_bf16_is_near(length: int, asked: str) -> None:
+    """With padding, for whole rows and for queries of the first tokens alone, by products or by torch's kernel."""
+    if kernel_of(torch.zeros(1, dtype=torch.bfloat16)) != "onednn":
+        pytest.skip("oneDNN computes no bf16 here")
+    torch.manual_seed(0)
+    rows, heads, hidden = 5, 4, 32
+    counts = torch.tensor([length, 1, length, 2, 3])
+    mask = (torch.arange(length) < counts.view(-1, 1)).long()
+    place = Rows.of(mask, torch.float32)
+    first = asked == "the first tokens"
+    joined = torch.randn(len(place.places), (2 if first else 3) * hidden)
+    query = torch.randn(rows, hidden) if first else None
+    made = {}
+    for dtype in (torch.float32, torch.bfloat16):
+        near = Rows.of(mask, dtype)
+        gather = Gather.of(near.shape, near.places, heads, near.blocked, joined.to(dtype), first=first)
+        made[dtype] = inferred_attention(joined.to(dtype), None if query is None else query.to(dtype), gather).float()
+    tokens = rows if first else place.tokens
+    exact, found = (made[dtype][:tokens] for dtype in (torch.float32, torch.bfloat16))
+    assert found.isfinite().all()
+    assert 0 < float((found - exact).norm() / exact.norm()) < 0.02
 
 
 def _in_place(encoder: SentenceEncoder) -> None:
@@ -129,6 +156,6 @@ def test_the_kernel_is_a_function_of_the_processor(
 ) -> None:
     if not (torch._C._has_mkldnn and torch._C.has_mkl):
         pytest.skip("torch without oneDNN or MKL")
-    monkeypatch.setattr(kernels, "maker", lambda: maker)
+    monkeypatch.setattr("opencse.encoder.linear.maker", lambda: maker)
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_f": wide})
     assert float32_kernel.__wrapped__() == expected

@@ -1,4 +1,4 @@
-"""The bf16 map is torch's own, and so are its gradients, up to the rounding of bf16."""
+"""The map by oneDNN is torch's own, and so are its gradients, up to rounding."""
 
 from __future__ import annotations
 
@@ -7,6 +7,14 @@ import torch
 from torch.nn import functional
 
 from opencse.encoder.linear import linear, onednn_has_bf16
+
+
+@pytest.fixture(autouse=True, params=["torch", "onednn"])
+def kernel(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What computes float32 products, on whatever processor."""
+    if request.param == "onednn" and not torch._C._has_mkldnn:
+        pytest.skip("torch without oneDNN")
+    monkeypatch.setattr("opencse.encoder.linear.float32_kernel", lambda: request.param)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -31,13 +39,24 @@ def test_map_and_gradients(dtype: torch.dtype, width: int, out: int) -> None:
         assert float(error) < rough
 
 
-def test_no_gradient_is_made_that_nobody_needs() -> None:
-    if not onednn_has_bf16():
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_no_gradient_is_made_that_nobody_needs(dtype: torch.dtype) -> None:
+    if dtype == torch.bfloat16 and not onednn_has_bf16():
         pytest.skip("oneDNN computes no bf16 here")
-    x, weight = torch.randn(5, 8, dtype=torch.bfloat16), torch.randn(4, 8, requires_grad=True)
+    x, weight = torch.randn(5, 8, dtype=dtype), torch.randn(4, 8, requires_grad=True)
     torch.autograd.backward(linear(x, [weight], [torch.zeros(4)]).sum())
     assert x.grad is None
     assert weight.grad is not None
+
+
+def test_the_kernel_that_is_chosen_computes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guards the tests above: by oneDNN the product is one operation of its own."""
+    if not torch._C._has_mkldnn:
+        pytest.skip("torch without oneDNN")
+    given = torch.randn(5, 8), [torch.randn(4, 8, requires_grad=True)], [torch.zeros(4)]
+    for chosen, operation in (("onednn", "_LinearBackward"), ("torch", "AddmmBackward0")):
+        monkeypatch.setattr("opencse.encoder.linear.float32_kernel", lambda chosen=chosen: chosen)
+        assert type(linear(*given).grad_fn).__name__ == operation
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

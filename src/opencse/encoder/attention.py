@@ -1,7 +1,7 @@
 """Attention of packed rows: one gather puts queries, keys and values in order for it, one puts them back.
 
 Torch's own operations write the padded batch, cut it in three and copy each part once more by heads, and all that again
-for the gradients. `attention` has gradients and dropout; `inferred_attention` has neither, and torch's own kernel.
+for the gradients. `attention` has gradients and dropout; `inferred_attention` has neither.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
+
+from opencse.encoder.linear import kernel_of
 
 _KEYS = 16
 """Keys are so many, or a multiple: torch's kernel on a CPU takes up to twice as long on other numbers of them."""
@@ -154,10 +156,27 @@ def inferred_attention(joined: Tensor, query: Tensor | None, gather: Gather) -> 
     cut = joined.reshape(joined.shape[0] * heads * (3 if query is None else 2), -1)
     k, v = cut.index_select(0, gather.others).view(2, rows, heads, keys, -1)
     q = (cut.index_select(0, gather.queries) if query is None else query).view(rows, heads, asked, -1)
-    mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=gather.bias)
+    if joined.dtype == torch.bfloat16 and kernel_of(joined) == "onednn":
+        mixed = _by_products(q, k, v, gather.bias)
+    else:
+        mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=gather.bias)
     if query is not None:
         return mixed.view(query.shape)
     return mixed.view(-1, cut.shape[1]).index_select(0, gather.mixed).view(joined.shape[0], -1)
+
+
+def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor:
+    """Two products in bf16 and a softmax in float32 between them, (rows, heads, queries, size) as ``q``.
+
+    Texts are short: up to 512 ids torch's own kernel, which goes over the keys in parts, takes 1.3 to 4 times as long.
+    """
+    rows, heads, asked, size = q.shape
+    scores = torch.bmm(q.reshape(-1, asked, size), k.flatten(0, 1).transpose(1, 2)).view(rows, heads, asked, -1)
+    weights = scores.float().mul_(size**-0.5)
+    if bias is not None:
+        weights.add_(bias)
+    scores.copy_(torch.softmax(weights, dim=3, out=weights))
+    return torch.bmm(scores.flatten(0, 1), v.flatten(0, 1)).view(q.shape)
 
 
 def attention(

@@ -1,24 +1,20 @@
 """The linear maps of a backbone as inference computes them: weights put in order once, for the fastest kernel here.
 
-Intel's library (MKL, torch's own choice for float32) leaves AVX-512 aside on processors of other makers, where oneDNN
-with weights packed for it is about twice as fast; on Intel's, and where there is no AVX-512, MKL is the faster by a
-tenth to a third. bf16 goes through oneDNN everywhere, packed: torch's own call packs the weights anew each time.
+Which one that is `linear` tells. oneDNN's weights are packed: torch's own call packs them anew each time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from opencse.encoder.linear import onednn_has_bf16
+from opencse.encoder.linear import Kernel
 from opencse.encoder.packed import Block, Maps
-from opencse.encoder.processor import INTEL, maker
 from opencse.encoder.word_means import WordMeans
 
 if TYPE_CHECKING:
@@ -26,24 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Kernel = Literal["torch", "onednn"]
 _ROWS = 1_024
 """Rows of a product that the packing of its weights is made for; other numbers of rows give the same result."""
-
-
-@cache
-def float32_kernel() -> Kernel:
-    """What computes float32 products fastest on this processor; a function of it alone, so no run differs."""
-    wide = torch.cpu.get_capabilities().get("avx512_f")
-    if not (wide and torch._C._has_mkldnn and torch._C.has_mkl):
-        return "torch"
-    return "torch" if maker() == INTEL else "onednn"
-
-
-@cache
-def bf16_kernel() -> Kernel:
-    """What computes bf16 products: oneDNN, where it can here."""
-    return "onednn" if onednn_has_bf16() else "torch"
 
 
 @dataclass(frozen=True)

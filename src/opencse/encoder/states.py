@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from opencse.encoder.kernels import Kernels, bf16_kernel, float32_kernel
+from opencse.encoder.kernels import Kernels
+from opencse.encoder.linear import bf16_kernel, float32_kernel
 from opencse.encoder.outputs import Disturb
 from opencse.encoder.packed import pack
 from opencse.text.tokenizer import Tokens
