@@ -1,10 +1,11 @@
 """Writes docs/results/papers.md, the papers' tables beside ours, and its pictures.
 
-    python docs/build_papers.py [--systems FOLDER] [--sweeps FOLDER]
+    python docs/build_papers.py [--systems FOLDER] [--combination FOLDER] [--sweeps FOLDER]
 
-The folders are those of the comparisons made with benchmarks/studies/papers.toml and papers-sweeps.toml; the scores of
-those that are given are put into docs/results/papers.json first, from which alone the page is made. Sweeps are added to
-those there, so that further seeds may be run elsewhere; a run that is there is replaced.
+The folders are those of the comparisons made with benchmarks/studies/papers.toml, papers-combination.toml and
+papers-sweeps.toml; the scores of those that are given are put into docs/results/papers.json first, from which alone the
+page is made. Sweeps are added to those there, so that further seeds may be run elsewhere; a run that is there is
+replaced.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from papers_tables import BASE, DEV, STS, SYSTEMS, TABLES, Table
+from papers_tables import BASE, COMBINATION, DEV, STS, SYSTEMS, TABLES, Table
 
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.lines import lines
@@ -54,18 +55,28 @@ ESimCSE and SimCSE++ print their ablations on the same pairs; SSCL and the thesi
 
     head -16000 DATA/wiki/wiki100k.txt > wiki16k.txt
     opencse compare wiki16k.txt --study benchmarks/studies/papers.toml --starts MINILM --data DATA --out SYSTEMS
+    opencse compare wiki16k.txt --study benchmarks/studies/papers-combination.toml --starts MINILM --data DATA --out TWO
     opencse compare wiki16k.txt --study benchmarks/studies/papers-sweeps.toml --starts MINILM --data DATA --out SWEEPS
-    python docs/build_papers.py --systems SYSTEMS --sweeps SWEEPS
+    python docs/build_papers.py --systems SYSTEMS --combination TWO --sweeps SWEEPS
 
 The papers' runs have about 15,600 steps at a third to a tenth of the rate: what only shows late cannot show here.
 {made}"""
 
 
-def gather(systems: Path | None, sweeps: Path | None) -> dict[str, object]:
+_NOTE = (
+    "Mean ± standard deviation over seeds; differences are paired by seed, with half their 95% interval, p after "
+    'Holm over the column. "Over other pairs": at how many seeds the model is above or below SimCSE beyond what '
+    "other sentence pairs would bring (STS-B dev, paired bootstrap, 95%). Published gains are each paper's over "
+    "the SimCSE it compares with, on BERT-base, on the seven tasks."
+)
+
+
+def gather(systems: Path | None, combination: Path | None, sweeps: Path | None) -> dict[str, object]:
     """The scores of the comparisons whose folders are given."""
     found: dict[str, object] = {}
-    if systems is not None:
-        found |= {"systems": scores_of(systems, STS), "systems_dev": scores_of(systems, DEV)}
+    for name, folder in (("systems", systems), ("combination", combination)):
+        if folder is not None:
+            found |= {name: scores_of(folder, STS), f"{name}_dev": scores_of(folder, DEV)}
     if sweeps is not None:
         found["sweeps"] = scores_of(sweeps, DEV)
     return found
@@ -83,7 +94,9 @@ def scores_of(out: Path, metric: str) -> dict[str, object]:
             scores.setdefault(run.recipe, {})[run.seed] = round(run.results[metric], 4)
     environment = start.environment.model_dump(mode="json")
     folders = {(run.recipe, run.seed): path for run in runs for path in [_folder(out, run)]}
-    compared = {(name, BASE) for name in SYSTEMS} | {(name, table.base) for table in TABLES for _, name in table.rows}
+    compared = {(name, BASE) for name in (*SYSTEMS, *COMBINATION)} | {
+        (name, table.base) for table in TABLES for _, name in table.rows
+    }
     over_pairs: dict[str, dict[int, list[float]]] = {}
     for recipe, base in sorted(compared) if metric == DEV else ():
         for seed in scores.get(recipe, {}).keys() & scores.get(base, {}).keys() if recipe != base else ():
@@ -178,8 +191,12 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
         made=f"Systems: {told[0]}. Ablations: {told[1]}.",
     )
     tables = [table for table in TABLES if len(_known(table, found)) > 1]
-    parts = [introduction, "## What holds", verdicts["summary"], "## The systems", _systems(systems, dev)]
-    parts += [verdicts.get("systems", ""), "## The ablations", _overview(tables, found, verdicts)]
+    parts = [introduction, "## What holds", verdicts["summary"], "## The systems", _systems(systems, dev, SYSTEMS)]
+    parts += [_NOTE, verdicts.get("systems", "")]
+    if "combination" in kept:
+        combined, combined_dev = Found(kept["combination"]), Found(kept["combination_dev"])
+        parts += ["## A combination", _systems(combined, combined_dev, COMBINATION), verdicts.get("combination", "")]
+    parts += [verdicts.get("longer", ""), "## The ablations", _overview(tables, found, verdicts)]
     for table in tables:
         parts += [f"### {table.title}", _rows(table, found), f"![{table.title}](figures/papers-{table.key}.svg)"]
         parts.append(verdicts.get(table.key, ""))
@@ -246,16 +263,16 @@ def _overview(tables: Sequence[Table], found: Found, verdicts: Mapping[str, str]
     return _markdown(["table", "best, published", "best, here", "order agrees (Spearman)", "rows run", "verdict"], rows)
 
 
-def _systems(found: Found, dev: Found) -> str:
-    """The main table: the start, the systems, what they gain."""
-    names = [name for name in SYSTEMS if name in found.scores]
+def _systems(found: Found, dev: Found, systems: Mapping[str, float | None]) -> str:
+    """The start, some systems, what they gain; ``systems`` has each one's published gain."""
+    names = [name for name in systems if name in found.scores]
     adjusted = found.adjusted(names, BASE)
     start = after_holm(
         {name: paired_seeds(found.scores[name], dict.fromkeys(found.scores[name], found.start)) for name in names}
     )
     rows = [["the start", "", f"{dev.start:.2f}", "", f"{found.start:.2f}", "", "", "", ""]]
     for name in names:
-        gain, here = SYSTEMS[name], adjusted.get(name)
+        gain, here = systems[name], adjusted.get(name)
         rows.append(
             [
                 name + (" (ours)" if name == "queue-dcl" else ""),
@@ -280,13 +297,7 @@ def _systems(found: Found, dev: Found) -> str:
         "published",
         "holds here",
     ]
-    note = (
-        "Mean ± standard deviation over seeds; differences are paired by seed, with half their 95% interval, p after "
-        'Holm over the column. "Over other pairs": at how many seeds the model is above or below SimCSE beyond what '
-        "other sentence pairs would bring (STS-B dev, paired bootstrap, 95%). Published gains are each paper's over "
-        "the SimCSE it compares with, on BERT-base, on the seven tasks."
-    )
-    return f"{_markdown(head, rows)}\n\n{note}"
+    return _markdown(head, rows)
 
 
 def _holds(found: PairedSeeds) -> str:
@@ -337,10 +348,11 @@ def main() -> None:
     """Gathers, if there is something to gather, and writes page and pictures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", type=Path)
+    parser.add_argument("--combination", type=Path)
     parser.add_argument("--sweeps", type=Path)
     asked = parser.parse_args()
     kept = json.loads(SCORES.read_text(encoding="utf-8"))
-    if found := gather(asked.systems, asked.sweeps):
+    if found := gather(asked.systems, asked.combination, asked.sweeps):
         kept |= {part: added(kept["sweeps"], own) if part == "sweeps" else own for part, own in found.items()}
         write_json(SCORES, kept)
     write_text(PAGE, page(kept, tomllib.loads(VERDICTS.read_text(encoding="utf-8"))))

@@ -25,6 +25,14 @@ SYSTEMS: dict[str, float | None] = {
 None where nothing is published of that average."""
 
 
+COMBINATION: dict[str, float | None] = {
+    "simcse": None,
+    "simcse:temperature-0.01": None,
+    "simcse:temperature-0.01:delete-one-word-no-dropout": None,
+}
+"""Settings that gained in the ablations of two papers, together."""
+
+
 def published(recipe: str, metric: str) -> float | None:
     """What the recipe's paper printed for it: of the last preset that has the score, else of BERT-base."""
     resolved = resolve_recipe(recipe)
