@@ -55,10 +55,12 @@ def test_bf16_is_near(tiny_folder: Path) -> None:
 
 @pytest.mark.parametrize("length", [3, 16, 40])
 @pytest.mark.parametrize("asked", ["the first tokens", "all"])
-def test_attention_in_bf16_is_near(length: int, asked: str) -> None:
+@pytest.mark.parametrize("scores", [0, 2**25])
+def test_attention_in_bf16_is_near(length: int, asked: str, scores: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With padding, for whole rows and for queries of the first tokens alone, by products or by torch's kernel."""
     if kernel_of(torch.zeros(1, dtype=torch.bfloat16)) != "onednn":
         pytest.skip("oneDNN computes no bf16 here")
+    monkeypatch.setattr("opencse.encoder.attention._SCORES", scores)
     torch.manual_seed(0)
     rows, heads, hidden = 5, 4, 32
     counts = torch.tensor([length, 1, length, 2, 3])

@@ -19,6 +19,9 @@ from opencse.encoder.linear import kernel_of
 _KEYS = 16
 """Keys are so many, or a multiple: torch's kernel on a CPU takes up to twice as long on other numbers of them."""
 
+_SCORES = 2**25
+"""Scores of a batch that inference writes down at once (192 MiB), at most; `encode`'s own batches have a third."""
+
 
 @dataclass(frozen=True)
 class Places:
@@ -156,7 +159,8 @@ def inferred_attention(joined: Tensor, query: Tensor | None, gather: Gather) -> 
     cut = joined.reshape(joined.shape[0] * heads * (3 if query is None else 2), -1)
     k, v = cut.index_select(0, gather.others).view(2, rows, heads, keys, -1)
     q = (cut.index_select(0, gather.queries) if query is None else query).view(rows, heads, asked, -1)
-    if joined.dtype == torch.bfloat16 and kernel_of(joined) == "onednn":
+    few = rows * heads * asked * keys <= _SCORES
+    if few and joined.dtype == torch.bfloat16 and kernel_of(joined) == "onednn":
         mixed = _by_products(q, k, v, gather.bias)
     else:
         mixed = functional.scaled_dot_product_attention(q, k, v, attn_mask=gather.bias)
