@@ -20,7 +20,7 @@ _KEYS = 16
 """Keys are so many, or a multiple: torch's kernel on a CPU takes up to twice as long on other numbers of them."""
 
 _SCORES = 2**25
-"""Scores of a batch that inference writes down at once (192 MiB), at most; `encode`'s own batches have a third."""
+"""Scores of a batch that inference writes down at once (192 MiB), at most; `encode`'s own batches have half of that."""
 
 
 @dataclass(frozen=True)
