@@ -181,20 +181,23 @@ class Found:
 def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
     """The whole page in Markdown."""
     systems, dev, found = (Found(kept[part]) for part in ("systems", "systems_dev", "sweeps"))
-    told = [made(one, verdicts[f"{name}_machine"]) for name, one in (("systems", systems), ("sweeps", found))]
+    parts_made = {"Systems": ("systems", systems), "Ablations": ("sweeps", found)}
+    if "combination" in kept:
+        parts_made["Combination"] = ("combination", Found(kept["combination"]))
+    told = [f"{label}: {made(one, verdicts[f'{name}_machine'])}" for label, (name, one) in parts_made.items()]
     introduction = _INTRODUCTION.format(
         start=systems.start,
         dev=dev.start,
         chosen=verdicts["chosen"],
         systems_budget=verdicts["systems_budget"],
         sweeps_budget=verdicts["sweeps_budget"],
-        made=f"Systems: {told[0]}. Ablations: {told[1]}.",
+        made="".join(f"{one}. " for one in told).strip(),
     )
     tables = [table for table in TABLES if len(_known(table, found)) > 1]
     parts = [introduction, "## What holds", verdicts["summary"], "## The systems", _systems(systems, dev, SYSTEMS)]
     parts += [_NOTE, verdicts.get("systems", "")]
     if "combination" in kept:
-        combined, combined_dev = Found(kept["combination"]), Found(kept["combination_dev"])
+        combined, combined_dev = parts_made["Combination"][1], Found(kept["combination_dev"])
         parts += ["## A combination", _systems(combined, combined_dev, COMBINATION), verdicts.get("combination", "")]
     parts += [verdicts.get("longer", ""), "## The ablations", _overview(tables, found, verdicts)]
     for table in tables:
