@@ -199,7 +199,12 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
     if "combination" in kept:
         combined, combined_dev = parts_made["Combination"][1], Found(kept["combination_dev"])
         parts += ["## A combination", _systems(combined, combined_dev, COMBINATION), verdicts.get("combination", "")]
-    parts += [verdicts.get("longer", ""), "## The ablations", _overview(tables, found, verdicts)]
+    parts += [
+        verdicts.get("longer", ""),
+        verdicts.get("supervised", ""),
+        "## The ablations",
+        _overview(tables, found, verdicts),
+    ]
     for table in tables:
         parts += [f"### {table.title}", _rows(table, found), f"![{table.title}](figures/papers-{table.key}.svg)"]
         parts.append(verdicts.get(table.key, ""))
