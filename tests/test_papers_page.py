@@ -37,18 +37,19 @@ def test_the_page_is_up_to_date(script: ModuleType) -> None:
     for name in pictures:
         assert f"figures/{name}" in script.PAGE.read_text(encoding="utf-8")
         assert (script.FIGURES / name).is_file()
-    told = {"chosen", "systems_budget", "sweeps_budget", "systems_machine", "sweeps_machine", "summary", "systems"}
+    told = {"chosen", "systems_budget", "sweeps_budget", "summary", "systems", "combination", "longer", "supervised"}
+    told |= {f"{part}_machine" for part in ("systems", "combination", "sweeps")}
     keys = {table.key for table in script.TABLES} | told
     assert verdicts.keys() <= keys
 
 
 def test_every_row_is_a_recipe_and_most_have_published_numbers(script: ModuleType) -> None:
     studies = [study_of({**tomllib.loads(file.read_text()), **GIVEN}) for file in sorted(STUDIES.glob("papers*.toml"))]
-    assert len(studies) == 2
+    assert len(studies) == 3
     assert len({study.settings[:2] for study in studies}) == 1, "of one start, cut alike"
     run = {recipe for study in studies for recipe in study.recipes}
     rows = [(table, recipe) for table in script.TABLES for _, recipe in table.rows]
-    assert {recipe for _, recipe in rows} | set(script.SYSTEMS) >= run - {"simcse:batch-128"}
+    assert {recipe for _, recipe in rows} | {*script.SYSTEMS, *script.COMBINATION} >= run - {"simcse:batch-128"}
     assert run >= {recipe for _, recipe in rows}
     assert all(table.base in [recipe for _, recipe in table.rows] for table in script.TABLES)
     known = [table.of_paper(recipe) is not None for table, recipe in rows]
@@ -89,10 +90,10 @@ def test_it_is_gathered_from_records(script: ModuleType, tmp_path: Path) -> None
         for seed, score in own.items():
             put(tmp_path / "runs" / "m" / recipe / str(seed), score, recipe, seed)
     put(tmp_path / "runs" / "m" / "simcse_dropout-0" / "42", 55.0, "simcse:dropout-0", 42)
-    kept = json.loads(json.dumps(script.gather(tmp_path, tmp_path)))
+    kept = json.loads(json.dumps(script.gather(tmp_path, None, tmp_path)))
     assert kept["sweeps"]["start"] == kept["systems"]["start"] - 1 == 50.0
     assert kept["sweeps"]["scores"]["esimcse"] == {"42": 63.0, "43": 65.1, "44": 63.9}
-    assert script.gather(None, tmp_path).keys() == {"sweeps"}
+    assert script.gather(None, None, tmp_path).keys() == {"sweeps"}
     names = ("chosen", "systems_budget", "sweeps_budget", "systems_machine", "sweeps_machine", "summary")
     told = dict.fromkeys(names, "s")
     page = script.page(kept, told | {"dropout": "**Same shape.** So it is."})
@@ -103,6 +104,13 @@ def test_it_is_gathered_from_records(script: ModuleType, tmp_path: Path) -> None
     assert "| SimCSE, Table 3: dropout | .1 | .1 |  | 2 of 8 | Same shape |" in page
     assert "SimCSE, Table 1: augmentations;" in page.partition("## Not run")[2]
     assert list(script.pictures(kept)) == ["papers-dropout.svg"]
+    assert "## A combination" not in page
+    put(tmp_path / "runs" / "m" / "both" / "42", 70.0, "simcse:temperature-0.01", 42)
+    kept |= json.loads(json.dumps(script.gather(None, tmp_path, None)))
+    told |= {"combination_machine": "another machine", "combination": "It gains."}
+    both = script.page(kept, told).partition("## A combination")[2]
+    assert "| simcse:temperature-0.01 | 1 | 70.00 |  | 71.00 |" in both
+    assert "It gains." in both
 
 
 def test_further_seeds_are_added(script: ModuleType) -> None:
