@@ -59,6 +59,8 @@ ESimCSE and SimCSE++ print their ablations on the same pairs; SSCL and the thesi
     opencse compare wiki16k.txt --study benchmarks/studies/papers-sweeps.toml --starts MINILM --data DATA --out SWEEPS
     python docs/build_papers.py --systems SYSTEMS --combination TWO --sweeps SWEEPS
 
+MINILM is the backbone as a plain transformers folder: with a modules.json its own mean pooling would be taken instead
+of [CLS].
 The papers' runs have about 15,600 steps at a third to a tenth of the rate: what only shows late cannot show here.
 {made}"""
 
