@@ -193,7 +193,7 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
         chosen=verdicts["chosen"],
         systems_budget=verdicts["systems_budget"],
         sweeps_budget=verdicts["sweeps_budget"],
-        made="".join(f"{one}. " for one in told).strip(),
+        made=" ".join(f"{one}." for one in told),
     )
     tables = [table for table in TABLES if len(_known(table, found)) > 1]
     parts = [introduction, "## What holds", verdicts["summary"], "## The systems", _systems(systems, dev, SYSTEMS)]
