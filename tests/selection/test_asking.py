@@ -10,9 +10,9 @@ from typing import cast
 
 import numpy as np
 import pytest
+import torch
 
 from opencse import SentenceEncoder, UserError
-from opencse.evaluation import ScoredPairs, read_scored_pairs, spearman
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.evaluation.retrieval.score import Retrieval
@@ -26,7 +26,6 @@ from opencse.selection.own_text import own_text
 from opencse.selection.score import DevScore, Given, History
 from opencse.text import sample
 from opencse.text.readers import Source, Texts
-from scores import spearman_of
 
 
 @dataclass(frozen=True)
@@ -110,7 +109,7 @@ def test_what_forgets_is_not_kept_however_much_it_gained() -> None:
     assert history.add(10, DevScore(55.0, guard=59.0))
     assert not history.add(15, DevScore(80.0, guard=30.0, forgets=True))
     assert history.best_step == 10
-    assert "on general pairs 60.00 before, 59.00 now" in verdict_of(Asking(Fixed()), history)
+    assert "on general questions 60.00 before, 59.00 now" in verdict_of(Asking(Fixed()), history)
 
 
 def test_the_models_own_pooling_is_held_against_training_too() -> None:
@@ -124,30 +123,54 @@ def test_the_models_own_pooling_is_held_against_training_too() -> None:
     assert chooser.choose(history, 5, Given("mean", 35.0), never).kept == "start"
 
 
-def guard(pairs: int = 80) -> Guard:
-    gold = np.linspace(0, 5, pairs)
-    return Guard("made up", ScoredPairs("made up", gold, ["a"] * pairs, ["b"] * pairs))
-
-
 def test_the_guard_refuses_a_large_drop_and_lets_noise_pass() -> None:
-    watch, random = guard(), np.random.default_rng(0)
-    gold = watch.pairs.scores
-    good = gold + random.normal(0, 1, len(gold))
+    watch = Guard.of_pairs((f"question {n}", f"answer {n}") for n in range(80))
+    good = np.random.default_rng(0).choice([0.0, 50.0, 100.0], 80)
     same = watch.compare(good, good)
-    assert (same.lost, same.forgets) == (0.0, False)
-    assert same.value == pytest.approx(100 * spearman(good, gold))
-    ruined = watch.compare(good, random.normal(size=len(gold)))
+    assert (same.value, same.lost, same.forgets) == (good.mean(), 0.0, False)
+    ruined = watch.compare(good, 0 * good)
     assert ruined.lost > 30
     assert ruined.forgets
-    noisier = watch.compare(good, good + random.normal(0, 0.5, len(gold)))
+    other = good.copy()
+    other[:16] = 100 - other[:16]
+    other[16:22] = 0
+    noisier = watch.compare(good, other)
     assert same.value - noisier.value > TOLERANCE, "more than is tolerated, but no more than noise"
     assert not noisier.forgets
-    assert watch.compare(random.normal(size=len(gold)), good).lost == 0.0
+    assert watch.compare(0 * good, good).lost < -30
 
 
 def test_the_tolerance_counts_beyond_the_noise() -> None:
     assert not Guarded(50.0, lost=TOLERANCE).forgets
     assert Guarded(50.0, lost=TOLERANCE + 0.01).forgets
+
+
+def test_the_guard_asks_each_pair_among_all_answers() -> None:
+    watch = Guard.of_pairs([("who", "A man."), ("what", "A thing."), ("which one", "A thing.")])
+    assert watch.questions.candidates == ["A man.", "A thing."]
+    assert watch.questions.answers.tolist() == [0, 1, 1]
+    assert len(watch) == 3
+    other = Guard.of_pairs([("who", "A man."), ("what", "A thing."), ("which one", "A man.")])
+    assert watch.fingerprint() != other.fingerprint()
+
+
+@pytest.mark.slow
+def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:
+    chosen = load_selector("text", Source(str(sample.TRAIN)))
+    assert isinstance(chosen, Asking)
+    assert chosen.guard is not None
+    assert len(chosen.guard) == 1560
+    encoder = SentenceEncoder.load(device="cpu")
+    before = chosen.guard.values(encoder)
+    vectors = encoder.encode(chosen.guard.questions.texts(), normalize_embeddings=True)
+    found = vectors[: len(before)] @ vectors[len(before) :].T
+    right = found[np.arange(len(before)), chosen.guard.questions.answers]
+    ranks = (found > right[:, None]).sum(axis=1) + 1
+    assert before.mean() == pytest.approx(np.where(ranks <= 10, 100 / np.log2(ranks + 1), 0).mean(), abs=0.05)
+    with torch.no_grad():
+        for weights in encoder.parameters():
+            weights.add_(weights.std() * torch.randn(weights.shape, generator=torch.Generator().manual_seed(0)))
+    assert chosen.guard.compare(before, chosen.guard.values(encoder)).forgets
 
 
 def running(documents: int = 300) -> Texts:
@@ -228,7 +251,8 @@ def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
     assert chooser.left_out is None
     first = chooser.begin(encoder)
     assert first.value == pytest.approx(score.ndcg_at_10)
-    assert first.guard == pytest.approx(spearman_of(encoder.encode, read_scored_pairs(sample.DEV)))
+    assert chooser.guard is not None
+    assert first.guard == pytest.approx(chooser.guard.values(encoder).mean())
 
 
 def test_judgements_called_dev_come_before_test(beir: Path) -> None:

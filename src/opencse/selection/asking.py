@@ -68,7 +68,7 @@ class Asking:
 
     Attributes:
         questions: what is asked.
-        guard: general pairs that watch for forgetting, or None.
+        guard: general questions that watch for forgetting, or None.
     """
 
     questions: Questions
@@ -88,7 +88,7 @@ class Asking:
     @property
     def size(self) -> str:
         """What is asked, and who watches."""
-        guard = "" if self.guard is None else f"; {len(self.guard.pairs):,} general pairs watch for forgetting"
+        guard = "" if self.guard is None else f"; {len(self.guard):,} general questions watch for forgetting"
         return f"{self.questions.size}{guard}"
 
     @property
@@ -97,13 +97,13 @@ class Asking:
         return self.questions.left_out
 
     def fingerprint(self) -> str:
-        """A hash of the questions and the guard's pairs."""
-        told = [self.questions.fingerprint(), "" if self.guard is None else self.guard.pairs.fingerprint()]
+        """A hash of the questions and the guard's."""
+        told = [self.questions.fingerprint(), "" if self.guard is None else self.guard.fingerprint()]
         return hash_json(told)
 
     def begin(self, start: SentenceEncoder) -> DevScore:
         """Evaluates the model as it was given, with which the others are compared."""
-        self._before = (self.questions.values(start), None if self.guard is None else self.guard.cosines(start))
+        self._before = (self.questions.values(start), None if self.guard is None else self.guard.values(start))
         return self._compared(*self._before)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
@@ -113,15 +113,15 @@ class Asking:
             RuntimeError: before `begin`.
         """
         values = self.questions.values(encoder)
-        return self._compared(values, None if self.guard is None else self.guard.cosines(encoder))
+        return self._compared(values, None if self.guard is None else self.guard.values(encoder))
 
-    def _compared(self, values: Floats, cosines: Floats | None) -> DevScore:
+    def _compared(self, values: Floats, general: Floats | None) -> DevScore:
         if self._before is None:
             raise RuntimeError("begin evaluates the start, and comes first")
-        before, cosines_before = self._before
+        before, general_before = self._before
         guarded = None
-        if self.guard is not None and cosines is not None and cosines_before is not None:
-            guarded = self.guard.compare(cosines_before, cosines)
+        if self.guard is not None and general is not None and general_before is not None:
+            guarded = self.guard.compare(general_before, general)
         error = paired_difference(before, values, self.questions.units).error
         return DevScore(
             float(values.mean()),
@@ -158,7 +158,7 @@ class Asking:
         shared = "" if kept.share == 1.0 else f", averaged with the start ({kept.share:.0%} trained),"
         guard = ""
         if kept.guard is not None and start.guard is not None:
-            guard = f"; on general pairs {start.guard:.2f} before, {kept.guard:.2f} now"
+            guard = f"; on general questions {start.guard:.2f} before, {kept.guard:.2f} now"
         return Choice(
             "best",
             f"the model of step {step:,}{shared} is kept: {asked} {start.value:.2f} before{own}, {kept.value:.2f} now "

@@ -17,6 +17,7 @@ from opencse.selection.own_text import FEWEST, own_text
 from opencse.selection.score import Selector
 from opencse.text import sample
 from opencse.text.given import TextSource
+from opencse.text.readers import Source
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
 """What a run chooses by; see `load_selector`."""
@@ -78,5 +79,5 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
 
 
 def asking(questions: Questions) -> Asking:
-    """Whoever chooses by ``questions``; the built-in graded pairs watch for forgetting."""
-    return Asking(questions, Guard("the built-in sample's dev pairs", read_scored_pairs(sample.DEV)))
+    """Whoever chooses by ``questions``; the built-in pairs watch for forgetting."""
+    return Asking(questions, Guard.of_pairs(Source(str(sample.PAIRS)).read().rows))

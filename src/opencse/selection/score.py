@@ -21,7 +21,7 @@ class DevScore:
         alignment: of graded pairs of high score (see `opencse.analysis.alignment`); None where there are none.
         uniformity: of the first sentences of graded pairs; None where there are none.
         error: standard error of the value's difference from the start's; None where it is not known.
-        guard: Spearman x 100 on the general pairs that watch for forgetting; None without a guard.
+        guard: nDCG@10 x 100 of the general questions that watch for forgetting; None without a guard.
         forgets: whether the guard refuses this encoder.
         parts: what the value is made of, by name.
         share: of the trained weights, where they are averaged with the start's; 1 where they are not.
