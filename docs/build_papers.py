@@ -203,6 +203,7 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
         parts += ["## A combination", _systems(combined, combined_dev, COMBINATION), verdicts.get("combination", "")]
     parts += [
         verdicts.get("longer", ""),
+        verdicts.get("next-sentence", ""),
         verdicts.get("supervised", ""),
         "## The ablations",
         _overview(tables, found, verdicts),
