@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from helpers import Stopped
+from opencse.encoder import groups
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.kernels import Kernels
 from opencse.encoder.packed import Masks, pack, round_count
@@ -63,10 +64,29 @@ def fill(monkeypatch: pytest.MonkeyPatch, spare: int) -> None:
     monkeypatch.setattr("opencse.encoder.packed.round_count", lambda tokens: tokens + spare)
 
 
+def group(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """Texts of 1 to 4, to 8, to 16 ids are groups of their own; how many groups each batch had."""
+    seen: list[int] = []
+
+    def noted(*given: Any) -> list[groups.Group] | None:
+        found = groups.grouped(*given)
+        seen.append(0 if found is None else len(found))
+        return found
+
+    monkeypatch.setattr("opencse.encoder.groups._SHORT", 4)
+    monkeypatch.setattr("opencse.encoder.groups._WORTH", 1.0)
+    monkeypatch.setattr("opencse.encoder.packed.grouped", noted)
+    return seen
+
+
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("spare", [0, 5, 36])  # of 36 places of padding
 @pytest.mark.parametrize("family", FAMILIES)
-def test_states_and_gradients_are_transformers_own(family: str, spare: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_states_and_gradients_are_transformers_own(
+    family: str, spare: int, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(monkeypatch, spare)
+    seen = group(monkeypatch) if apart else [0]
     model, (ids, mask) = backbone(family).double().eval(), batch()
     there = mask.bool()
     plain = model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
@@ -85,11 +105,17 @@ def test_states_and_gradients_are_transformers_own(family: str, spare: int, monk
         for name, p in model.named_parameters():
             if name in expected:
                 torch.testing.assert_close(p.grad, expected[name], rtol=0, atol=1e-9)
+    assert {*seen} == {3 if apart else 0}
 
 
+@pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("first", [False, True])
-def test_gradients_under_dropout_are_those_of_finite_differences(first: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_gradients_under_dropout_are_those_of_finite_differences(
+    first: bool, apart: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     fill(monkeypatch, 5)
+    if apart:
+        group(monkeypatch)
     model, (ids, mask) = backbone("Bert").double(), batch()
     weights = torch.randn(7, 1 if first else 12, 32, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
 
@@ -129,6 +155,22 @@ def test_inference_is_transformers_own(family: str, lengths: list[int], first: b
     assert (
         float(functional.cosine_similarity(near.float(), expected, dim=-1)[mask[:, : near.shape[1]] == 1].min()) > 0.999
     )
+
+
+def test_texts_go_into_groups_only_where_that_saves_half_of_the_scores() -> None:
+    first = torch.zeros(200, dtype=torch.int64)
+    assert groups.grouped([64, 3, 5], 64, first) is None
+    assert groups.grouped([200, 180, 150], 200, first) is None
+    lengths = [200, *[20] * 150, 90, 64]
+    first = torch.tensor([0, *lengths]).cumsum(0)[: len(lengths)]
+    found = groups.grouped(lengths, 200, first)
+    assert found is not None
+    assert sorted((one.shape, one.rows.tolist()) for one in found) == [
+        ((1, 90), [151]),
+        ((1, 200), [0]),
+        ((151, 64), [*range(1, 151), 152]),
+    ]
+    assert sorted(torch.cat([one.own for one in found]).tolist()) == [*range(sum(lengths))]
 
 
 def test_packed_batches_have_few_sizes() -> None:

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opencse.encoder.attention import Gather, Places, attention, inferred_attention
+from opencse.encoder.groups import grouped, rejoined
 from opencse.encoder.linear import linear
 from opencse.errors import UserError
 
@@ -128,6 +129,7 @@ class Rows:
         tokens: how many of them are tokens.
         first: (rows,) packed row of each text's first token.
         blocked: (rows, 1, 1, length), minus infinity at padding, else 0; None where nothing is padded.
+        lengths: tokens of each text.
     """
 
     shape: tuple[int, int]
@@ -135,21 +137,23 @@ class Rows:
     tokens: int
     first: Tensor
     blocked: Tensor | None
+    lengths: Sequence[int]
 
     @classmethod
     def of(cls, mask: Tensor, dtype: torch.dtype) -> Rows:
         """The rows of a (rows, length) mask, padding on the right."""
         rows, length = mask.shape
         counts = mask.sum(dim=1)
+        lengths: list[int] = counts.tolist()
         blocked = None
-        if int(counts.min()) < length:
+        if min(lengths) < length:
             blocked = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
             blocked = blocked.masked_fill_(mask == 0, float("-inf"))[:, None, None]
         flat = mask.flatten()
         places = flat.nonzero().squeeze(1)
         tokens = len(places)
         spare = (flat == 0).nonzero().squeeze(1)[: round_count(tokens) - tokens]
-        return cls((rows, length), torch.cat([places, spare]), tokens, counts.cumsum(0) - counts, blocked)
+        return cls((rows, length), torch.cat([places, spare]), tokens, counts.cumsum(0) - counts, blocked, lengths)
 
     def padded(self, packed: Tensor) -> Tensor:
         """(T, d) -> (rows, length, d), 0 at padding."""
@@ -259,13 +263,31 @@ class PackedBackbone:
         if inferred:
             gather = Gather.of(rows.shape, rows.places, self.heads, bias, like, first=first)
             return lambda joined, query: inferred_attention(joined, query, gather)
-        places = Places.of(rows.shape, rows.places, self.heads, parts=2 if first else 3)
-        count, length = rows.shape
-        shape = (count, self.heads, 1 if first else length, length)
+        groups = grouped(rows.lengths, rows.shape[1], rows.first)
+        if groups is None:
+            return self._trained_mix(rows.shape, rows.places, bias, drop, first=first)
+        mixes = [self._trained_mix(one.shape, one.places, one.bias(bias), drop, first=first) for one in groups]
+
+        def mix(joined: Tensor, query: Tensor | None) -> Tensor:
+            parts = [
+                own(joined.index_select(0, one.own), None if query is None else query.index_select(0, one.rows))
+                for one, own in zip(groups, mixes, strict=True)
+            ]
+            return rejoined(groups, parts, len(rows.first if first else rows.places), by_row=first)
+
+        return mix
+
+    def _trained_mix(
+        self, shape: tuple[int, int], places: Tensor, bias: Tensor | None, drop: Masks | None, *, first: bool
+    ) -> Mix:
+        """The attention, with gradient, of tokens at ``places`` of a flattened batch of ``shape``."""
+        found = Places.of(shape, places, self.heads, parts=2 if first else 3)
+        rows, length = shape
+        of_scores = (rows, self.heads, 1 if first else length, length)
         if drop is None or self.attention_rate == 0:
-            return lambda joined, query: attention(joined, query, places, bias, None, 0.0)
+            return lambda joined, query: attention(joined, query, found, bias, None, 0.0)
         rate = self.attention_rate
-        return lambda joined, query: attention(joined, query, places, bias, drop(shape, rate, joined), rate)
+        return lambda joined, query: attention(joined, query, found, bias, drop(of_scores, rate, joined), rate)
 
     def _layer(self, block: Block, maps: Maps, x: Tensor, rows: Rows, mix: Mix, drop: Masks | None) -> Tensor:
         """(T, hidden) -> (T, hidden), or (rows, hidden) of the first tokens."""
