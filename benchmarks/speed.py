@@ -3,14 +3,14 @@ r"""How fast opencse is beside its peers on this machine: one command, one table
     python benchmarks/speed.py step encode static sts start --shape mini base --model MINILM --sts STS \
         --json speed.json --page docs/results/speed.md --picture docs/results/figures/speed.svg
 
-``step``: a training step (pairs of a sentence with itself, batch 64, at most 32 ids, [CLS], dropout .1, AdamW,
-gradients clipped) beside sentence-transformers' with bf16 and at its default, float32. ``encode``: texts to vectors,
-tokenising included, beside its `encode` at its defaults. ``static``: the same for a model of word vectors alone
-(opencse-mini), beside model2vec and sentence-transformers' StaticEmbedding of the same vectors. ``sts``: the seven STS
-tasks. ``start``: until a command answers. Weights, texts, batches and lengths are the same on both sides. Shapes are of
-random weights (BERT; ``small`` 2 x 128, ``mini`` 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768), for steps alone where
-there is a ``--model``, a folder. No row has a further turn after ``--seconds``, and none is of bf16 where the processor
-has no unit for it.
+``step``: a training step (pairs of a text with itself, batch 64, at most 32 ids or ``--length``, [CLS], dropout .1,
+AdamW, gradients clipped) beside sentence-transformers' with bf16 and at its default, float32. ``encode``: texts to
+vectors, tokenising included, beside its `encode` at its defaults. ``static``: the same for a model of word vectors
+alone (opencse-mini), beside model2vec and sentence-transformers' StaticEmbedding of the same vectors. ``sts``: the
+seven STS tasks. ``start``: until a command answers. Weights, texts, batches and lengths are the same on both sides.
+Shapes are of random weights (BERT; ``small`` 2 x 128, ``mini`` 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768), for
+steps alone where there is a ``--model``, a folder. No row has a further turn after ``--seconds``, and none is of bf16
+where the processor has no unit for it.
 """
 
 from __future__ import annotations
@@ -81,17 +81,25 @@ def shaped(shape: str, folder: Path) -> str:
 
 
 def step(
-    model: str, text: str, *, turns: int, seconds: float, name: str = "", clock: Clock = time.perf_counter
+    model: str,
+    text: str,
+    *,
+    turns: int,
+    seconds: float,
+    name: str = "",
+    clock: Clock = time.perf_counter,
+    length: int = LENGTH,
 ) -> list[Row]:
     """A training step beside sentence-transformers' with bf16, and beside its default (float32)."""
     rows = []
+    of_length = "" if length == LENGTH else f", texts of up to {length} ids"
     for theirs, asked in (("bf16", ("bf16",)), ("float32", tuple(reversed(PRECISIONS)))):
         if theirs not in PRECISIONS:
             continue
         rows += timed(
-            f"training step, {name or model}, {{}} beside sentence-transformers {theirs}",
-            {precision: our_step(model, text, precision, "packed") for precision in asked},
-            their_step(model, text, theirs),
+            f"training step, {name or model}{of_length}, {{}} beside sentence-transformers {theirs}",
+            {precision: our_step(model, text, precision, "packed", length) for precision in asked},
+            their_step(model, text, theirs, length),
             size=BATCH,
             unit="sentences/s",
             turns=turns,
@@ -174,11 +182,11 @@ def first_output(command: list[str]) -> None:
         os.close(ours)
 
 
-def our_step(model: str, text: str, precision: str, way: str) -> Callable[[int], None]:
+def our_step(model: str, text: str, precision: str, way: str, length: int = LENGTH) -> Callable[[int], None]:
     """A step of `opencse train` (recipe simcse, [CLS])."""
     settings = (
         f"training.batch_size={BATCH}",
-        f"data.max_length={LENGTH}",
+        f"data.max_length={length}",
         f"training.precision={precision}",
         f"training.packed={str(way == 'packed').lower()}",
         "encoder.pooling=cls",
@@ -209,11 +217,11 @@ def peer_encoder(model: str, *, max_length: int | None = None, pooling: str = "c
     return SentenceTransformer(modules=[transformer, Pooling(width, pooling)], device="cpu")
 
 
-def their_step(model: str, text: str, precision: str) -> Callable[[int], None]:
+def their_step(model: str, text: str, precision: str, length: int = LENGTH) -> Callable[[int], None]:
     """A step as sentence-transformers' trainer makes it: its model, its loss, torch's fused AdamW."""
     from sentence_transformers.losses import MultipleNegativesRankingLoss
 
-    encoder = peer_encoder(model, max_length=LENGTH)
+    encoder = peer_encoder(model, max_length=length)
     loss = MultipleNegativesRankingLoss(encoder)
     optimizer = torch.optim.AdamW(encoder.parameters(), lr=0.0, fused=True)
     texts = lines(text)
@@ -327,6 +335,7 @@ def main() -> None:
     parser.add_argument("--model", nargs="*", default=[], help="folders of BERT-shaped models")
     parser.add_argument("--shape", nargs="*", default=[], choices=tuple(SHAPES), help="models of random weights")
     parser.add_argument("--text", default=str(sample.TRAIN))
+    parser.add_argument("--length", type=int, default=LENGTH, help="ids of a text, at most, in a step")
     parser.add_argument("--sts", help="folder of the seven STS tasks")
     parser.add_argument("--pairs", type=int, default=40, help="of each file of an STS task")
     parser.add_argument("--pooling", default="mean", help="of encode")
@@ -357,7 +366,7 @@ def main() -> None:
     with chosen(asked) as models:
         for name, model in models:
             if "step" in asked.work:
-                add(step(model, asked.text, name=name, clock=clock, **bounds))
+                add(step(model, asked.text, name=name, clock=clock, length=asked.length, **bounds))
         for name, model in models[len(asked.shape) :] or models:
             if "encode" in asked.work:
                 add(encode(model, asked.text, pooling=asked.pooling, count=asked.count, name=name, **bounds))
