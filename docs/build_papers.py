@@ -202,6 +202,7 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
         combined, combined_dev = parts_made["Combination"][1], Found(kept["combination_dev"])
         parts += ["## A combination", _systems(combined, combined_dev, COMBINATION), verdicts.get("combination", "")]
     parts += [
+        verdicts.get("transfer", ""),
         verdicts.get("longer", ""),
         verdicts.get("next-sentence", ""),
         verdicts.get("supervised", ""),
