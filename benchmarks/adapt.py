@@ -122,12 +122,17 @@ def runs_of(records: list[dict[str, Any]], collection: str, model: str, pairs: b
     ]
 
 
+_NAMES = {"scifact": "SciFact", "manuals-de": "Manuals\n(German)"}
+
+
 def picture(out: Path, model: str) -> str:
     """Bars of nDCG@10 for each collection: before, after, after with pairs; with the standard deviation over seeds."""
     records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
     starts = {r["collection"]: r["after"]["ndcg@10"] for r in records if r["seed"] is None and r["model"] == model}
     names = sorted(starts, key=lambda name: (not runs_of(records, name, model, True), name))
-    figure, axes = canvas(f"{model}: test queries of a collection", "", "nDCG@10 x 100", width=5.6, height=2.6)
+    figure, axes = canvas(
+        f"{model}: test queries of a collection", "", "nDCG@10 x 100", width=max(5.6, 1.25 * len(names)), height=2.6
+    )
     labelled = set()
     for place, name in enumerate(names):
         bars: list[tuple[float, float, str, str]] = [(starts[name], 0.0, BEFORE, "as given")]
@@ -142,10 +147,10 @@ def picture(out: Path, model: str) -> str:
             at = place + 0.27 * (number - (len(bars) - 1) / 2)
             shown = None if label in labelled else label
             axes.bar(at, height, 0.25, yerr=error or None, color=colour, label=shown)
-            axes.annotate(f"{height:.1f}", (at, height + error), ha="center", va="bottom", fontsize=8, color=INK)
+            axes.annotate(f"{height:.1f}", (at, height + error), ha="center", va="bottom", fontsize=7, color=INK)
             labelled.add(label)
     axes.set_axisbelow(True)
-    axes.set_xticks(range(len(names)), [{"scifact": "SciFact"}.get(name, name.capitalize()) for name in names])
+    axes.set_xticks(range(len(names)), [_NAMES.get(name, name.capitalize()) for name in names])
     axes.margins(y=0.15)
     return standalone(to_svg(figure, {"loc": "upper left", "bbox_to_anchor": (1.0, 1.0)}))
 
