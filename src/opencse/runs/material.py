@@ -57,7 +57,7 @@ def material_of(
 
     Where at least half of the documents have titles, a title and its text are a pair. Where documents have several
     sentences, a sentence and the next are one. Where there is neither, sentences are trained on by themselves. Pairs
-    by shared words (`by_shared_words`) stand beside them, at most as many.
+    by shared words (`by_shared_words`) stand beside them, at most as many, where no ``pairs`` are given.
 
     Args:
         documents: what is searched in the end.
@@ -71,7 +71,7 @@ def material_of(
         UserError: where nothing is left to train on.
     """
     of_pairs = own_text(Texts([*pairs], None, "pairs"), by) if pairs else None
-    found = _of_documents(documents, by, ask=of_pairs is None, count=count)
+    found = _of_documents(documents, by, ask=of_pairs is None, shared=not pairs, count=count)
     if pairs:
         found = _beside_pairs(found, pairs, of_pairs)
     if len(found.rows) < 2:
@@ -79,7 +79,9 @@ def material_of(
     return found
 
 
-def _of_documents(documents: Sequence[Document], by: Measure | None, *, ask: bool, count: Count | None) -> Material:
+def _of_documents(
+    documents: Sequence[Document], by: Measure | None, *, ask: bool, shared: bool, count: Count | None
+) -> Material:
     sentences = [(sentence,) for document in documents for sentence in document.sentences]
     owner = [number for number, document in enumerate(documents) for _ in document.sentences]
     running = len(sentences) > 1.5 * len(documents)
@@ -106,7 +108,7 @@ def _of_documents(documents: Sequence[Document], by: Measure | None, *, ask: boo
         f"{len(documents):,} documents, {len(sentences):,} sentences; trained on {len(rows):,} "
         f"{what.get(kind, 'loose sentences')}"
     )
-    if kind != "sentences":
+    if shared and kind != "sentences":
         by_words = _shared_words(documents, owner, held, len(rows), count)
         rows += by_words
         facts += f", and {len(by_words):,} pairs by shared words"
