@@ -67,12 +67,17 @@ def grouped(lengths: Sequence[int], length: int, first: Tensor) -> list[Group] |
     return found
 
 
-def rejoined(groups: Sequence[Group], parts: Sequence[Tensor], count: int, *, by_row: bool) -> Tensor:
-    """What the groups have, a row for each of their tokens or texts (``by_row``), in the order of the batch.
+def order(groups: Sequence[Group], count: int, *, by_row: bool) -> Tensor:
+    """(count,) where each row of the batch is among those of the groups, one after the other.
 
-    The packed rows that stand for padding, at the end of the ``count``, have those of the first token.
+    The packed rows that stand for padding, at the end of the ``count``, have the first token's.
+
+    Args:
+        groups: of the batch.
+        count: of its packed rows, or of its texts.
+        by_row: the groups have a row for each of their texts, not of their tokens.
     """
     places = torch.cat([group.rows if by_row else group.own for group in groups])
-    order = torch.zeros(count, dtype=torch.int64, device=places.device)
-    order[places] = torch.arange(len(places), device=places.device)
-    return torch.cat([*parts]).index_select(0, order)
+    found = torch.zeros(count, dtype=torch.int64, device=places.device)
+    found[places] = torch.arange(len(places), device=places.device)
+    return found

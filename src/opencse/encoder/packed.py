@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opencse.encoder.attention import Gather, Places, attention, inferred_attention
-from opencse.encoder.groups import grouped, rejoined
+from opencse.encoder.groups import grouped, order
 from opencse.encoder.linear import linear
 from opencse.errors import UserError
 
@@ -267,13 +267,14 @@ class PackedBackbone:
         if groups is None:
             return self._trained_mix(rows.shape, rows.places, bias, drop, first=first)
         mixes = [self._trained_mix(one.shape, one.places, one.bias(bias), drop, first=first) for one in groups]
+        places = order(groups, len(rows.first if first else rows.places), by_row=first)
 
         def mix(joined: Tensor, query: Tensor | None) -> Tensor:
             parts = [
                 own(joined.index_select(0, one.own), None if query is None else query.index_select(0, one.rows))
                 for one, own in zip(groups, mixes, strict=True)
             ]
-            return rejoined(groups, parts, len(rows.first if first else rows.places), by_row=first)
+            return torch.cat(parts).index_select(0, places)
 
         return mix
 

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.evaluation import distinct, embed
 from opencse.io import hash_json
 from opencse.selection.finding import Floats, Measure, paired_difference
-from opencse.selection.own_text import quick
+from opencse.selection.own_text import answered
 from opencse.selection.probes import Probes
 
 TOLERANCE = 2.5
@@ -71,8 +70,7 @@ class Guard:
 
     def values(self, encoder: SentenceEncoder) -> Floats:
         """(n,) what the rank of each answer is worth, x 100."""
-        embedded = embed(quick(encoder), distinct([self.questions.texts()]))
-        return _MEASURE.of_ranks(self.questions.ranks(embedded))
+        return answered(encoder, [self.questions], _MEASURE)[0]
 
     def compare(self, before: Floats, after: Floats) -> Guarded:
         """An encoder's values beside the start's; questions about one sentence are not independent."""

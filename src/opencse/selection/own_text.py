@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -85,8 +85,7 @@ class OwnText:
 
     def values(self, encoder: SentenceEncoder) -> Floats:
         """What each answer's rank is worth, kind after kind."""
-        embedded = embed(quick(encoder), distinct([probes.texts() for probes in self.probes]))
-        worth = [self.by.of_ranks(probes.ranks(embedded)) for probes in self.probes]
+        worth = answered(encoder, self.probes, self.by)
         return np.concatenate([values * scale for values, scale in zip(worth, self._scales(), strict=True)])
 
     def parts(self, values: Floats) -> dict[str, float]:
@@ -109,6 +108,12 @@ def quick(encoder: SentenceEncoder) -> Encode:
     """
     name = choose_precision("auto", encoder.device).name if encoder.depth else "float32"
     return partial(encoder.encode, precision="bf16" if name == "bf16" else "float32")
+
+
+def answered(encoder: SentenceEncoder, kinds: Sequence[Probes], by: Measure) -> list[Floats]:
+    """(n,) of each kind of questions: what the rank of each answer is worth; all texts are encoded together."""
+    embedded = embed(quick(encoder), distinct([probes.texts() for probes in kinds]))
+    return [by.of_ranks(probes.ranks(embedded)) for probes in kinds]
 
 
 def own_text(texts: Texts, by: Measure | None = None) -> OwnText | None:
