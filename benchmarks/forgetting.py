@@ -28,7 +28,6 @@ from opencse.selection.finding import Floats
 from opencse.selection.guard import TOLERANCE, Guard
 from opencse.selection.own_text import quick
 from opencse.text import sample
-from opencse.text.readers import Source
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ def main() -> None:
     parser.add_argument("--out", type=Path, required=True)
     given = parser.parse_args()
     sts, pairs = load_sts(given.data / "sts"), read_scored_pairs(sample.DEV)
-    guard = Guard.of_pairs(Source(str(sample.PAIRS)).read().rows)
+    guard = Guard.built_in()
     start = SentenceEncoder.load(given.model)
     before = Measured.of(start, sts, guard, pairs)
     rows: list[Lost] = []

@@ -17,7 +17,6 @@ from opencse.selection.own_text import FEWEST, own_text
 from opencse.selection.score import Selector
 from opencse.text import sample
 from opencse.text.given import TextSource
-from opencse.text.readers import Source
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
 """What a run chooses by; see `load_selector`."""
@@ -80,4 +79,4 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
 
 def asking(questions: Questions) -> Asking:
     """Whoever chooses by ``questions``; the built-in pairs watch for forgetting."""
-    return Asking(questions, Guard.of_pairs(Source(str(sample.PAIRS)).read().rows))
+    return Asking(questions, Guard.built_in())

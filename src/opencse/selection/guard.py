@@ -12,6 +12,8 @@ from opencse.io import hash_json
 from opencse.selection.finding import Floats, Measure, paired_difference
 from opencse.selection.own_text import answered
 from opencse.selection.probes import Probes
+from opencse.text import sample
+from opencse.text.readers import Source
 
 TOLERANCE = 2.5
 """Points of nDCG@10 x 100 of the built-in pairs that may be lost for a gain elsewhere.
@@ -59,6 +61,11 @@ class Guard:
         answers = np.array([place[answer] for _, answer in rows], dtype=np.int64)
         asks = "which sentence a question or paraphrase means"
         return cls(Probes("general", asks, [query for query, _ in rows], [*place], answers, answers))
+
+    @classmethod
+    def built_in(cls) -> Guard:
+        """Of the built-in sample's pairs."""
+        return cls.of_pairs(Source(str(sample.PAIRS)).read().rows)
 
     def __len__(self) -> int:
         return len(self.questions)
