@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -14,6 +15,16 @@ class Asked(NamedTuple):
     question: str
     document: str
     title: str = ""
+
+
+def command(description: str | None, *sources: str) -> argparse.ArgumentParser:
+    """What every such script is told: what it reads from, the folder to write, and how many queries and pairs."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    for name in (*sources, "out"):
+        parser.add_argument(name, type=Path)
+    parser.add_argument("--queries", type=int, default=500, help="every so-many-th document asks, up to this number")
+    parser.add_argument("--pairs", type=int, default=1000, help="train judgements, of documents that ask no query")
+    return parser
 
 
 def write(out: Path, found: Sequence[Asked], *, queries: int, pairs: int) -> str:

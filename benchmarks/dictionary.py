@@ -9,13 +9,11 @@ entries that ask no query are judged for training (``train``).
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from collection import Asked, write
+from collection import Asked, command, write
 
 _MARKS = re.compile(r"[{}]|<[^>]*>|\(\d{4}-\d\d-\d\d\)")
 
@@ -47,11 +45,7 @@ def collect(text: str) -> Iterator[Asked]:
 
 def main() -> None:
     """Writes the collection."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("dictionary", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--pairs", type=int, default=1000)
+    parser = command(__doc__, "dictionary")
     given = parser.parse_args()
     found = [*collect(gzip.decompress(given.dictionary.read_bytes()).decode("utf-8", "replace"))]
     print(f"{given.out}: {write(given.out, found, queries=given.queries, pairs=given.pairs)}")

@@ -10,7 +10,6 @@ pairs for `benchmarks/adapt.py --pairs`. What is found differs with the packages
 
 from __future__ import annotations
 
-import argparse
 import ast
 import importlib.util
 import re
@@ -19,7 +18,7 @@ from importlib.metadata import version
 from inspect import cleandoc
 from pathlib import Path
 
-from collection import Asked, write
+from collection import Asked, command, write
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "torch": "torch", "matplotlib": "matplotlib"}
 WORDS = (25, 400)
@@ -78,11 +77,8 @@ def collect(packages: list[str]) -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     """Writes the collection."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path)
+    parser = command(__doc__)
     parser.add_argument("--packages", nargs="+", default=list(PACKAGES), choices=list(PACKAGES))
-    parser.add_argument("--queries", type=int, default=500, help="every so-many-th docstring asks, up to this number")
-    parser.add_argument("--pairs", type=int, default=1000, help="train judgements, of docstrings that ask no query")
     given = parser.parse_args()
     found = [Asked(query, body) for query, body in collect(given.packages)]
     written = write(given.out, found, queries=given.queries, pairs=given.pairs)

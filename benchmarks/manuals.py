@@ -10,13 +10,12 @@ and tables; the document never holds the query. Some of the pages that ask no qu
 
 from __future__ import annotations
 
-import argparse
 import gzip
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from collection import Asked, write
+from collection import Asked, command, write
 
 WORDS = (25, 400)
 _CHARACTERS = {
@@ -74,12 +73,8 @@ def collect(folder: Path, name: str, description: str) -> Iterator[Asked]:
 
 def main() -> None:
     """Writes the collection."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("pages", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = command(__doc__, "pages")
     parser.add_argument("--sections", nargs=2, default=["NAME", "DESCRIPTION"], metavar=("NAME", "DESCRIPTION"))
-    parser.add_argument("--queries", type=int, default=500)
-    parser.add_argument("--pairs", type=int, default=1000)
     given = parser.parse_args()
     found = [*collect(given.pages, *given.sections)]
     print(f"{given.out}: {write(given.out, found, queries=given.queries, pairs=given.pairs)}")

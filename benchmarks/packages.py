@@ -10,12 +10,10 @@ Where apt keeps no English descriptions, `apt-get -o Acquire::Languages=en updat
 
 from __future__ import annotations
 
-import argparse
 import re
 from collections.abc import Iterator
-from pathlib import Path
 
-from collection import Asked, write
+from collection import Asked, command, write
 
 WORDS = (25, 400)
 
@@ -40,12 +38,8 @@ def descriptions(text: str) -> Iterator[Asked]:
 
 def main() -> None:
     """Writes the collection."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("descriptions", type=Path)
-    parser.add_argument("out", type=Path)
+    parser = command(__doc__, "descriptions")
     parser.add_argument("--documents", type=int, default=5000, help="every so-many-th package, up to this number")
-    parser.add_argument("--queries", type=int, default=500, help="every so-many-th document asks, up to this number")
-    parser.add_argument("--pairs", type=int, default=1000, help="train judgements, of documents that ask no query")
     given = parser.parse_args()
     every = list(descriptions(given.descriptions.read_text(encoding="utf-8")))
     found = every[:: max(1, len(every) // given.documents)][: given.documents]
