@@ -95,6 +95,7 @@ def test_enough_pairs_are_asked_about_and_no_document_is_held_out() -> None:
     assert 100 <= len(asked) <= 120
     assert (found.asked.source, alone.asked.source) == ("held-out pairs", "held-out text")
     assert asked < {question for question, _ in pairs}
+    assert {f"{d.title} {d.body}" for d in documents} < set(found.asked.probes[0].candidates)
     assert not asked & {text for row in found.rows for text in row}, "no question is learned by heart"
     trained = [row for row in found.rows if row in pairs]
     assert set(trained) == {pair for pair in pairs if pair[0] not in asked}

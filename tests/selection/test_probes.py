@@ -83,6 +83,30 @@ def test_pairs_are_asked_once_each_with_the_answers_of_others_beside() -> None:
     assert set(training) < set(found.candidates)
 
 
+def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answer() -> None:
+    draw = random.Random(6)
+    rows: list[tuple[str, ...]] = [(words(draw, 5), words(draw, 200)) for _ in range(400)]
+    rows += [(row[0], words(draw, 9)) for row in rows[:200]]  # a second answer each
+    texts = Texts(rows, None, "pairs")
+    held = hold_out(texts)
+    others = [words(draw, 30) for _ in range(300)]
+    answers = [row[1] for row in rows]
+    titled = [f"A Title: {answer.upper()}" for answer in answers]
+    parts = [" ".join(answer.split()[2:]) for answer in answers]
+    found, alone = kinds.pairs(texts, held, [*others, *titled, *parts]), kinds.pairs(texts, held)
+    assert (found.queries, found.asks) == (alone.queries, alone.asks)
+    assert [answer_of(found, n) for n in range(len(found))] == [answer_of(alone, n) for n in range(len(found))]
+    candidates = set(found.candidates)
+    assert candidates > set(others)
+    told = {row for row, out in enumerate(held.held) if out}
+    assert len(told) > len(found), "a second answer is asked about once alone"
+    for row in range(len(rows)):
+        forms = {cut(titled[row]), cut(parts[row])}
+        assert (not forms & candidates) if row in told else forms <= candidates
+    many = kinds.pairs(texts, held, [words(draw, 9) for _ in range(3 * CANDIDATES)])
+    assert len(many.candidates) == CANDIDATES
+
+
 def test_parts_of_loose_sentences() -> None:
     texts = Texts(running().rows, None, "loose")
     held = hold_out(texts)

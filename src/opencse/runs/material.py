@@ -63,14 +63,15 @@ def material_of(
         documents: what is searched in the end.
         by: how answers are scored; nDCG@10 by default.
         pairs: a question and what answers it, each. They are repeated up to `TIMES` times, until they are as many as
-            the pairs of the documents. Where they are enough, a share of them is held out and asked about instead of
+            the pairs of the documents. Where they are enough, a share of them is held out and asked about, among the
             documents, of which nothing is held out then. Loose sentences are not trained on beside them.
         count: told how many texts have been looked up by their words, and of how many.
 
     Raises:
         UserError: where nothing is left to train on.
     """
-    of_pairs = own_text(Texts([*pairs], None, "pairs"), by) if pairs else None
+    told = (f"{document.title} {document.body}".strip() for document in documents)
+    of_pairs = own_text(Texts([*pairs], None, "pairs"), by, told) if pairs else None
     found = _of_documents(documents, by, ask=of_pairs is None, shared=not pairs, count=count)
     if pairs:
         found = _beside_pairs(found, pairs, of_pairs)

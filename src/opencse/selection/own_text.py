@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -116,22 +116,28 @@ def answered(encoder: SentenceEncoder, kinds: Sequence[Probes], by: Measure) -> 
     return [by.of_ranks(probes.ranks(embedded)) for probes in kinds]
 
 
-def own_text(texts: Texts, by: Measure | None = None) -> OwnText | None:
-    """Questions from ``texts`` and what is held out for them; None where the text is too small for any."""
+def own_text(texts: Texts, by: Measure | None = None, documents: Iterable[str] = ()) -> OwnText | None:
+    """Questions from ``texts`` and what is held out for them; None where the text is too small for any.
+
+    Args:
+        texts: what is asked about.
+        by: what a rank is worth; nDCG@10 by default.
+        documents: further texts among which the answers of pairs are sought.
+    """
     held = hold_out(texts)
-    probes = questions(texts, held)
+    probes = questions(texts, held, documents)
     return OwnText(probes, held, by or Measure(), held.left_out, given=texts.width > 1) if probes else None
 
 
-def questions(texts: Texts, held: HeldOut) -> tuple[Probes, ...]:
+def questions(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> tuple[Probes, ...]:
     """The kinds of questions that a text allows; kinds of fewer than ``FEWEST`` are left out, and none may be left.
 
-    Pairs: the held-out pairs. Running text: neighbouring sentences and halves of documents. Loose sentences: two
-    overlapping parts.
+    Pairs: the held-out pairs, asked among ``documents`` too. Running text: neighbouring sentences and halves of
+    documents. Loose sentences: two overlapping parts.
     """
     makers: tuple[Maker, ...]
     if texts.width > 1:
-        makers = (pairs,)
+        makers = (partial(pairs, documents=documents),)
     elif texts.documents is not None:
         makers = (neighbours, halves)
     else:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -91,19 +91,24 @@ def halves(texts: Texts, held: HeldOut) -> Probes:
     return _make("halves", "which second half belongs to a first half of a document", found, _by_hash(others))
 
 
-def pairs(texts: Texts, held: HeldOut) -> Probes:
-    """The first text of a pair -> the second, among those of other pairs."""
+def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> Probes:
+    """The first text of a pair -> the second, among those of other pairs and ``documents``.
+
+    A document that holds the second text of a held-out pair, or is part of one, is no candidate beside it.
+    """
     found = [
         (cut(row[0]), cut(row[1]), int(unit))
         for row, unit, is_held in zip(texts.rows, held.units, held.held, strict=True)
         if is_held
     ]
-    others = [cut(row[1]) for row, out in zip(texts.rows, held.left_out, strict=True) if not out]
+    others = [row[1] for row, out in zip(texts.rows, held.left_out, strict=True) if not out]
+    answers = {normalised(row[1]) for row, is_held in zip(texts.rows, held.held, strict=True) if is_held}
     first: dict[str, Question] = {}
     for question in found:
         first.setdefault(normalised(question[0]), question)
     asks = "which second text belongs to the first of a pair"
-    return _make("pairs", asks, list(first.values()), _by_hash(others), shared_answers=True)
+    clear = _without(answers, [*others, *documents])
+    return _make("pairs", asks, list(first.values()), clear, shared_answers=True)
 
 
 def sentence_halves(texts: Texts, held: HeldOut) -> Probes:
@@ -240,6 +245,15 @@ def _others(told: Sequence[str], held: HeldOut) -> list[str]:
 
 def _by_hash(texts: Iterable[str]) -> list[str]:
     return sorted(texts, key=lambda text: (fraction(text), text))
+
+
+def _without(answers: set[str], texts: Iterable[str]) -> Iterator[str]:
+    """The texts, cut and by their hash, without those that hold an answer or are part of one."""
+    whole = {cut(text): text for text in texts}
+    for short in _by_hash(whole):
+        text = normalised(whole[short])
+        if not any(text in answer or answer in text for answer in answers):
+            yield short
 
 
 def _words_in(text: str) -> bool:
