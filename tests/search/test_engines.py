@@ -67,6 +67,9 @@ def test_hits_are_nearly_those_of_the_exact_search(
         one.delete([str(number) for number in range(40, 200)])
     assert overlap() > 0.8
     assert len(list(index.folder.glob("engine-*"))) == (1 if kind == "hnsw" else 0)  # too few rows for codes by now
+    index.add(["A last one."])
+    index.delete(["401"])
+    assert index.search(["A last one."], 1)[0][0].text == "A last one."
 
 
 def test_too_few_rows_and_damage(tmp_path: Path, tiny: SentenceEncoder) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.search import building
 from opencse.search.folder import locked
 from opencse.search.index import Index
 from opencse.search.rows import Row
@@ -101,6 +103,15 @@ def test_an_id_is_there_once(index: Index) -> None:
         index.add([{"text": "One.", "id": "a"}, {"text": "Two.", "id": "a"}], replace=True)
 
 
+def test_an_id_that_is_given_twice_is_seen_over_windows(index: Index, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(building, "WINDOW", 2)
+    before = index.rows()
+    twice = [{"text": "First.", "id": "n1"}, {"text": "Two."}, {"text": "Three."}, {"text": "Last.", "id": "n1"}]
+    with pytest.raises(UserError, match="'n1' is given twice"):
+        index.add(twice, replace=True)
+    assert index.rows() == before
+
+
 def test_deleting(index: Index) -> None:
     with pytest.raises(UserError, match="no row has the id 'n9'; nothing was deleted"):
         index.delete(["n0", "n9"])
@@ -127,6 +138,46 @@ def test_an_open_index_sees_what_others_write(index: Index, mini: SentenceEncode
         Index.build(index.folder, ["Another index."], mini, overwrite=True)
         assert [hit.text for hit in reader.search(["cat"], 9)[0]] == ["Another index."]
         assert len(list(index.folder.glob("*.f32"))) == 1
+
+
+def test_an_index_of_another_model_in_its_place_is_refused(
+    index: Index, mini: SentenceEncoder, tiny_folder: Path
+) -> None:
+    with Index.open(index.folder) as reader:
+        found = reader.search(["cat"], 9)
+        Index.build(index.folder, TEXTS[:3], mini, model="opencse-mini", overwrite=True)
+        assert len(reader.search(["cat"], 9)[0]) == 3 < len(found[0])
+        before = reader.stamp
+        Index.build(index.folder, TEXTS[:3], mini, model="opencse-mini", overwrite=True)
+        assert reader.info().rows == len(reader) == 3
+        assert reader.stamp != before
+        other = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+        Index.build(index.folder, TEXTS, other, overwrite=True)
+        for act in (lambda: reader.search(["cat"]), lambda: reader.add(["More."]), reader.info, lambda: len(reader)):
+            with pytest.raises(UserError, match="another model since it was opened; open it again"):
+                act()
+    with Index.open(index.folder, encoder=other) as again:
+        assert len(again) == 5
+
+
+def test_what_another_process_has_not_put_into_the_file_yet_is_read_without_leave_to_write(
+    index: Index, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index.add(["A new cat."])  # the reader keeps SQLite's log from being emptied
+    assert next(index.folder.glob("*-wal")).stat().st_size
+    monkeypatch.setattr(os, "access", lambda *_, **__: False)
+    with Index.open(index.folder, encoder=mini) as reader:
+        assert len(reader) == 6
+
+
+def test_vectors_that_are_known_already(index: Index, mini: SentenceEncoder) -> None:
+    texts = ["A cat sleeps.", "the rain"]
+    for hybrid in (False, True):
+        assert index.search(texts, 3, hybrid=hybrid, vectors=mini.encode(texts)) == index.search(
+            texts, 3, hybrid=hybrid
+        )
+    with pytest.raises(UserError, match="1 of 2 queries"):
+        index.search(texts, vectors=mini.encode(texts[:1]))
 
 
 def test_another_model_is_refused(index: Index, tiny_folder: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -12,8 +13,10 @@ from hypothesis import strategies as st
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.building import How
+from opencse.search.database import Facts, Stored
 from opencse.search.index import Index
 from opencse.search.passages import Cutter, _packed
+from opencse.search.store import Store
 from opencse.text import sample
 
 SENTENCES = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:40]
@@ -84,7 +87,28 @@ def test_a_document_is_told_once_with_its_best_passage(tmp_path: Path, mini: Sen
     assert [hit.id for hit in index.search([SENTENCES[7]], 3, where={"year": (">", 1)})[0]] == [
         hit.id for hit in hits if hit.id != "long"
     ]
+    many = index.search([SENTENCES[7]], 3, threshold=hits[0].score)[0]
+    assert many == hits[:1]
     assert index.delete(["long"]) == info.rows - len(index)
     assert index.info().documents == 2
     index.add([{"text": long, "id": "again"}])
     assert index.info().rows == info.rows
+
+
+def test_no_more_rows_are_read_than_a_threshold_leaves(
+    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = Index.build(tmp_path / "i", [" ".join(SENTENCES[n : n + 20]) for n in (0, 20)], mini)
+    assert index.info().rows > index.info().documents
+    best = index.search([SENTENCES[7]], 1)[0][0].score
+    read: list[int] = []
+    at = Store.at
+
+    def counted(self: Store, places: Iterable[int], facts: Facts) -> dict[int, Stored]:
+        wanted = set(places)
+        read.append(len(wanted))
+        return at(self, wanted, facts)
+
+    monkeypatch.setattr(Store, "at", counted)
+    assert len(index.search([SENTENCES[7]], 3, threshold=best)[0]) == 1
+    assert read == [1]

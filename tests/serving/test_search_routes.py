@@ -121,6 +121,8 @@ async def test_the_map_of_passages(model: SentenceEncoder, tmp_path: Path) -> No
         async with to(create_app(service)) as client:
             drawn = (await client.get("/map")).json()
             assert [point["text"][:40] for point in drawn["points"]] == [hit.text[:40] for hit in index.rows()]
+            index.add(["A later text."])
+            assert (await client.get("/map")).json()["points"][-1]["text"] == "A later text."
         service.close()
 
 

@@ -42,6 +42,22 @@ def test_jsonl_with_and_without_titles(tmp_path: Path) -> None:
     assert wanted[0].body == "One. Two."
 
 
+@pytest.mark.parametrize(
+    ("title", "text", "body"),
+    [
+        ("Cat", "Cats are fed.", "Cats are fed."),
+        ("Cat", "Cat: it is fed.", "it is fed."),
+        ("Bio", "Biology is a science.", "Biology is a science."),
+        ("CAT (1)", "cat (1) - shows a file.", "shows a file."),
+        ("Straße", "STRASSE ist lang.", "STRASSE ist lang."),
+    ],
+)
+def test_a_title_is_taken_off_its_text_where_it_is_repeated_in_whole_words(
+    tmp_path: Path, title: str, text: str, body: str
+) -> None:
+    assert read_documents(jsonl(tmp_path / "a.jsonl", {"title": title, "text": text}))[0].body == body
+
+
 def test_a_table(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_text('id,title,text\n1,A title,"One, and. Two."\n')

@@ -19,13 +19,13 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
+from opencse.evaluation.ranking import nearest_rows
 from opencse.progress import Progress, Silent
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder, State, make, names_in
 from opencse.runs.job import TrainJob
 from opencse.runs.lock import LOCK, require_free
 from opencse.runs.report import losses_of
-from opencse.search.exact import top_k
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.metrics import MetricsLog
@@ -161,7 +161,7 @@ def _hold_out(path: Path) -> list[tuple[str, str]]:
 def _measure(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str, str]]) -> DemoScores:
     texts = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
     asked = [*EXAMPLES, *(query for query, _ in queries)]
-    places, cosines = top_k(encoder.encode(asked), encoder.encode(texts), 3)
+    places, cosines = nearest_rows(encoder.encode(asked), encoder.encode(texts), 3)
     nearest = [[(float(c), texts[p]) for c, p in zip(*row, strict=True)] for row in zip(cosines, places, strict=True)]
     shown, rest = nearest[: len(EXAMPLES)], nearest[len(EXAMPLES) :]
     right = sum(wanted in [text for _, text in hits] for (_, wanted), hits in zip(queries, rest, strict=True))

@@ -7,8 +7,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.vectors import unit_rows
 from opencse.evaluation.correlation import Floats, cosine_of_rows
-from opencse.search.exact import top_k
+from opencse.search.exact import nearest_units
 
 Similarity = Literal["cosine", "dot"]
 Vectors = NDArray[np.floating]
@@ -43,15 +44,15 @@ def nearest_rows(
     if k < 1 or not len(corpus) or queries.ndim != 2 or queries.shape[1:] != corpus.shape[1:]:
         raise ValueError(f"k {k}, queries {queries.shape}, corpus {corpus.shape}: (n, d) and (m, d), m and k from 1")
     sought, searched = (queries, corpus) if similarity == "cosine" else _as_cosine(queries, corpus)
+    found, _ = nearest_units(unit_rows(sought), unit_rows(searched), k + SPARE)
     kept = min(k, len(corpus))
     positions = np.empty((len(queries), kept), dtype=np.int64)
     scores = np.empty((len(queries), kept))
     for start in range(0, len(queries), QUERIES):
         block = slice(start, start + QUERIES)
-        found, _ = top_k(sought[block], searched, k + SPARE)
-        exact = _score(queries[block], corpus, found, similarity)
-        order = np.lexsort((found, -exact))[:, :kept]
-        positions[block] = np.take_along_axis(found, order, axis=1)
+        exact = _score(queries[block], corpus, found[block], similarity)
+        order = np.lexsort((found[block], -exact))[:, :kept]
+        positions[block] = np.take_along_axis(found[block], order, axis=1)
         scores[block] = np.take_along_axis(exact, order, axis=1)
     return positions, scores
 

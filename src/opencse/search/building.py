@@ -125,9 +125,10 @@ def add(
     cutter = None if facts.max_length is None else Cutter(encoder, facts.max_length, facts.overlap)
     progress.start("encoding", source.count)
     done = 0
+    replaced: set[str] | None = set() if replace else None
     try:
         for part in _windows(source, 0):
-            append(writer, encoder, cutter, part, progress, done=done, replace=replace)
+            append(writer, encoder, cutter, part, progress, done=done, replaced=replaced)
             done += len(part)
     finally:
         progress.finish()
@@ -142,16 +143,19 @@ def append(
     progress: Progress,
     *,
     done: int,
-    replace: bool = False,
+    replaced: set[str] | None = None,
 ) -> None:
-    """Puts some rows into the change that ``writer`` makes; ``done`` came before."""
+    """Puts some rows into the change that ``writer`` makes; ``done`` came before.
+
+    Where ``replaced`` are the ids that came before, they take the place of rows with the same ids, and are added to it.
+    """
     named = list(_with_ids(rows, writer.facts.next_id))
-    if replace:
+    if replaced is not None:
         ids = [row.id for row in named if row.id is not None]
-        if len(set(ids)) < len(ids):
-            raise UserError(
-                f"the id {next(name for name in ids if ids.count(name) > 1)!r} is given twice; give it once"
-            )
+        for name in ids:
+            if name in replaced:
+                raise UserError(f"the id {name!r} is given twice; give it once")
+            replaced.add(name)
         writer.remove_ids(ids)
     texts = [row.text for row in named]
     cut = [[text] for text in texts] if cutter is None else cutter.cut(texts)

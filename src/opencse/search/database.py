@@ -92,8 +92,11 @@ def create(folder: Path, facts: Facts) -> str:
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:
-    """The database at ``path``; in a folder that cannot be written it is read as it is."""
-    how = "mode=rw" if write or os.access(path.parent, os.W_OK) else "mode=ro&immutable=1"
+    """The database at ``path``; in a folder that cannot be written it is read with what its log still holds."""
+    how = "mode=rw" if write or os.access(path.parent, os.W_OK) else "mode=ro"
+    log = path.with_name(f"{path.name}-wal")
+    if how == "mode=ro" and not (log.is_file() and log.stat().st_size):
+        how += "&immutable=1"  # SQLite cannot open a database with a log otherwise where it cannot write
     with damaged(path.parent):
         db = sqlite3.connect(
             f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False

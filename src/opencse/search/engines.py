@@ -108,7 +108,7 @@ def write_engine(writer: Writer, progress: Progress) -> None:
     """Brings the approximate index up to the rows that ``writer`` has, in a new file; nothing for a flat one.
 
     Raises:
-        UserError: where FAISS is not installed, or there are too few rows to learn the codes from.
+        UserError: where FAISS is not installed.
     """
     facts = writer.facts
     if facts.kind == "flat":
@@ -123,7 +123,7 @@ def write_engine(writer: Writer, progress: Progress) -> None:
         if begin == len(vectors):
             return
     if inner is None:
-        inner = _new(faiss, facts.kind, vectors, at_least=facts.engine is None)
+        inner = _new(faiss, facts.kind, vectors)
     if inner is None:
         writer.engine(None)
         return
@@ -150,16 +150,15 @@ def require_enough(kind: str, rows: int) -> None:
         )
 
 
-def _new(faiss: ModuleType, kind: str, vectors: NDArray[np.float32], *, at_least: bool) -> Any:  # noqa: ANN401
-    """An empty index, its codes learnt; None where an index that was approximate has become too small for that."""
+def _new(faiss: ModuleType, kind: str, vectors: NDArray[np.float32]) -> Any:  # noqa: ANN401
+    """An empty index, its codes learnt; None where an index has become too small for that."""
     rows, dimension = vectors.shape
     if kind == "hnsw":
         inner = faiss.index_factory(dimension, f"HNSW{_NEIGHBOURS},Flat", faiss.METRIC_INNER_PRODUCT)
         inner.hnsw.efConstruction = _BREADTH_BUILD
         return inner
-    if rows < FEWEST and not at_least:
+    if rows < FEWEST:
         return None
-    require_enough(kind, rows)
     lists = min(int(4 * math.sqrt(rows)), rows // _PER_CODE)
     parts = next(size for size in range(max(1, dimension // 8), 0, -1) if dimension % size == 0)
     inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8", faiss.METRIC_INNER_PRODUCT)

@@ -117,13 +117,20 @@ class Index:
         with self.moment() as state:
             return state.facts.source
 
+    @property
+    def stamp(self) -> str:
+        """Another one after every change of the index, and for an index that took its place."""
+        store = self._moments.store
+        with store.snapshot() as facts:
+            return f"{store.name} {facts.version}"
+
     def moment(self) -> AbstractContextManager[State]:
         """The index as it is now; another process may have changed it or put a new one in its place."""
         return self._moments.now()
 
     def close(self) -> None:
         """Lets go of the files."""
-        self._moments.store.close()
+        self._moments.close()
 
     def info(self) -> IndexInfo:
         """What the index is."""
@@ -155,6 +162,7 @@ class Index:
         where: Where | None = None,
         hybrid: bool = False,
         hybrid_weight: float | None = None,
+        vectors: NDArray[np.floating] | None = None,
     ) -> list[list[Hit]]:
         """The k rows nearest to each query by cosine, equal ones in the order they were added.
 
@@ -167,6 +175,7 @@ class Index:
             where: conditions on metadata; the k are of the rows that meet them. See `opencse.search.filters`.
             hybrid: rank by words (BM25) and vectors together; see `opencse.search.querying.hybrid`.
             hybrid_weight: share of the vectors in that, in [0, 1]; half by default.
+            vectors: (n, d) of the texts in ``queries``, where they are known already.
 
         Raises:
             UserError: for a k below 1, a weight that is no share, queries of another kind or dimension, a column that
@@ -181,11 +190,13 @@ class Index:
         weight = HYBRID_WEIGHT if hybrid_weight is None else hybrid_weight
         if not 0 <= weight <= 1:
             raise UserError(f"hybrid_weight is the share of the vectors, from 0 to 1, not {hybrid_weight}")
-        vectors = self.encode_queries(queries)
+        if vectors is not None and len(vectors) != len(queries):
+            raise UserError(f"vectors: {len(vectors):,} of {len(queries):,} queries; give one for each")
+        units = self.encode_queries(queries if vectors is None else vectors)
         with self.moment() as state:
             if hybrid:
-                return querying.hybrid(state, list(queries), vectors, k, where, weight)
-            return querying.dense(state, vectors, k, threshold, where)
+                return querying.hybrid(state, list(queries), units, k, where, weight)
+            return querying.dense(state, units, k, threshold, where)
 
     def encode_queries(self, queries: Sequence[str] | NDArray[np.floating]) -> Unit:
         """(n, d) L2-normalised vectors of queries.
@@ -323,6 +334,7 @@ class Index:
         """
         tell = progress or Silent()
         with changing(self.folder, tell) as writer:
+            self._moments.require_same(writer.facts)
             if encoder is not None:
                 _require_same(self.folder, writer.facts, encoder)
             return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=tell)

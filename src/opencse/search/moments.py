@@ -21,20 +21,45 @@ class Moments:
 
     Attributes:
         folder: of the index.
-        store: the rows of the index that was there last.
+        fingerprint: of the encoder that the index was built with when it was opened.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.store = Store.open(folder)
+        self._store = Store.open(folder)
         self._seen: State | None = None
         self._stamp = 0
+        with self._store.snapshot() as facts:
+            self.fingerprint = facts.fingerprint
+
+    @property
+    def store(self) -> Store:
+        """The rows of the index that is there now.
+
+        Raises:
+            UserError: see `require_same`.
+        """
+        self._follow()
+        return self._store
 
     @property
     def facts(self) -> Facts:
         """What is true of the index now."""
         with self.store.snapshot() as facts:
             return facts
+
+    def close(self) -> None:
+        """Lets go of the files."""
+        self._store.close()
+
+    def require_same(self, facts: Facts) -> None:
+        """Refuses an index whose vectors are another encoder's than those of the index that was opened.
+
+        Raises:
+            UserError: saying what to do.
+        """
+        if facts.fingerprint != self.fingerprint:
+            raise UserError(f"{self.folder}: was built again with another model since it was opened; open it again")
 
     @contextmanager
     def now(self) -> Iterator[State]:
@@ -44,10 +69,10 @@ class Moments:
             UserError: if a file of it is not there.
         """
         for _ in range(_TRIES):
-            self._follow()
-            with self.store.snapshot() as facts:
+            store = self.store
+            with store.snapshot() as facts:
                 try:
-                    state = self._state(facts)
+                    state = self._state(store, facts)
                 except FileNotFoundError as error:  # written anew since; or it is not there at all
                     missing = error.filename
                     continue
@@ -61,15 +86,18 @@ class Moments:
             stamp = (self.folder / NAMES).stat().st_mtime_ns
             if stamp != self._stamp:
                 name = current(self.folder)
-                if name != self.store.name:
+                if name != self._store.name:
+                    store = Store(self.folder, name)
+                    with store.snapshot() as facts:
+                        self.require_same(facts)
                     # Other threads may still read the old one, which closes when they are done.
-                    self.store, self._seen = Store(self.folder, name), None
+                    self._store, self._seen = store, None
                 self._stamp = stamp
 
-    def _state(self, facts: Facts) -> State:
+    def _state(self, store: Store, facts: Facts) -> State:
         seen = self._seen
         if seen is None or seen.facts != facts:
             engine = None if facts.engine is None else Engine.read(self.folder / facts.engine, facts.slots)
-            seen = State(self.store, facts, self.store.vectors(facts), self.store.alive(facts), engine)
+            seen = State(store, facts, store.vectors(facts), store.alive(facts), engine)
             self._seen = seen
         return seen

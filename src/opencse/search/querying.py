@@ -102,12 +102,18 @@ def dense(state: State, queries: Unit, k: int, threshold: float | None, where: W
     while True:
         places, scores = state.nearest(queries, most, where)
         lists = [
-            [(place, score) for place, score in zip(near, values, strict=True) if place >= 0]
+            [
+                (place, score)
+                for place, score in zip(near, values, strict=True)
+                if place >= 0 and (threshold is None or score >= threshold)
+            ]
             for near, values in zip(places.tolist(), scores.tolist(), strict=True)
         ]
-        found = _hits(state, lists, k, threshold)
-        # Where documents have several passages, the first k rows may be of fewer documents.
-        if not state.facts.passages or places.shape[1] < most or all(len(hits) == k for hits in found):
+        found = _hits(state, lists, k)
+        # Where documents have several passages, the first k rows may be of fewer documents; a list that ended early
+        # has no more.
+        whole = all(len(hits) == k or len(ranked) < most for hits, ranked in zip(found, lists, strict=True))
+        if whole or not state.facts.passages:
             return found
         most *= 4
 
@@ -154,19 +160,17 @@ def hybrid(
         scores = weight * by_vectors + (1 - weight) * by_words
         order = np.lexsort((found, -scores))
         lists.append(list(zip(found[order].tolist(), scores[order].tolist(), strict=True)))
-    return _hits(state, lists, k, None)
+    return _hits(state, lists, k)
 
 
-def _hits(
-    state: State, lists: Sequence[Sequence[tuple[int, float]]], k: int, threshold: float | None
-) -> list[list[Hit]]:
+def _hits(state: State, lists: Sequence[Sequence[tuple[int, float]]], k: int) -> list[list[Hit]]:
     """The first k of each list, each document once."""
     rows = state.store.at({place for ranked in lists for place, _ in ranked}, state.facts)
     found = []
     for ranked in lists:
         best: dict[str, Hit] = {}
         for place, score in ranked:
-            if len(best) < k and (threshold is None or score >= threshold):
+            if len(best) < k:
                 hit = hit_of(rows[place], score, state.facts)
                 best.setdefault(hit.id, hit)
         found.append(list(best.values()))

@@ -53,8 +53,8 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
     answer_errors(app)
 
     async def read(request: Request, kind: type[B], work: Callable[[B], Awaitable[Response]]) -> Response:
-        body = await read_body(request, service.limits)
-        with service.held.body(len(body)):
+        with service.held.body() as hold:
+            body = await read_body(request, service.limits, hold)
             asked = await parse(body, kind)
             return await while_connected(request, work(asked))
 

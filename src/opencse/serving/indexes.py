@@ -1,4 +1,4 @@
-"""An index as it is served: asked on one thread, with maps of it that are made once."""
+"""An index as it is served: asked on one thread, with maps of it that are kept until it changes."""
 
 from __future__ import annotations
 
@@ -63,6 +63,10 @@ class Info(Protocol):
 class Searchable(Protocol):
     """What is asked of an index (`opencse.search.index.Index`)."""
 
+    @property
+    def stamp(self) -> str:
+        """Another one after every change."""
+
     def search(
         self,
         queries: Sequence[str] | NDArray[np.floating],
@@ -72,6 +76,7 @@ class Searchable(Protocol):
         where: Mapping[str, object] | None = None,
         hybrid: bool = False,
         hybrid_weight: float | None = None,
+        vectors: NDArray[np.floating] | None = None,
     ) -> Sequence[Sequence[Found]]:
         """The nearest rows of each query."""
 
@@ -122,7 +127,7 @@ class ServedIndex:
         self._points = points
         self._asking = Worker("opencse-index")
         self._drawing = Worker("opencse-map")
-        self._maps: dict[Method, asyncio.Task[Map]] = {}
+        self._maps: dict[Method, tuple[str, asyncio.Task[Map]]] = {}
 
     async def info(self) -> Info:
         """What it is."""
@@ -157,17 +162,25 @@ class ServedIndex:
             UserError: for a condition that cannot be asked.
             ApiError: if too much waits.
         """
-        search = partial(self._index.search, k=k, threshold=threshold, where=where, hybrid_weight=hybrid_weight)
-        if hybrid:  # the index reads the words, and encodes them itself
-            return await model.tokenizing(partial(search, queries, hybrid=True))
-        vectors = await model.vectors(given)
-        return await self._asking.call(partial(search, vectors))
+        search = partial(
+            self._index.search,
+            queries,
+            k,
+            threshold=threshold,
+            where=where,
+            hybrid=hybrid,
+            hybrid_weight=hybrid_weight,
+            vectors=await model.vectors(given),
+        )
+        return await self._asking.call(search)
 
     async def map(self, method: Method) -> Map:
-        """The map, made when it is first asked for."""
-        making = self._maps.get(method)
-        if making is None or (making.done() and making.exception() is not None):
-            making = self._maps[method] = asyncio.create_task(self._draw(method))
+        """The map, made when it is first asked for, and again after a change of the index."""
+        stamp = await self._asking.call(lambda: self._index.stamp)
+        made_of, making = self._maps.get(method, ("", None))
+        if making is None or made_of != stamp or (making.done() and making.exception() is not None):
+            making = asyncio.create_task(self._draw(method))
+            self._maps[method] = stamp, making
         return await asyncio.shield(making)
 
     @property

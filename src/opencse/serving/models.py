@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import threading
 from asyncio import wrap_future
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -21,7 +20,6 @@ from opencse.serving.metrics import Metrics
 from opencse.serving.worker import Worker
 from opencse.text.tokenizer import Ids
 
-T = TypeVar("T")
 _SLICE = 64
 """Texts that are tokenised at a time, so that a short request need not wait for a long one."""
 _SHORT = 2_000
@@ -99,10 +97,6 @@ class ServedModel:
         self._admit()
         return await wrap_future(self._batcher.submit(given.rows))
 
-    async def tokenizing(self, function: Callable[[], T]) -> T:
-        """What ``function`` returns; it may use the tokenizer, which one thread alone may do at a time."""
-        return await self._tokenizing.call(partial(self._alone, function))
-
     @property
     def alive(self) -> bool:
         """Whether its threads run."""
@@ -126,11 +120,11 @@ class ServedModel:
                 return self._tokenized(texts)
             finally:
                 self._tokenizer.release()
-        return await self.tokenizing(partial(self._tokenized, texts))
+        return await self._tokenizing.call(partial(self._alone, texts))
 
-    def _alone(self, function: Callable[[], T]) -> T:
+    def _alone(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
         with self._tokenizer:
-            return function()
+            return self._tokenized(texts)
 
     def _tokenized(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
         """Ids of each text, and (place, length) of those that were cut."""

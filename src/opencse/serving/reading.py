@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -27,26 +27,37 @@ class Held:
         self.bytes = 0
 
     @contextmanager
-    def body(self, size: int) -> Iterator[None]:
-        """Holds so many bytes within the block.
+    def body(self) -> Iterator[Callable[[int], None]]:
+        """Holds within the block the bytes that the function it gives is told of, as they arrive.
 
         Raises:
-            ApiError: if that is too much with all that is held already.
+            ApiError: from that function, if it is too much with what other bodies hold.
         """
-        if self.bytes and self.bytes + size > self._limits.held_bytes:
-            raise overloaded("too many long requests are in work; try again in a while", 1)
-        self.bytes += size
+        own = 0
+
+        def hold(size: int) -> None:
+            nonlocal own
+            if self.bytes > own and self.bytes + size > self._limits.held_bytes:
+                raise overloaded("too many long requests are in work; try again in a while", 1)
+            own += size
+            self.bytes += size
+
         try:
-            yield
+            yield hold
         finally:
-            self.bytes -= size
+            self.bytes -= own
 
 
-async def read_body(request: Request, limits: Limits) -> bytes:
+async def read_body(request: Request, limits: Limits, hold: Callable[[int], None]) -> bytes:
     """The body, if it says it is JSON and is not too long.
 
+    Args:
+        request: whose body it is.
+        limits: how long it may be, and take.
+        hold: told of the bytes as they arrive.
+
     Raises:
-        ApiError: if it is not, or does not arrive.
+        ApiError: if it is not, does not arrive, or too much is held.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
@@ -65,6 +76,7 @@ async def read_body(request: Request, limits: Limits) -> bytes:
             async for chunk in request.stream():
                 if len(body) + len(chunk) > limits.body_bytes:
                     raise too_long
+                hold(len(chunk))
                 body += chunk
     except TimeoutError:
         raise ApiError(408, f"the body did not arrive in {limits.read_seconds:g} seconds", code="timeout") from None

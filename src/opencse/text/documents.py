@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -134,6 +135,6 @@ def _text(value: object, name: str, where: str) -> str:
 def _document(title: str, text: str, name: str = "") -> Document:
     title = " ".join(title.split())
     body = " ".join(text.split())
-    if title and body.casefold().startswith(title.casefold()):
-        body = body[len(title) :].lstrip(" .:;-–—")
+    if title and (repeated := re.match(rf"{re.escape(title)}(?!\w)", body, re.IGNORECASE)):
+        body = body[repeated.end() :].lstrip(" .:;-–—")
     return Document(title, tuple(split_sentences(body)), name)
