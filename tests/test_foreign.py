@@ -12,8 +12,10 @@ import pytest
 
 from opencse.encoder.backbone import load_backbone
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
 from opencse.foreign import own_code
+from opencse.runs.record import changed_files
 
 Run = Callable[..., tuple[int, str, str]]
 CODE = """
@@ -50,6 +52,16 @@ def own(copy: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Pa
     mapped = {"AutoConfig": "own.OwnConfig", "AutoModel": "own.OwnModel"}
     change(copy / "config.json", model_type=f"own-{name}", auto_map=mapped)
     return copy, marker
+
+
+def test_code_that_is_run_is_a_part_of_the_model(own: tuple[Path, Path]) -> None:
+    folder, _ = own
+    before = hash_model(folder)
+    assert "own.py" in before
+    (folder / "own.py").write_text("# another\n")
+    assert changed_files(before, hash_model(folder)) == "own.py"
+    change(folder / "config.json", auto_map=None)
+    assert "own.py" not in hash_model(folder), "nobody runs it"
 
 
 @pytest.mark.slow

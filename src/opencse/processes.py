@@ -32,11 +32,13 @@ class Processes:
         rank: of this process, from 0; the first one evaluates, writes and tells.
         count: of all processes.
         local: number of this process on its machine, which is that of its GPU.
+        on_machine: how many of them are on its machine.
     """
 
     rank: int = 0
     count: int = 1
     local: int = 0
+    on_machine: int = 1
 
     @property
     def first(self) -> bool:
@@ -139,12 +141,13 @@ def started() -> Processes:
     found = {name: os.environ.get(name, default) for name, default in _VARIABLES.items()}
     try:
         count, rank, local = (int(found[name]) for name in _VARIABLES)
-        if not (count >= 1 and 0 <= rank < count and local >= 0):
+        on_machine = int(os.environ.get("LOCAL_WORLD_SIZE", count))
+        if not (count >= on_machine >= 1 and 0 <= rank < count and local >= 0):
             raise ValueError
     except ValueError:
         told = ", ".join(f"{name}={value}" for name, value in found.items())
         raise UserError(f"the environment has {told}, which torchrun would not set; start with torchrun") from None
-    return Processes(rank, count, local)
+    return Processes(rank, count, local, on_machine)
 
 
 _VARIABLES = {"WORLD_SIZE": "1", "RANK": "0", "LOCAL_RANK": "0"}

@@ -15,7 +15,8 @@ import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
-from opencse.export.distil import DistilSettings, _fitted
+from opencse.export import distil
+from opencse.export.distil import DistilSettings, Floats, _fitted
 from opencse.progress import Silent
 from opencse.text.tokenizer import Tokenizer
 
@@ -91,6 +92,22 @@ def test_words_of_the_text_and_the_fit(
     found = re.search(r"fitted .* ([0-9.]+) before, ([0-9.]+) after", err)
     assert found is not None
     assert float(found[1]) < float(found[2]) < 1
+
+
+def test_the_fit_reads_what_the_encoder_and_the_table_read(
+    encoder: SentenceEncoder, sentences: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scattered(encoder).prompt = "a question: "
+    read: list[list[int]] = []
+
+    def fitted(rows: Floats, ids: list[list[int]], *rest: object) -> tuple[Floats, float, float]:
+        read.extend(list(row) for row in ids)
+        return rows, 0.0, 0.0
+
+    monkeypatch.setattr(distil, "_fitted", fitted)
+    made = distil.distil(encoder, DistilSettings(dimension=16), sentences[:20], Silent()).encoder
+    assert read == [list(row) for row in made.tokenize(sentences[:20])]
+    assert made.prompt == encoder.prompt
 
 
 def test_other_tokenizers_get_added_words(byte_level: Tokenizer, sentences: list[str]) -> None:

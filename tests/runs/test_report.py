@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from html import unescape
 from pathlib import Path
 
@@ -10,9 +11,11 @@ import pytest
 import torch
 
 from helpers import Stopped
+from opencse.analysis.inspection import Subject
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
+from opencse.runs import report
 from opencse.runs.folder import RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.report import losses_of, open_checkpoint, open_subjects, write_run_report
@@ -107,6 +110,32 @@ def test_a_run_that_is_still_going_can_be_looked_into(job: TrainJob, tmp_path: P
     assert opened[0].judged.name == "run"
     job.run(tmp_path / "run", resume=True)
     assert (tmp_path / "run" / "modules.json").is_file()
+
+
+@pytest.mark.slow
+def test_what_weighs_tokens_is_in_the_page_and_in_a_run_that_is_still_going(
+    job: TrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    weighed = replace(job, settings=(*SETTINGS, "encoder.token_weights=idf"))
+    with pytest.raises(InterruptedRunError):
+        weighed.run(tmp_path / "run", progress=Stopped(2))
+    now = open_checkpoint(tmp_path / "run").token_weights
+    result = weighed.run(tmp_path / "run", resume=True)
+    wanted = result.plan.token_weights
+    assert now is not None
+    assert wanted is not None
+    assert torch.equal(now.weights, wanted.weights)
+    seen: list[SentenceEncoder] = []
+    own = report.subject
+
+    def subject(name: str, encoder: SentenceEncoder) -> Subject:
+        seen.append(encoder)
+        return own(name, encoder)
+
+    monkeypatch.setattr(report, "subject", subject)
+    write_run_report(weighed, result, Silent())
+    assert seen[0].token_weights is not None
+    assert torch.equal(seen[0].token_weights.weights, wanted.weights)
 
 
 def test_no_checkpoint_yet(tmp_path: Path) -> None:

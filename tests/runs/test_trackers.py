@@ -12,6 +12,7 @@ import pytest
 import opencse
 from helpers import Broken
 from opencse.errors import InterruptedRunError, UserError
+from opencse.runs.trackers import open_tracker
 from opencse.training.callbacks import Callback, Record
 
 QUICK = [
@@ -51,6 +52,21 @@ class Notes(Callback):
 
 def log_of(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (folder / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_what_was_written_before_a_run_began_again_at_step_0_is_hidden(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    for losses in ([3.0, 2.0, 1.0], [5.0]):
+        tracker = open_tracker("tensorboard", tmp_path, {})
+        tracker.on_begin(0)
+        for step, loss in enumerate(losses):
+            tracker.on_step(step, {"step": step, "loss": loss})
+        tracker.on_checkpoint(0, tmp_path)
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [(event.step, event.value) for event in events.Scalars("train/loss")] == [(0, 5.0)]
 
 
 @pytest.mark.slow

@@ -14,9 +14,9 @@ from helpers import Broken, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.outputs import Encoded
 from opencse.encoder.precision import choose_precision
-from opencse.errors import InterruptedRunError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.vectors.chunks import WHOLE, Chunks
-from opencse.processes import ALONE
+from opencse.processes import ALONE, Processes, started
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokens
@@ -124,6 +124,29 @@ def test_auto_takes_what_fits(
     assert torch.equal(torch.get_rng_state(), before)
     monkeypatch.undo()
     assert 2**20 < budget.free_memory(torch.device("cpu")) < 2**50
+
+
+def test_memory_is_shared_by_the_processes_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "free_memory", lambda device: 1_000)
+    four = Processes(1, 8, 1, 4)
+    assert [budget._own_share(torch.device(kind), four) for kind in ("cpu", "cuda")] == [250, 1_000]
+    for name, value in {"WORLD_SIZE": "8", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}.items():
+        monkeypatch.setenv(name, value)
+    assert started() == four
+    monkeypatch.delenv("LOCAL_WORLD_SIZE")
+    assert started().on_machine == 8
+    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")
+    with pytest.raises(UserError, match="torchrun would not set"):
+        started()
+
+
+def test_what_the_system_holds_of_files_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(budget, "_GROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("1000\n")
+    (tmp_path / "memory.current").write_text("900\n")
+    assert budget.free_memory(torch.device("cpu")) == 100
+    (tmp_path / "memory.stat").write_text("anon 300\nfile 600\nactive_file 50\ninactive_file 550\n")
+    assert budget.free_memory(torch.device("cpu")) == 650
 
 
 def test_what_a_forward_holds_once_is_not_counted_by_text(

@@ -12,15 +12,17 @@ import numpy as np
 import pytest
 import torch
 
+from helpers import Broken, Heard
 from opencse import SentenceEncoder, UserError, train
 from opencse.encoder import processor
 from opencse.encoder.precision import choose_precision
-from opencse.progress import Silent
+from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training import checkpoint as checkpoints
+from opencse.training import trainer as loop
 from opencse.training.metrics import MetricsLog
 from opencse.training.optimizer import build_optimizer, learning_rate
 from opencse.training.settings import TrainingSettings
@@ -30,11 +32,11 @@ from scores import spearman_of
 QUICK = ("training.max_steps=6", "training.batch_size=8", "training.evaluate_every=2", "training.precision=float32")
 
 
-def trainer(folder: Path, model: Path, *settings: str) -> Trainer:
+def trainer(folder: Path, model: Path, *settings: str, progress: Progress | None = None) -> Trainer:
     job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None)
     prepared = job.prepare(Silent())
     folder.mkdir(parents=True, exist_ok=True)
-    return prepared.trainer(folder, Silent(), dev=None, start=None)
+    return prepared.trainer(folder, progress or Silent(), dev=None, start=None)
 
 
 def keeping(layers: int | None) -> tuple[str, ...]:
@@ -78,6 +80,23 @@ def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, t
     first = float(engine._step(0).losses["contrast"].detach())
     assert float(engine._step(1).report["positive_similarity"]) < 0.9999
     assert math.isfinite(first)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dropout", [0.1, 0.0])
+def test_another_device_with_other_masks_is_told_of(
+    dropout: float, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sets = ("training.checkpoint_every=2", f"encoder.dropout={dropout}")
+    state = torch.get_rng_state()
+    monkeypatch.setattr(loop, "random_states", lambda device: {"cpu": state, "cuda": state})
+    begun = trainer(tmp_path / "a", tiny_folder, *sets, progress=Broken(3, KeyboardInterrupt()))
+    with pytest.raises(KeyboardInterrupt):
+        begun.run(resume=False)
+    monkeypatch.undo()
+    heard = Heard()
+    trainer(tmp_path / "a", tiny_folder, *sets, progress=heard).run(resume=True)
+    assert ("begun on cuda, goes on on cpu: dropout draws other masks than on cuda" in heard.said) == bool(dropout)
 
 
 @pytest.mark.slow

@@ -14,6 +14,7 @@ from opencse.encoder.adapters import read_adapters
 from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.locate import locate
 from opencse.errors import UserError, reason
+from opencse.foreign import own_code
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -47,7 +48,8 @@ def hash_model(model: str | Path) -> dict[str, str]:
         UserError: if there is no such model, or a file cannot be read.
     """
     folder = locate(model)
-    patterns = [*_FILES, *(f"[0-9]*_*/{pattern}" for pattern in _FILES)]  # modules of sentence-transformers
+    code = ("*.py",) if own_code(folder) else ()
+    patterns = [*_FILES, *code, *(f"[0-9]*_*/{pattern}" for pattern in _FILES)]  # modules of sentence-transformers
     files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
     try:
         found = {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}

@@ -7,7 +7,7 @@
 Where no text is given, p_t is Zipf's: proportional to 1 / (rank + 2), the vocabulary being ordered by frequency, as
 those of WordPiece and BPE are (Tulkens & van Dongen 2024, model2vec). With texts, p_t is counted, and the table is
 fitted so that the mean of a text's rows is the encoder's vector of the text: with A (n, V) the shares of the tokens in
-n texts and T (n, d) the encoder's unit vectors in the same principal components,
+n texts and T (n, d) the encoder's vectors, less their mean, in the same principal components, as unit vectors,
 
     E* = argmin_E |A E - T|^2 + ridge |E - s E_0|^2,        s = argmin_s |s A E_0 - T|^2
 
@@ -112,13 +112,13 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
     real = np.array([i not in special and name is not None and not _unused(name) for i, name in enumerate(names)])
     mean, directions = _components(vectors[real], settings.dimension)
     rows: Floats = np.asarray((vectors - mean) @ directions, dtype=np.float32)
-    ids = tokenizer.encode(list(texts), encoder.max_length)
+    ids = tokenizer.encode([encoder.prompt + text for text in texts], encoder.max_length)
     weights = settings.sif / (settings.sif + _shares(ids, len(names), real)) if np.isfinite(settings.sif) else 1.0
     rows = np.where(real[:, None], rows * np.reshape(weights, (-1, 1)), 0.0).astype(np.float32)
     rows = np.asarray(rows / np.sqrt((rows[real] ** 2).sum(axis=1).mean()), dtype=np.float32)
     used, before, after = 0, None, None
     if len(texts) and settings.fit:
-        targets = _targets(encoder, texts, mean, directions, progress)
+        targets = _targets(encoder, texts, directions, progress)
         used = len(texts)
         rows, before, after = _fitted(rows, ids, targets, real, settings, progress)
     table = SentenceEncoder(
@@ -221,10 +221,8 @@ def _shares(ids: Sequence[NDArray[np.int32]], size: int, real: NDArray[np.bool_]
     return np.asarray(shares / shares.sum())
 
 
-def _targets(
-    encoder: SentenceEncoder, texts: Sequence[str], mean: Floats, directions: Floats, progress: Progress
-) -> Floats:
-    """The encoder's vectors of ``texts`` in the table's dimensions, as unit vectors."""
+def _targets(encoder: SentenceEncoder, texts: Sequence[str], directions: Floats, progress: Progress) -> Floats:
+    """The encoder's vectors of ``texts``, less their mean, in the table's dimensions, as unit vectors."""
     unit, encoder.normalize = encoder.normalize, False
     progress.start("encoding the text", len(texts))
     try:

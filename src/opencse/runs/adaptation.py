@@ -59,6 +59,11 @@ def adaptation_job(
                 f"{path}: too small to hold documents out and ask {FEWEST} questions about them; choose by something "
                 "else: --dev with graded pairs, or with a folder of queries and documents"
             )
+        if material.asked is None and metric is not None:
+            raise UserError(
+                f"{path}: too small to hold documents out, so graded pairs choose, with which no --metric goes; leave "
+                "it out, or choose by a folder of queries and documents (--dev)"
+            )
         selector = "sample" if material.asked is None else asking(material.asked)
     own = str(recipe).split(":")
     by_pairs = by_text and material.asked is not None and material.asked.given

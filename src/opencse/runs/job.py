@@ -274,8 +274,7 @@ class TrainJob:
             tell_of_others(prepared.encoder.device, tell)
         world.wait()  # all have read the start, which may move now
         if record is None:
-            record = folder.begin(plan.record) if world.first else plan.record()
-            world.wait()  # it has moved
+            record = world.share(folder.begin(plan.record) if world.first else None)
         else:
             identity = plan.identity()
             folder.require_same(record, identity)

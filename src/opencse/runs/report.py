@@ -13,6 +13,7 @@ from opencse.analysis.inspection import Findings, Material, Subject, inspect, sh
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, steps, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError, reason
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
@@ -26,7 +27,7 @@ from opencse.runs.folder import NUMBERS, REPORT, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import next_steps
 from opencse.runs.record import RunRecord
-from opencse.runs.start import build_encoder, load_start
+from opencse.runs.start import build_encoder, load_start, put_weights
 from opencse.selection.asking import Asking
 from opencse.selection.chosen import graded_pairs
 from opencse.settings import validate
@@ -55,7 +56,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
     record = folder.record()
     trained = folder.path if result.kept in ("best", "last") else folder.last
     subjects = [
-        subject("start", load_start(recipe, model, job.device, job.trust_remote_code)),
+        subject("start", load_start(recipe, model, job.device, job.trust_remote_code, result.plan.token_weights)),
         subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
     ]
     texts = some_texts(job.text)
@@ -205,9 +206,12 @@ def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: 
         raise UserError(f"{folder}: holds no checkpoint of a run; give the folder of a run that has reached one")
     recipe = validate(Recipe, identity.recipe, f"{run.record_file}: recipe")
     encoder = build_encoder(recipe, identity.model, device, trust_remote_code)
+    tensors = checkpoint.of("encoder")
+    weights = tensors.get("token_weights.weights")
+    put_weights(encoder, None if weights is None else TokenWeights(weights))
     own = encoder.state_dict()
     try:
-        encoder.load_state_dict({name: tensor for name, tensor in checkpoint.of("encoder").items() if name in own})
+        encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in own})
     except RuntimeError as error:
         raise UserError(
             f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put back the run's own"

@@ -47,7 +47,7 @@ class TensorBoard(Callback):
         """Opens the log; what was written beyond a resumed run's checkpoint is hidden."""
         from torch.utils.tensorboard import SummaryWriter
 
-        self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else None)
+        self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else 0)
 
     def on_step(self, step: int, record: Record) -> None:
         """Every number of the line."""

@@ -20,6 +20,7 @@ from opencse.text.tokenizer import Tokens
 SHARE = 0.5
 """Of the free memory, what the graph may take."""
 _PROBED = 8
+_GROUP = Path("/sys/fs/cgroup")
 _MOST = {"cpu": 256, "cuda": 4_096}
 """Texts beyond which a larger chunk is hardly any faster."""
 
@@ -42,7 +43,7 @@ def choose_chunks(
     if asked != "auto":
         return Chunks(asked, world=world), "training.chunk"
     row = graph_bytes(encoder, inputs, precision)
-    free, row = world.share((free_memory(encoder.device), row))
+    free, row = world.share((_own_share(encoder.device, world), row))
     fit = max(1, int(SHARE * free / row))
     rows = (2 + inputs.hard) * batch_size
     told = f"auto: {row / 2**20:.2f} MiB a text, {free / 2**30:.1f} GiB free"
@@ -50,6 +51,11 @@ def choose_chunks(
         return Chunks(world=world), f"{told}: all {rows:,} texts of a step fit"
     chunk = min(fit, _MOST.get(encoder.device.type, 256))
     return Chunks(chunk, keep=max(1, fit // chunk), world=world), told
+
+
+def _own_share(device: torch.device, world: Processes) -> int:
+    """Bytes that this process can take: all that is free on its GPU, or its share of the machine's."""
+    return free_memory(device) // (1 if device.type == "cuda" else world.on_machine)
 
 
 def graph_bytes(encoder: SentenceEncoder, inputs: InputBuilder, precision: Precision) -> float:
@@ -86,9 +92,11 @@ def free_memory(device: torch.device) -> int:
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     found = [int(line.split()[1]) * 1024 for line in _lines(Path("/proc/meminfo")) if line.startswith("MemAvailable:")]
-    limit, used = (_lines(Path(f"/sys/fs/cgroup/memory.{name}")) for name in ("max", "current"))
+    limit, used, parts = (_lines(_GROUP / f"memory.{name}") for name in ("max", "current", "stat"))
     if limit and used and limit[0].isdigit():
-        found.append(int(limit[0]) - int(used[0]))
+        # What was read from files and not used since is given up when memory is wanted.
+        cached = sum(int(line.split()[1]) for line in parts if line.startswith("inactive_file "))
+        found.append(int(limit[0]) - int(used[0]) + cached)
     return max(0, min(found)) if found else 4 * 2**30
 
 

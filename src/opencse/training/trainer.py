@@ -269,7 +269,11 @@ class Trainer:
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.best = checkpoint.of("best")
         self.history = History({int(k): DevScore(**v) for k, v in checkpoint.values["history"]["found"].items()})
-        restore_random_states(checkpoint.of("random"), self.encoder.device)
+        states = checkpoint.of("random")
+        restore_random_states(states, self.encoder.device)
+        before, now = next((name for name in states if name != "cpu"), "cpu"), self.encoder.device.type
+        if before != now and self.encoder.has_dropout:
+            self.progress.say(f"begun on {before}, goes on on {now}: dropout draws other masks than on {before}")
         step = int(checkpoint.values["step"])
         if not 0 < step <= self.steps:
             raise ValueError(f"step {step} of {self.steps}")
