@@ -169,6 +169,18 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
     assert shares(pairs=pairs, settings=["training.average_with_start=[0.3]"]) == (0.3,)
 
 
+def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path) -> None:
+    pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(30)]
+
+    def read(model: str, **given: Any) -> int | str:
+        made = adaptation_job(sample.TRAIN, model=model, progress=Silent(), **given)
+        return made.resolve().recipe.data.max_length
+
+    assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
+    assert [read("opencse-mini"), read("opencse-mini", pairs=pairs)] == [64, 64]
+    assert read(str(tiny_folder), pairs=pairs, settings=["data.max_length=32"]) == 32
+
+
 @pytest.mark.parametrize("option", ["pairs", "dev"])
 def test_a_name_too_long_for_the_system_is_told_in_one_line(
     option: str, opencse: Callable[..., tuple[int, str, str]], tmp_path: Path

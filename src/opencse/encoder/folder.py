@@ -176,6 +176,13 @@ def has_own_pooling(model: str | Path) -> bool:
     return _find(locate(model)).modules is not None
 
 
+def has_layers(model: str | Path) -> bool:
+    """Whether the folder's encoder reads tokens beside one another, and is no word vectors alone."""
+    found = _find(locate(model))
+    table = found.modules is not None and found.modules.table
+    return not table and read_config(found.transformer / "config.json").get("num_hidden_layers") != 0
+
+
 def own_pooling(model: str | Path) -> Pooling | None:
     """The pooling that the folder names; None for plain transformers folders, which name none.
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from opencse.encoder.folder import has_layers
 from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
@@ -25,6 +26,8 @@ LOOSE = "sentences"
 """The recipe's preset for texts without any order: nothing but the sentence itself is a positive."""
 ASKED = "asked"
 """The recipe's preset where people's own questions select: the trained weights themselves may be kept, too."""
+WHOLE = "whole"
+"""The recipe's preset where pairs are given: an encoder with layers reads texts to their end."""
 
 
 def adaptation_job(
@@ -67,7 +70,11 @@ def adaptation_job(
         selector = "sample" if material.asked is None else asking(material.asked)
     own = str(recipe).split(":")
     by_pairs = by_text and material.asked is not None and material.asked.given
-    fitting = {LOOSE: len(material.rows[0]) == 1, ASKED: by_pairs or is_folder(dev)}
+    fitting = {
+        LOOSE: len(material.rows[0]) == 1,
+        ASKED: by_pairs or is_folder(dev),
+        WHOLE: bool(given) and has_layers(model),
+    }
     presets = [name for name, fits in fitting.items() if fits and own[0] == RECIPE and name not in own]
     return TrainJob(
         GivenTexts(tuple(material.rows), f"{path}, {material.kind}{' and given pairs' if given else ''}"),
