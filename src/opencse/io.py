@@ -6,12 +6,27 @@ import hashlib
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
 
 WRITING = ".writing-"
 """How the name of every unfinished file or folder begins; what is left of a killed process can be removed."""
+
+
+def npy_header(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
+    """What an ``.npy`` file of so many values begins with (NumPy's format 1.0)."""
+    import numpy as np
+
+    header = BytesIO()
+    described = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": tuple(shape)}
+    np.lib.format.write_array_header_1_0(header, described)
+    return header.getvalue()
 
 
 def standing(path: Path) -> Path:

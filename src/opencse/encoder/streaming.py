@@ -14,7 +14,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TextIO
@@ -28,7 +27,7 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.forms import Form, first_wrong, not_finite
 from opencse.errors import UserError, reason
 from opencse.foreign import told
-from opencse.io import WRITING, lock, sync, write_text
+from opencse.io import WRITING, lock, npy_header, sync, write_text
 from opencse.progress import Count, Say
 from opencse.text.formats import Record
 from opencse.text.readers import Source
@@ -292,10 +291,7 @@ class _Partial:
 
     @property
     def _header(self) -> bytes:
-        header = BytesIO()
-        described = {"descr": np.lib.format.dtype_to_descr(self._type), "fortran_order": False, "shape": self._shape}
-        np.lib.format.write_array_header_1_0(header, described)
-        return header.getvalue()
+        return npy_header(self._type, self._shape)
 
     def _write(self, content: bytes) -> None:
         view = memoryview(content)

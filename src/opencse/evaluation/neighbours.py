@@ -12,6 +12,7 @@ from opencse.evaluation.embedding import Encode, Progress, embed, silent
 from opencse.evaluation.ranking import nearest_rows
 from opencse.records import Record
 from opencse.settings import Settings
+from opencse.text.scripts import folded
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -98,7 +99,7 @@ def compare_neighbours(
     tell = progress or silent
     by_key: dict[str, str] = {}
     for text in corpus:
-        by_key.setdefault(_key(text), text)
+        by_key.setdefault(folded(text), text)
     keys, texts = list(by_key), list(by_key.values())
     tell(f"corpus: {len(corpus):,} sentences, {len(texts):,} of them different")
     lists: dict[str, list[list[Neighbour]]] = {}
@@ -146,7 +147,7 @@ def _nearest(
     positions, cosines = nearest_rows(embedded.of(queries), embedded.of(texts), k + 1)
     lists = []
     for query, places, values in zip(queries, positions.tolist(), cosines.tolist(), strict=True):
-        own = _key(query)
+        own = folded(query)
         found = [(place, value) for place, value in zip(places, values, strict=True) if keys[place] != own]
         lists.append(
             [
@@ -159,10 +160,6 @@ def _nearest(
             ]
         )
     return lists
-
-
-def _key(text: str) -> str:
-    return " ".join(text.casefold().split())
 
 
 def _cell(found: list[Neighbour], rank: int) -> str:

@@ -18,6 +18,7 @@ from opencse.search.exact import Unit
 from opencse.search.index import Index
 from opencse.search.result import Hit
 from opencse.settings import Settings
+from opencse.text.scripts import folded
 
 _WINDOW = 1_024
 
@@ -159,10 +160,10 @@ def _window(
     hit_vectors = _vectors_of(index, found, first) if how.same is not None else {}
     for query, vector, hits in zip(queries, vectors, found, strict=True):
         own = positive_vectors[[place[text] for text in answers[query]]].astype(np.float64)
-        known = {_key(text) for text in (query, *answers[query])}
+        known = {folded(text) for text in (query, *answers[query])}
         near: list[Hit] = []
         for hit in hits[first - 1 :]:
-            if _key(hit.text) in known:
+            if folded(hit.text) in known:
                 refused["same text"] += 1
             elif how.floor is not None and hit.score < how.floor:
                 refused["floor"] += 1
@@ -184,7 +185,3 @@ def _vectors_of(index: Index, found: Sequence[Sequence[Hit]], first: int) -> dic
     hits = {(hit.id, hit.text): None for hits in found for hit in hits[first - 1 :]}
     vectors = index.vectors_of_hits(list(hits))
     return dict(zip(hits, vectors.astype(np.float64), strict=True))
-
-
-def _key(text: str) -> str:
-    return " ".join(text.casefold().split())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.progress import Count
 from opencse.search.exact import Places, Scores, Unit, inner_products
+from opencse.text.scripts import folded
 
 _BLOCK = 4_096
 
@@ -110,7 +111,7 @@ def duplicate_rows(
     groups = _Groups(len(texts))
     first: dict[str, int] = {}
     for row, text in enumerate(texts):
-        groups.join(first.setdefault(" ".join(text.casefold().split()), row), row, 1.0)
+        groups.join(first.setdefault(folded(text), row), row, 1.0)
     if threshold is not None:
         chosen = np.fromiter(first.values(), dtype=np.int64)
         some = np.asarray(vectors[chosen])

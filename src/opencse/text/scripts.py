@@ -24,6 +24,11 @@ _SPACED = re.compile(r"\S+")
 _PIECE = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\S)+")
 
 
+def folded(text: str) -> str:
+    """The text in one case, a space between words: equal for texts that differ in case and white space alone."""
+    return " ".join(text.casefold().split())
+
+
 def pieces_of(text: str) -> list[tuple[int, int]]:
     """Where the words of a text begin and end: runs without white space.
 

@@ -11,7 +11,6 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from io import BytesIO
 from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.io import write_text
+from opencse.io import npy_header, write_text
 from opencse.progress import Count
 from opencse.text.given import TextSource
 from opencse.text.tokenizer import Tokenizer, WordNumbers
@@ -137,11 +136,8 @@ class Growing:
 
     @property
     def _header(self) -> bytes:
-        header = BytesIO()
         shape = (self.rows,) if self._columns is None else (self.rows, self._columns)
-        described = {"descr": np.lib.format.dtype_to_descr(self._dtype), "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(header, described)
-        return header.getvalue()
+        return npy_header(self._dtype, shape)
 
     def add(self, values: NDArray[Any]) -> None:
         """Appends rows."""
