@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import re
 import subprocess
 import sys
 import time
@@ -13,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from opencse.api import making
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow
@@ -316,3 +318,42 @@ def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
     assert "1,560 general questions watch for forgetting" in line
     refused(opencse("train", sample.TRAIN, "-o", out, "--metric", "best"), "known: ndcg@K")
     refused(opencse("train", sample.TRAIN, "-o", out, "--dev", "sample", "--metric", "mrr@5"), "not graded pairs")
+
+
+def test_texts_of_a_language_that_the_model_does_not_know(opencse: Run, tmp_path: Path) -> None:
+    texts = ["猫が眠る。", "電車が遅れた。", "空は青い。"]
+    (tmp_path / "ja.txt").write_text("\n".join(texts) + "\n", encoding="utf-8")
+    (tmp_path / "en.txt").write_text("A cat sleeps.\nThe train is late.\n")
+    for name, warned in (("ja", True), ("en", False)):
+        text = tmp_path / f"{name}.txt"
+        told = [
+            opencse("encode", "opencse-mini", text, "--out", tmp_path / f"{name}.npy"),
+            opencse("index", "build", tmp_path / f"index-{name}", "opencse-mini", text),
+            opencse("similarity", "opencse-mini", *text.read_text(encoding="utf-8").splitlines()),
+        ]
+        assert [code for code, _, _ in told] == [0, 0, 0]
+        assert [err.count("tokens are unknown to the model") for _, _, err in told] == [int(warned)] * 3
+
+
+def test_a_model_that_is_not_there_is_told_of_before_another_is_scored(opencse: Run, sts_folder: Path) -> None:
+    for missing, said in (("./no-such", "no such folder"), ("words:absent.vec", "absent.vec: no such file")):
+        code, out, err = opencse("evaluate", "bag-of-words", missing, "--data", sts_folder)
+        assert (code, out) == (2, "")
+        assert said in err
+
+
+def test_whitening_that_stretches_noise_is_warned_of(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(making, "STRETCHED", 3.0)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"The pump number {n} leaks.\n" for n in range(900)))
+    code, _, err = opencse("whiten", "opencse-mini", text, "--out", tmp_path / "w")
+    assert code == 0
+    found = re.search(r"warning .* is stretched [\d,]+ times .* --dimension (\d+)", err)
+    assert found is not None, err
+    code, _, err = opencse("whiten", "opencse-mini", text, "--out", tmp_path / "v", "--dimension", found[1])
+    assert (code, "warning" in err) == (0, False)
+    code, _, err = opencse("whiten", "opencse-mini", text, "--out", tmp_path / "u", "--dimension", 447)
+    assert code == 2
+    assert not (tmp_path / "u").exists()

@@ -159,7 +159,7 @@ def test_a_graph_that_differs_is_not_written(
         ((".", "--out", "x"), "holds no model"),
         (("opencse-mini", "--out", "x", "--pairs", "p.tsv"), "give --int8 too"),
         (("opencse-mini", "--out", "x", "--text", "missing.txt"), "missing.txt"),
-        (("opencse-mini", "--out", "full"), "full: holds what opencse did not write"),
+        (("opencse-mini", "--out", "full"), "full: is not empty"),
     ],
 )
 def test_bad_input_in_one_line(

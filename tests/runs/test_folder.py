@@ -83,7 +83,7 @@ def test_what_is_not_ours_is_left_as_it_is(
 def test_a_model_of_another_library_is_not_replaced(text: Path, tiny_folder: Path, tmp_path: Path) -> None:
     shutil.copytree(tiny_folder, tmp_path / "theirs")
     before = contents(tmp_path)
-    with pytest.raises(UserError, match="theirs: holds what opencse did not write"):
+    with pytest.raises(UserError, match="theirs: is not empty"):
         trained(text, tmp_path / "theirs", tiny_folder, overwrite=True)
     assert contents(tmp_path) == before
 

@@ -260,7 +260,7 @@ def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path:
     out = tmp_path / "mine"
     out.mkdir()
     (out / "comparison.md").write_text("my notes")
-    with pytest.raises(UserError, match="mine: holds what opencse did not write"):
+    with pytest.raises(UserError, match="mine: is not empty"):
         run_study(replace(study, out=out))
     assert [path.name for path in out.iterdir()] == ["comparison.md"]
     with pytest.raises(UserError, match="is a file"):
@@ -270,7 +270,7 @@ def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path:
 
     killed = tmp_path / "killed"
     (killed / "starts" / "m").mkdir(parents=True)
-    with pytest.raises(UserError, match="holds what opencse did not write"):
+    with pytest.raises(UserError, match="is not empty"):
         require_study(killed)
     (killed / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())
     require_study(killed)

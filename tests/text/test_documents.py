@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from opencse import UserError
+from opencse.text import lines
 from opencse.text.documents import Document, find_corpus, read_documents
 
 
@@ -40,6 +41,29 @@ def test_jsonl_with_and_without_titles(tmp_path: Path) -> None:
     assert read_documents(path) == wanted
     assert read_documents(find_corpus(tmp_path)) == wanted
     assert wanted[0].body == "One. Two."
+
+
+def test_an_object_may_hold_a_long_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "One sentence of a long report. " * 10_000
+    path = jsonl(tmp_path / "a.jsonl", {"title": "Report", "text": text})
+    assert len(read_documents(path)[0].sentences) == 10_000
+    (tmp_path / "a.csv").write_text(f"title,text\nReport,{text}\n")
+    assert read_documents(tmp_path / "a.csv") == read_documents(path)
+    monkeypatch.setattr(lines, "MAX_RECORD_CHARACTERS", 200_000)
+    with pytest.raises(UserError, match=r"line 1: more than 200,000 characters in one line; cut the document"):
+        read_documents(path)
+
+
+def test_documents_that_are_not_named(tmp_path: Path) -> None:
+    for location in ("", " "):
+        with pytest.raises(UserError, match="no documents are named"):
+            find_corpus(location)
+    for record, what in (
+        ({"Headline": "a"}, "no 'text'; keys there: Headline; name that"),
+        ({"text": None}, "is null"),
+    ):
+        with pytest.raises(UserError, match=f"line 1: .*{what}"):
+            read_documents(jsonl(tmp_path / "a.jsonl", record))
 
 
 @pytest.mark.parametrize(

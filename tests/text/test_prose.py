@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -112,6 +113,22 @@ def test_a_folder_is_running_text(folder: Path) -> None:
     assert list(texts.rows_with_documents()) == list(zip(read.documents, read.rows, strict=True))
     loose = GivenTexts(texts.rows, texts.label)
     assert loose.fingerprint() != texts.fingerprint(), "the order of documents is part of the text"
+
+
+def test_files_without_prose(tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]) -> None:
+    (tmp_path / "a.md").write_text("# Only a title\n\n```\ncode\n```\n")
+    wanted = f"{tmp_path}: no text in its 1 file(s)"
+    out = tmp_path.parent / "out"
+    for command in (["adapt", tmp_path, "-o", out], ["train", tmp_path, "-o", out], ["check", tmp_path]):
+        code, _, err = opencse(*command)
+        assert code == 2
+        assert err.strip().splitlines()[-1].removeprefix("opencse: ").startswith(wanted)
+
+
+def test_a_folder_of_documents_is_running_text(tmp_path: Path) -> None:
+    (tmp_path / "corpus.jsonl").write_text('{"title": "A", "text": "One. Two."}\n{"text": "Three. Four."}\n')
+    read = open_texts(tmp_path).read()
+    assert (read.rows, read.documents) == ([("One.",), ("Two.",), ("Three.",), ("Four.",)], [0, 0, 1, 1])
 
 
 def test_faults_name_the_file(tmp_path: Path) -> None:

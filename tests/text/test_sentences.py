@@ -21,6 +21,13 @@ from opencse.text.sentences import split_sentences
         ("abcdefghno. One.", ["abcdefghno.", "One."]),
         ("No. 5 came. approx. 6 did.", ["No. 5 came.", "approx. 6 did."]),
         ("没有。有！", ["没有。", "有！"]),
+        (
+            "Das Ventil Nr. 5 ist defekt. Siehe z. B. Abb. 3 bzw. S. 4 usw. im Handbuch. Ende.",
+            ["Das Ventil Nr. 5 ist defekt.", "Siehe z. B. Abb. 3 bzw. S. 4 usw. im Handbuch.", "Ende."],
+        ),
+        ("Voir Mme. Dupont. Puis É. Zola vint.", ["Voir Mme. Dupont.", "Puis É. Zola vint."]),
+        ("هل هذا جيد؟ نعم.", ["هل هذا جيد؟", "نعم."]),
+        ("यह है। वह है।", ["यह है।", "वह है।"]),
         ("no end", ["no end"]),
         ("", []),
         ("a\nbee.\n\nc.", ["a bee.", "c."]),

@@ -268,7 +268,7 @@ def test_a_start_left_by_a_kill_is_made_anew_and_any_other_is_left_alone(text: P
     create_backbone(tokenizer, shape, out / "start", seed=0)
     before = sorted(path.stat().st_mtime_ns for path in out.rglob("*"))
     how: dict[str, Any] = HOW | {"settings": [*SETTINGS, "training.max_steps=1"]}
-    with pytest.raises(UserError, match=r"holds what opencse did not write \(start\)"):
+    with pytest.raises(UserError, match=r"is not empty \(start\)"):
         pretrain(text, out, **how)
     assert sorted(path.stat().st_mtime_ns for path in out.rglob("*")) == before
     (out / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())

@@ -123,7 +123,10 @@ def encode(
         first = [row[0] for row in source.read().rows]
         return form.of(encoded(encoder, first, "encoding", tell, precision=precision))
     if isinstance(source, GivenTexts):
-        raise UserError("out is for the vectors of a file; those of a list of texts are returned (see numpy.save)")
+        raise UserError(
+            f"{source.name}: vectors are written of a file alone; index a folder (opencse index build), and of a list "
+            "of texts take the vectors that are returned (numpy.save)"
+        )
     if not isinstance(out, str | Path):
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         return write_lines(source, out, encoder, form=form, precision=precision)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 
 from opencse.evaluation import EvaluationRecord, Sts, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.models import open_model
+from opencse.evaluation.models import open_model, require_there
 from opencse.evaluation.once import Remembered, cut_short, one_by_one
 from opencse.evaluation.probing.result import ProbingResult
 from opencse.evaluation.regression.result import RegressorResult
@@ -215,6 +215,8 @@ def evaluate_all(
         "trust_remote_code": trust_remote_code,
     }
     several = len(folders) > 1
+    for model in models if len(models) > 1 else ():
+        require_there(model)
     kept: list[EmbeddingModel] = []
     for suite, folder in folders.items():
         score = _scorer(suite, folder, options, transform, fit, tell)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.api.models import Model, name_of, open_encoder
-from opencse.baselines.whitening import Whitening, whitened
+from opencse.baselines.whitening import STRETCHED, Whitening, whitened
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import sentence_config, transformer_folder
 from opencse.encoder.locate import locate
@@ -19,7 +19,7 @@ from opencse.making.static import Static, StaticSettings, build, check
 from opencse.making.vocabulary import train_wordpiece
 from opencse.progress import Counted, Progress, Silent
 from opencse.runs.card import counted_card, whitened_card
-from opencse.runs.folder import make, require_empty
+from opencse.runs.folder import made_folder, require_empty
 from opencse.text.corpus import tokenise
 from opencse.text.given import Text, TextSource, open_texts, texts_of
 from opencse.text.tokenizer import Tokenizer
@@ -64,18 +64,18 @@ def static(
     source = open_texts(text, columns=columns, split=split, skip_lines=skip_lines)
     tokenizer, lower_case = _tokenizer(model, source, vocabulary, chosen.positions, tell, trust_remote_code)
     check(chosen, tokenizer)
-    try:
-        corpus = tokenise(source, tokenizer, chosen.positions, progress=Counted(tell, "tokenising"), say=tell.say)
-        facts = corpus.facts
-        tell.say(f"text       {facts.source}: {facts.rows:,} rows, {facts.tokens:,} tokens")
-        make(folder)
-        made = build(corpus, tokenizer, chosen, tell)
-    finally:
-        tell.finish()
-    own = f"new WordPiece vocabulary of {tokenizer.vocabulary_size:,}, learned from the text"
-    made.encoder.lower_case = lower_case
-    card = counted_card(facts, made, chosen, own if model is None else str(model), tokenizer.vocabulary_size)
-    made.encoder.save(folder, card=card)
+    with made_folder(folder):
+        try:
+            corpus = tokenise(source, tokenizer, chosen.positions, progress=Counted(tell, "tokenising"), say=tell.say)
+            facts = corpus.facts
+            tell.say(f"text       {facts.source}: {facts.rows:,} rows, {facts.tokens:,} tokens")
+            made = build(corpus, tokenizer, chosen, tell)
+        finally:
+            tell.finish()
+        own = f"new WordPiece vocabulary of {tokenizer.vocabulary_size:,}, learned from the text"
+        made.encoder.lower_case = lower_case
+        card = counted_card(facts, made, chosen, own if model is None else str(model), tokenizer.vocabulary_size)
+        made.encoder.save(folder, card=card)
     size = sum(p.numel() for p in made.encoder.parameters()) / 1e6
     tell.say(f"encoder    {made.pieces:,} pieces with a vector of {chosen.dimension}, {size:.1f}M parameters")
     return made
@@ -158,18 +158,25 @@ def whiten(
     if dimension is not None and dimension > encoder.dimension:
         raise UserError(f"--dimension {dimension} is above the {encoder.dimension} of {name}; give a smaller one")
     texts = sample_texts(source, sentences)
-    make(folder)
-    # L2 normalisation comes last in a folder, so the map is fitted without it, which is then put back behind it.
-    unit, encoder.normalize = encoder.normalize, False
-    tell.start("encoding", len(texts))
-    try:
-        vectors = encoder.encode(texts, progress=lambda done, _: tell.advance(done))
-    finally:
-        tell.finish()
-    whitening = Whitening.fit(vectors, dimension)
-    made = whitened(encoder, whitening)
-    made.normalize = unit
-    made.save(folder, card=whitened_card(name, encoder, made, whitening, source.name, source.fingerprint(), len(texts)))
+    with made_folder(folder):
+        # L2 normalisation comes last in a folder, so the map is fitted without it, which is then put back behind it.
+        unit, encoder.normalize = encoder.normalize, False
+        tell.start("encoding", len(texts))
+        try:
+            vectors = encoder.encode(texts, progress=lambda done, _: tell.advance(done))
+        finally:
+            tell.finish()
+        whitening = Whitening.fit(vectors, dimension)
+        made = whitened(encoder, whitening)
+        made.normalize = unit
+        card = whitened_card(name, encoder, made, whitening, source.name, source.fingerprint(), len(texts))
+        made.save(folder, card=card)
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
     tell.say(f"whitening  {encoder.dimension} to {whitening.dimension} dimensions{dropped}, {len(texts):,} texts")
+    if whitening.stretch > STRETCHED:
+        tell.say(
+            f"warning    the last dimension is stretched {whitening.stretch:,.0f} times as much as the first: what "
+            "hardly varies in these texts is mostly noise, which drowns the rest in other texts; give more texts, or "
+            f"--dimension {whitening.within(STRETCHED)}"
+        )
     return Whitened(made, whitening, len(texts))

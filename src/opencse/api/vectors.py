@@ -13,6 +13,7 @@ from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
 from opencse.api.models import Model, encoded, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.known import tell_unknown
 from opencse.encoder.locate import locate
 from opencse.errors import UserError
 from opencse.evaluation import Encode, ScoredPairs, read_scored_pairs
@@ -70,6 +71,7 @@ def similarity(
         raise UserError("others: give at least one text to compare with, in a list")
     tell = progress or Silent()
     encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    tell_unknown(encoder, [text, *others], tell.say)
     row = encoder.similarity(text, others)[0].tolist()
     folder = _calibrated(model, pooling)
     known = None if folder is None else Calibration.load(folder, encoder)

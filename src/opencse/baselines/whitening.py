@@ -17,6 +17,9 @@ BLOCK = 4096  # rows mapped at a time, so that float64 copies stay small
 NULL = 1e-9
 """A direction with less than this share of the largest variance is none: it holds float32 rounding, nothing else."""
 
+STRETCHED = 100.0
+"""A last dimension that is stretched by more, beside the first, is worth a warning."""
+
 
 @dataclass(frozen=True, eq=False)
 class Whitening:
@@ -73,6 +76,21 @@ class Whitening:
         # Which of the two signs a solver returns is chance.
         chosen = chosen * np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(kept)])
         return cls(mean, chosen / np.sqrt(values[:kept]), d - rank)
+
+    @property
+    def stretch(self) -> float:
+        """How many times as much the last dimension is stretched as the first."""
+        return float(self._lengths[-1] / self._lengths[0])
+
+    def within(self, stretch: float) -> int:
+        """How many dimensions are stretched no more than so many times as much as the first."""
+        return int((self._lengths <= stretch * self._lengths[0]).sum())
+
+    @property
+    def _lengths(self) -> NDArray[np.float64]:
+        """(k,) what a vector along each direction is multiplied by, rising."""
+        lengths: NDArray[np.float64] = np.linalg.norm(self.matrix, axis=0)
+        return lengths
 
     @property
     def dimension(self) -> int:

@@ -26,7 +26,7 @@ def similarity(
     from opencse.progress import Terminal
 
     if len(texts) < 2:
-        raise UserError("give at least two texts, each in quotes")
+        raise UserError("give a model and at least two texts, each in quotes")
     found = opencse.similarity(
         model, texts[0], texts[1:], pooling=pooling, trust_remote_code=trust_remote_code, progress=Terminal()
     )

@@ -45,7 +45,7 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
         raise UserError(f"{model}: is a file; give the folder of a model")
     if a_folder:
         if (folder / "run.json").is_file() and not (folder / "config.json").is_file():
-            raise UserError(f"{model}: this run has not finished; go on with opencse train ... --resume")
+            raise UserError(f"{model}: this run has not finished; go on with the command that began it, and --resume")
         if any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
             return folder
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")

@@ -25,6 +25,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.forms import Form, first_wrong, not_finite
+from opencse.encoder.known import AMONG, tell_unknown
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, lock, npy_header, sync, write_text
@@ -104,7 +105,9 @@ def encode_file(
     try:
         with _Partial.open(target, identity, form, say) as partial:
             before, started = partial.done, time.perf_counter()
-            for records in _windows(source, before, window):
+            for number, records in enumerate(_windows(source, before, window)):
+                if not number:
+                    tell_unknown(encoder, [texts[0] for _, texts in records[:AMONG]], say)
                 vectors = encoder.encode(
                     [texts[0] for _, texts in records],
                     precision=precision,

@@ -15,6 +15,7 @@ from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel
 from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import told
+from opencse.text.lines import require_file
 
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
@@ -88,6 +89,21 @@ def open_model(
     _require_float32(type(model).__name__, precision)
     _require_no_layer(type(model).__name__, layer)
     return _foreign(model)
+
+
+def require_there(model: object) -> None:
+    """Refuses a named model that is not there, before another one is scored for long.
+
+    Raises:
+        UserError: see `opencse.encoder.locate.locate`.
+    """
+    if isinstance(model, str | Path) and str(model) != BAG_OF_WORDS:
+        from opencse.encoder.locate import locate
+
+        if str(model).startswith(WORDS):
+            require_file(Path(str(model).removeprefix(WORDS)))
+        else:
+            locate(model, weights=False)
 
 
 def _named(

@@ -67,6 +67,11 @@ def adaptation_job(
                 f"{path}: too small to hold documents out, so graded pairs choose, with which no --metric goes; leave "
                 "it out, or choose by a folder of queries and documents (--dev)"
             )
+        if material.asked is None:
+            progress.say(
+                f"selection  by 150 general English pairs, for the documents are too few for {FEWEST} questions; where "
+                "you know what people ask, give it with --dev FOLDER"
+            )
         selector = "sample" if material.asked is None else asking(material.asked)
     own = str(recipe).split(":")
     by_pairs = by_text and material.asked is not None and material.asked.given

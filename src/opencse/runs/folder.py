@@ -202,6 +202,8 @@ class RunFolder:
         with locked(self.path, tell):
             self._require(resume=resume, overwrite=overwrite, start=start)
             record = self.record() if resume and self.record_file.is_file() else None
+            if resume and record is None:
+                tell.say(f"{self.path}: holds no run to resume; a new one begins")
             try:
                 self._remove_leftovers(record)
                 yield record
@@ -279,7 +281,7 @@ def require_makeable(folder: Path) -> None:
     Raises:
         UserError: naming the mend.
     """
-    with _made(folder):
+    with made_folder(folder):
         return
 
 
@@ -290,14 +292,14 @@ def locked(folder: Path, tell: Progress) -> Iterator[None]:
     Raises:
         UserError: if another process is in it, or it cannot be made.
     """
-    with _made(folder), lock.held(folder / lock.LOCK) as before:
+    with made_folder(folder), lock.held(folder / lock.LOCK) as before:
         if before is not None:
             tell.say(f"taken over {folder} from a process that has ended ({before})")
         yield
 
 
 @contextmanager
-def _made(folder: Path) -> Iterator[None]:
+def made_folder(folder: Path) -> Iterator[None]:
     """The folder is there within the block; what was made for it and stays empty is removed afterwards."""
     made = [one for one in (folder, *folder.parents) if not one.exists()]
     make(folder)
@@ -336,7 +338,7 @@ def require_empty(folder: Path) -> None:
 
 def _foreign(folder: Path, names: set[str]) -> str:
     shown = ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "")
-    return f"{folder}: holds what opencse did not write ({shown}); choose a new or empty folder for --out"
+    return f"{folder}: is not empty ({shown}); choose a new or empty folder for --out"
 
 
 def names_in(folder: Path) -> set[str]:

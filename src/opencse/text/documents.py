@@ -15,6 +15,7 @@ from opencse.text.readers import Source
 from opencse.text.sentences import split_sentences
 
 _CORPUS = "corpus.jsonl"
+_NAMES = "name that of the documents 'text', and that of their titles 'title'"
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,13 @@ class Document:
 
 
 def find_corpus(location: str | Path) -> Path:
-    """What ``location`` means: the ``corpus.jsonl`` of a folder in BEIR's layout, or itself (a file, a folder)."""
+    """What ``location`` means: the ``corpus.jsonl`` of a folder in BEIR's layout, or itself (a file, a folder).
+
+    Raises:
+        UserError: for an empty one, which would be the folder that one is in.
+    """
+    if not str(location).strip():
+        raise UserError("no documents are named: the argument is empty; give a file or a folder")
     path = Path(location)
     if is_folder(path):
         for suffix in ("", *COMPRESSED):
@@ -103,7 +110,8 @@ def _from_jsonl(path: Path) -> Iterator[Document]:
         title, text = (_text(record.get(name), name, where) for name in ("title", "text"))
         if record.get("text") is None:
             there = ", ".join(str(key)[:40] for key in record) or "none"
-            raise UserError(f"{where}: no 'text'; keys there: {there}")
+            what = "'text' is null" if "text" in record else f"no 'text'; keys there: {there}; {_NAMES}"
+            raise UserError(f"{where}: {what}")
         yield _document(title, text, str(record.get("_id", "")))
 
 
@@ -116,7 +124,7 @@ def _from_table(path: Path) -> Iterator[Document]:
         try:
             yield from _from_rows(source, ("text",))
         except MissingColumnError as error:
-            raise UserError(f"{error}; name that of the documents 'text', and that of their titles 'title'") from None
+            raise UserError(f"{error}; {_NAMES}") from None
 
 
 def _from_rows(source: Source, columns: tuple[str, ...]) -> Iterator[Document]:

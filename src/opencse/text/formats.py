@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.environment import require_packages
 from opencse.errors import MissingColumnError, UserError, nearest, reason, shortened
 from opencse.numerals import whole_number
-from opencse.text.lines import MAX_GROWTH, UNPACKED_FREELY, File, read_lines, read_objects
+from opencse.text.lines import MAX_GROWTH, MAX_RECORD_CHARACTERS, UNPACKED_FREELY, File, read_lines, read_objects
 from opencse.text.pipes import Spooled
 
 if TYPE_CHECKING:
@@ -54,7 +55,9 @@ def choose_columns(
     for names in DEFAULT_COLUMNS:
         if all(name in present for name in names):
             return _each_once(names, present, where)
-    example = f", for instance --columns {_short(present[0])}" if present else ""
+    example = f", for instance --columns {shlex.quote(_short(present[0]))}" if present else ""
+    if len(present) == 1 and ";" in present[0]:
+        example += " (are columns separated by semicolons? commas, or tabs in a .tsv, are read)"
     by_position = ", or --columns 1 (or 1,2) by position if the file has no header" if headerless else ""
     raise UserError(
         f"{where}: none of the default columns (sentence; text; anchor, positive; anchor, positive, negative); "
@@ -89,6 +92,7 @@ def _read_txt(path: File, columns: Columns | None) -> Iterator[Record]:
 
 
 def _read_csv(path: File, columns: Columns | None) -> Iterator[Record]:
+    csv.field_size_limit(MAX_RECORD_CHARACTERS)  # of the process; 131,072 by default
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
     begin = 1  # first line of the record being read
 

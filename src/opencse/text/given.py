@@ -9,7 +9,7 @@ from itertools import repeat
 from pathlib import Path
 
 from opencse.errors import UserError
-from opencse.text.documents import holds_prose, read_documents
+from opencse.text.documents import find_corpus, holds_documents, read_documents
 from opencse.text.readers import ROLES, Source, Texts
 
 
@@ -70,7 +70,8 @@ def open_texts(
 ) -> TextSource:
     """What to read: a `Source` as it is, a path or Hub id, or a list of texts, pairs or triples.
 
-    A folder of text and Markdown files (see `opencse.text.prose`) is running text, a section a document.
+    A folder of text and Markdown files (see `opencse.text.prose`) is running text, a section a document; so is one in
+    BEIR's layout (its ``corpus.jsonl``).
 
     Args:
         text: the text, or where it is.
@@ -87,7 +88,7 @@ def open_texts(
         raise TypeError('columns is a list of names, such as ["anchor", "positive"], not a text')
     if isinstance(text, str | Path):
         named = None if columns is None else tuple(columns)
-        if named is None and split in (None, "train") and not skip_lines and holds_prose(text):
+        if named is None and split in (None, "train") and not skip_lines and holds_documents(text):
             return _sentences_of(Path(text))
         return Source(str(text), columns=named, split=split or "train", skip_lines=frozenset(skip_lines))
     if columns is not None or split is not None or skip_lines:
@@ -106,7 +107,7 @@ def open_texts(
 
 
 def _sentences_of(folder: Path) -> GivenTexts:
-    documents = read_documents(folder)
+    documents = read_documents(find_corpus(folder))
     owners = tuple(number for number, document in enumerate(documents) for _ in document.sentences)
     rows = tuple((sentence,) for document in documents for sentence in document.sentences)
     return GivenTexts(rows, str(folder), owners)

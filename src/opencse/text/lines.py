@@ -19,9 +19,12 @@ from opencse.errors import UserError, reason
 from opencse.text.pipes import Spooled
 
 File = Path | Spooled
+MARKDOWN = (".md", ".markdown")
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 MAX_LINE_CHARACTERS = 100_000
-_MAX_LINE_BYTES = 4 * MAX_LINE_CHARACTERS + 8  # UTF-8 takes at most 4 bytes a character; byte-order mark and line end
+MAX_RECORD_CHARACTERS = 10_000_000
+"""Of a line of a table, or of an object, which may hold a whole document."""
+_RECORDS = (".jsonl", ".csv", ".tsv")
 MAX_GROWTH = 100
 """How many times its packed size a compressed file may unpack to, beyond the first ``UNPACKED_FREELY`` bytes."""
 UNPACKED_FREELY = 1 << 22
@@ -55,14 +58,16 @@ def read_lines(file: File) -> Iterator[tuple[int, str]]:
 
     Raises:
         UserError: for a missing or empty file, bytes that are not UTF-8 text, a damaged archive or one that unpacks
-            to more than ``MAX_GROWTH`` times its size, or a line of more than ``MAX_LINE_CHARACTERS`` characters.
+            to more than ``MAX_GROWTH`` times its size, or a line of more than ``MAX_LINE_CHARACTERS`` characters
+            (``MAX_RECORD_CHARACTERS`` in a table or of objects).
     """
     path = require_file(file.path if isinstance(file, Spooled) else file)
     number, unpacked = 0, 0
+    longest = MAX_RECORD_CHARACTERS if suffix_of(path) in _RECORDS else MAX_LINE_CHARACTERS
     try:
         with _open(path) as stream:
             most = _most_unpacked(path)
-            while raw := stream.readline(_MAX_LINE_BYTES):
+            while raw := stream.readline(_bytes_of(longest)):
                 number += 1
                 unpacked += len(raw)
                 if unpacked > most:
@@ -70,7 +75,7 @@ def read_lines(file: File) -> Iterator[tuple[int, str]]:
                         f"{file}, line {number}: unpacks to more than {MAX_GROWTH} times its {path.stat().st_size:,} "
                         "bytes, which text hardly does; if it is meant, unpack it and give the plain file"
                     )
-                yield number, _decode(raw, file, number)
+                yield number, _decode(raw, file, number, longest)
         if number == 0 and not path.is_file():
             raise _empty(file)
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
@@ -125,13 +130,13 @@ def _open(path: Path) -> BufferedIOBase:
             return path.open("rb")
 
 
-def _decode(raw: bytes, path: File, number: int) -> str:
+def _decode(raw: bytes, path: File, number: int, longest: int) -> str:
     if b"\0" in raw:
         raise UserError(
             f"{path}, line {number}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"
         )
-    if len(raw) == _MAX_LINE_BYTES:
-        raise _too_long(path, number)
+    if len(raw) == _bytes_of(longest):
+        raise _too_long(path, number, longest)
     try:
         line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
     except UnicodeDecodeError as error:
@@ -139,16 +144,19 @@ def _decode(raw: bytes, path: File, number: int) -> str:
             f"{path}, line {number}: not UTF-8 text (byte 0x{error.object[error.start]:02x} at column "
             f"{error.start + 1}); convert the file to UTF-8, for instance with iconv"
         ) from None
-    if len(line) > MAX_LINE_CHARACTERS:
-        raise _too_long(path, number)
+    if len(line) > longest:
+        raise _too_long(path, number, longest)
     return line
 
 
-def _too_long(path: File, number: int) -> UserError:
-    return UserError(
-        f"{path}, line {number}: more than {MAX_LINE_CHARACTERS:,} characters in one line; "
-        "put one sentence on each line"
-    )
+def _bytes_of(characters: int) -> int:
+    """The most that a line may take: UTF-8 has at most 4 bytes a character; byte-order mark and line end."""
+    return 4 * characters + 8
+
+
+def _too_long(path: File, number: int, longest: int) -> UserError:
+    mend = "put one sentence on each line" if longest == MAX_LINE_CHARACTERS else "cut the document"
+    return UserError(f"{path}, line {number}: more than {longest:,} characters in one line; {mend}")
 
 
 def _empty(path: File) -> UserError:

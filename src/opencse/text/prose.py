@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.errors import UserError
-from opencse.text.lines import read_lines
+from opencse.text.lines import MARKDOWN, read_lines
 
-MARKDOWN = (".md", ".markdown")
 KINDS = (".txt", *MARKDOWN)
 _WIDEST = 200
 """Characters: files with longer lines are not broken into lines of a width."""
@@ -40,28 +39,36 @@ def prose_files(folder: Path) -> list[Path]:
     return sorted(path for path in shown if path.is_file() and path.stat().st_size)
 
 
-def read_prose(folder: Path) -> Iterator[Section]:
+def read_prose(folder: Path) -> list[Section]:
     """The sections of all files; those without a text are left out.
 
     Code blocks, HTML and what stands before the text about it (front matter) are no prose. Lines broken at a width
     are joined.
 
     Raises:
-        UserError: for a folder without such files, or a file that is not UTF-8 text, naming it and the line.
+        UserError: for a folder without such files or any text in them, or a file that is not UTF-8 text, naming it and
+            the line.
     """
     files = prose_files(folder)
     if not files:
         raise UserError(f"{folder}: holds neither a corpus.jsonl nor any {', '.join(KINDS)} file with something in it")
-    for path in files:
-        lines = [line for _, line in read_lines(path)]
-        sections = _of_markdown(lines) if path.suffix.lower() in MARKDOWN else [("", "", _of_lines(lines))]
-        seen: Counter[str] = Counter()
-        for heading, title, paragraphs in sections:
-            anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))
-            place = path.relative_to(folder).as_posix() + (f"#{anchor}" if anchor else "")
-            seen[place] += 1
-            if paragraphs:
-                yield Section(f"{place}-{seen[place] - 1}" if seen[place] > 1 else place, title, tuple(paragraphs))
+    found = [section for path in files for section in _sections(path, folder)]
+    if not found:
+        raise UserError(f"{folder}: no text in its {len(files):,} file(s); headings, code and HTML blocks are none")
+    return found
+
+
+def _sections(path: Path, folder: Path) -> Iterator[Section]:
+    """Those of one file."""
+    lines = [line for _, line in read_lines(path)]
+    sections = _of_markdown(lines) if path.suffix.lower() in MARKDOWN else [("", "", _of_lines(lines))]
+    seen: Counter[str] = Counter()
+    for heading, title, paragraphs in sections:
+        anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))
+        place = path.relative_to(folder).as_posix() + (f"#{anchor}" if anchor else "")
+        seen[place] += 1
+        if paragraphs:
+            yield Section(f"{place}-{seen[place] - 1}" if seen[place] > 1 else place, title, tuple(paragraphs))
 
 
 def _of_markdown(lines: Sequence[str]) -> list[tuple[str, str, list[str]]]:

@@ -19,7 +19,7 @@ from opencse.errors import UserError, reason
 from opencse.numerals import whole_number
 from opencse.text.data_sets import read_data_set
 from opencse.text.formats import READERS, Record
-from opencse.text.lines import COMPRESSED, read_lines, require_file, suffix_of
+from opencse.text.lines import COMPRESSED, MARKDOWN, read_lines, require_file, suffix_of
 from opencse.text.pipes import Spooled, is_pipe, pipe_name, spool
 
 ROLES = ("anchor", "positive", "negative")
@@ -234,9 +234,10 @@ class Source:
         path = self._path
         reader = READERS.get(self.suffix)
         if reader is None:
+            mend = "; give the folder that such files are in" if self.suffix in MARKDOWN else ""
             raise UserError(
                 f"{path}: unknown kind of file {self.suffix!r}; known: {', '.join(FORMATS)}, "
-                f"text also with {', '.join(COMPRESSED)} behind it"
+                f"text also with {', '.join(COMPRESSED)} behind it{mend}"
             )
         return reader(self._spooled or path, columns)
 

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.known import AMONG, UNKNOWN, unknown_share
 from opencse.errors import UserError
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids
 
 PROBES = 8
-AMONG = 1_000
-UNKNOWN = 0.5
-"""Share of unknown tokens above which a model does not know the text's language."""
 SAME = 1e-6
 """Vectors that differ by less than this share of their largest value are the same but for rounding."""
 
@@ -32,10 +29,7 @@ def require_known(encoder: SentenceEncoder, corpus: Corpus, model: str) -> None:
     Raises:
         UserError: with the share of unknown tokens among the first texts, and the mend.
     """
-    tokenizer = encoder.tokenizer.hf
-    ids = np.concatenate([corpus.text_ids(row, 0) for row in range(min(AMONG, len(corpus)))])
-    plain = ids[~np.isin(ids, [one for one in tokenizer.all_special_ids if one != tokenizer.unk_token_id])]
-    share = float((plain == tokenizer.unk_token_id).mean()) if len(plain) else 0.0
+    share = unknown_share(encoder.tokenizer, [corpus.text_ids(row, 0) for row in range(min(AMONG, len(corpus)))])
     if share > UNKNOWN:
         raise UserError(
             f"{model}: {share:.0%} of the text's tokens are unknown to it; choose a model of the text's language "

@@ -1,0 +1,39 @@
+"""Whether a model knows the language of a text: how many of the tokens are unknown to its vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from opencse.progress import Say
+from opencse.text.tokenizer import Ids, Tokenizer
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+AMONG = 1_000
+"""Texts that tell."""
+UNKNOWN = 0.5
+"""Share of unknown tokens above which a model does not know a text's language."""
+
+
+def unknown_share(tokenizer: Tokenizer, texts: Sequence[Ids]) -> float:
+    """Share of unknown tokens among those of ``texts``, special ones left out; 0 where there are none."""
+    if not len(texts):
+        return 0.0
+    hf = tokenizer.hf
+    ids = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
+    plain = ids[~np.isin(ids, [one for one in hf.all_special_ids if one != hf.unk_token_id])]
+    return float((plain == hf.unk_token_id).mean()) if len(plain) else 0.0
+
+
+def tell_unknown(encoder: SentenceEncoder, texts: Sequence[str], say: Say) -> None:
+    """Warns of texts whose language the encoder does not know: their vectors would be nearly the same."""
+    share = unknown_share(encoder.tokenizer, encoder.tokenize(texts[:AMONG]))
+    if share > UNKNOWN:
+        say(
+            f"warning    {share:.0%} of the texts' tokens are unknown to the model, so their vectors are much alike; "
+            "choose a model of their language"
+        )
