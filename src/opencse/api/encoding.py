@@ -32,6 +32,7 @@ def encode(
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Vectors: ...
 
@@ -54,6 +55,7 @@ def encode(
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> EncodedFile: ...
 
@@ -75,6 +77,7 @@ def encode(
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
+    overwrite: bool = False,
     progress: Progress | None = None,
 ) -> Vectors | EncodedFile:
     """The vectors of a text, as an array, or written to a file or a folder as they are made.
@@ -100,6 +103,7 @@ def encode(
         pooling: replaces the model's own.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
+        overwrite: put one file in the place of one that is there; the old one stays until the new one is whole.
         progress: hears of it.
 
     Returns:
@@ -130,6 +134,8 @@ def encode(
     if not isinstance(out, str | Path):
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         return write_lines(source, out, encoder, form=form, precision=precision)
+    if Path(out).is_file() and not overwrite:
+        raise UserError(f"{out}: is there already; replace it with --overwrite, or choose another --out")
     given = open_encoder(model, tell, pooling=pooling, device=device) if isinstance(model, SentenceEncoder) else model
     try:
         if _is_folder(out):

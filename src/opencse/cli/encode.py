@@ -67,6 +67,7 @@ def encode(
     pooling: own.Pooling = None,
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace FILE.npy if it is there.")] = False,
 ) -> None:
     """Turn texts into vectors in a file or folder; after an interruption the same command continues."""
     import sys
@@ -92,6 +93,7 @@ def encode(
         pooling=pooling,
         device=device,
         trust_remote_code=trust_remote_code,
+        overwrite=overwrite,
         progress=Terminal(),
     )
     if to_stdout:

@@ -76,7 +76,10 @@ Metric = Annotated[
 ]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in --out.")]
 Overwrite = Annotated[
-    bool, typer.Option("--overwrite", help="Replace the run or encoder in --out, from the first step on; other files there stay.")
+    bool,
+    typer.Option(
+        "--overwrite", help="Replace the run or encoder in --out, from the first step on; other files there stay."
+    ),
 ]
 Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")]
 Track = Annotated[
