@@ -42,6 +42,14 @@ def is_folder(place: object) -> bool:
         return False
 
 
+def is_there(place: str | Path) -> bool:
+    """Whether it is the path of a file that is there; a name too long for the system is none."""
+    try:
+        return Path(place).is_file()
+    except OSError:  # what opens it says so
+        return False
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
     """A name beside ``path`` to write to; at the end of the block it takes the place of ``path`` at once.

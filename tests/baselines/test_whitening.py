@@ -105,7 +105,7 @@ def test_directions_without_variance_are_dropped() -> None:
 def test_how_much_the_last_direction_is_stretched() -> None:
     scale = np.array([100.0, 50.0, 10.0, 1.0, 0.01])
     random = np.random.default_rng(0)
-    x = np.linalg.qr(random.normal(size=(400, 5)) - 0.0)[0]
+    x = np.linalg.qr(random.normal(size=(400, 5)))[0]
     x = (x - x.mean(axis=0)) * scale
     found = Whitening.fit(x)
     assert found.stretch == pytest.approx(10_000, rel=0.2)

@@ -15,6 +15,7 @@ from opencse.encoder.shards import FileFormat
 from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import InterruptedRunError, UserError
+from opencse.io import is_there
 from opencse.progress import Counted, Progress, Silent
 from opencse.text.given import GivenTexts, Text, open_texts
 
@@ -134,7 +135,7 @@ def encode(
     if not isinstance(out, str | Path):
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         return write_lines(source, out, encoder, form=form, precision=precision)
-    if Path(out).is_file() and not overwrite:
+    if not overwrite and Path(out).suffix == SUFFIX and is_there(out):
         raise UserError(f"{out}: is there already; replace it with --overwrite, or choose another --out")
     given = open_encoder(model, tell, pooling=pooling, device=device) if isinstance(model, SentenceEncoder) else model
     try:

@@ -92,7 +92,7 @@ def _read_txt(path: File, columns: Columns | None) -> Iterator[Record]:
 
 
 def _read_csv(path: File, columns: Columns | None) -> Iterator[Record]:
-    csv.field_size_limit(MAX_RECORD_CHARACTERS)  # of the process; 131,072 by default
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))  # of the process; 131,072 by default
     reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
     begin = 1  # first line of the record being read
 

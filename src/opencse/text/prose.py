@@ -54,7 +54,9 @@ def read_prose(folder: Path) -> list[Section]:
         raise UserError(f"{folder}: holds neither a corpus.jsonl nor any {', '.join(KINDS)} file with something in it")
     found = [section for path in files for section in _sections(path, folder)]
     if not found:
-        raise UserError(f"{folder}: no text in its {len(files):,} file(s); headings, code and HTML blocks are none")
+        raise UserError(
+            f"{folder}: no text in its {len(files):,} file(s); headings, code and HTML blocks are not counted as text"
+        )
     return found
 
 

@@ -9,9 +9,9 @@ _END = re.compile(r"""(?<=[.!?…\u061f\u06d4\u0964\u0965\u1362])(?P<close>["'�
 _ABBREVIATIONS = (
     "e\\.g|i\\.e|cf|vs|al|etc|ca|no|nos|vol|pp|fig|figs|eq|eqs|dr|mr|mrs|ms|prof|st|approx",
     "nr|bzw|usw|vgl|abb|bd|kap|evtl|ggf|inkl|sog|geb|hrsg|aufl|z\\.b|d\\.h|u\\.a",  # German
-    "mme|mlle|p\\.ex|sr|sra|srta|dra|pág|núm|ud|uds|p\\.ej|sig|dott|pag|ecc|bijv|blz",  # Romance languages, Dutch
+    "mme|mlle|p\\.ex|sr|sra|srta|dra|pág|núm|uds|p\\.ej|sig|dott|pag|ecc|bijv|blz",  # Romance languages, Dutch
 )
-_SHORT = re.compile(rf"(?:^|[\s(])(?:[^\W\d_]|{'|'.join(_ABBREVIATIONS)})\.$", re.IGNORECASE)
+_SHORT = re.compile(rf"(?:^|[\s(])(?:[A-Za-zÀ-ÖØ-öø-ÿ]|{'|'.join(_ABBREVIATIONS)})\.$", re.IGNORECASE)
 _LONGEST = 10
 """Characters that tell of an abbreviation at the end: more than the longest, its full stop and what is before it."""
 
