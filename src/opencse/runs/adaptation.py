@@ -64,8 +64,8 @@ def adaptation_job(
             )
         if material.asked is None and metric is not None:
             raise UserError(
-                f"{path}: too small to hold documents out, so graded pairs choose, and --metric does not apply to them; "
-                "leave it out, or choose by a folder of queries and documents (--dev)"
+                f"{path}: too small to hold documents out, so graded pairs choose, and --metric does not apply to "
+                "them; leave it out, or choose by a folder of queries and documents (--dev)"
             )
         if material.asked is None:
             progress.say(
