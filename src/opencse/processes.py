@@ -139,9 +139,9 @@ def started() -> Processes:
         UserError: for variables that make no sense.
     """
     found = {name: os.environ.get(name, default) for name, default in _VARIABLES.items()}
+    found["LOCAL_WORLD_SIZE"] = os.environ.get("LOCAL_WORLD_SIZE", found["WORLD_SIZE"])
     try:
-        count, rank, local = (int(found[name]) for name in _VARIABLES)
-        on_machine = int(os.environ.get("LOCAL_WORLD_SIZE", count))
+        count, rank, local, on_machine = (int(value) for value in found.values())
         if not (count >= on_machine >= 1 and 0 <= rank < count and local >= 0):
             raise ValueError
     except ValueError:

@@ -171,7 +171,10 @@ def test_what_another_process_has_not_put_into_the_file_yet_is_read_without_leav
 
 
 def test_vectors_that_are_known_already(index: Index, mini: SentenceEncoder) -> None:
-    texts = ["A cat sleeps.", "the rain"]
+    texts, others = ["A cat sleeps.", "the rain"], ["trains", "a dog"]
+    assert index.search(texts, 3, vectors=mini.encode(others)) == index.search(others, 3) != index.search(texts, 3)
+    both = index.search(texts, 3, hybrid=True, hybrid_weight=1.0, vectors=mini.encode(others))
+    assert both == index.search(others, 3, hybrid=True, hybrid_weight=1.0)
     for hybrid in (False, True):
         assert index.search(texts, 3, hybrid=hybrid, vectors=mini.encode(texts)) == index.search(
             texts, 3, hybrid=hybrid

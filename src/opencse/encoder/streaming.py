@@ -25,7 +25,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.forms import Form, first_wrong, not_finite
-from opencse.encoder.known import AMONG, tell_unknown
+from opencse.encoder.known import tell_unknown
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, lock, npy_header, sync, write_text
@@ -105,11 +105,12 @@ def encode_file(
     try:
         with _Partial.open(target, identity, form, say) as partial:
             before, started = partial.done, time.perf_counter()
-            for number, records in enumerate(_windows(source, before, window)):
-                if not number:
-                    tell_unknown(encoder, [texts[0] for _, texts in records[:AMONG]], say)
+            for records in _windows(source, before, window):
+                first = [texts[0] for _, texts in records]
+                if partial.done == before:
+                    tell_unknown(encoder, first, say)
                 vectors = encoder.encode(
-                    [texts[0] for _, texts in records],
+                    first,
                     precision=precision,
                     progress=None if progress is None else partial.counting(progress),
                 )

@@ -101,7 +101,7 @@ def require_there(model: object) -> None:
         from opencse.encoder.locate import locate
 
         if str(model).startswith(WORDS):
-            require_file(Path(str(model).removeprefix(WORDS)))
+            require_file(Path(_words_file(str(model))))
         else:
             locate(model, weights=False)
 
@@ -134,9 +134,7 @@ def _named(
         return EmbeddingModel(model, BagOfWords().encode, device="cpu")
     from opencse.baselines.words import WordVectors
 
-    file = model.removeprefix(WORDS)
-    if not file:
-        raise UserError(f"{model}: names no file; write {WORDS}FILE with a file of word vectors")
+    file = _words_file(model)
     vectors = WordVectors.load(file)
 
     def encode(texts: Sequence[str]) -> NDArray[np.float32]:
@@ -146,6 +144,13 @@ def _named(
         return means
 
     return EmbeddingModel(model, encode, pooling="mean", device="cpu")
+
+
+def _words_file(model: str) -> str:
+    file = model.removeprefix(WORDS)
+    if not file:
+        raise UserError(f"{model}: names no file; write {WORDS}FILE with a file of word vectors")
+    return file
 
 
 def _require_float32(model: str, precision: Precision) -> None:

@@ -13,7 +13,7 @@ from opencse.search.exact import nearest_units
 
 Similarity = Literal["cosine", "dot"]
 Vectors = NDArray[np.floating]
-QUERIES = 64  # searched at a time: with the search's blocks of the corpus some 120 MB
+QUERIES = 64  # scored again at a time, so that the arrays of their candidates stay small
 PAIRS = 4096  # scored at a time in float64
 SPARE = 16  # candidates beyond k, so that ties which float32 tears apart are whole again before the cut
 

@@ -56,23 +56,15 @@ def adaptation_job(
     progress.say(f"documents  {path}: {material.facts}")
     selector: str | Path | Selector | None = dev
     by_text = dev is not None and str(dev) in (AUTO, TEXT)
-    if by_text:
-        if material.asked is None and str(dev) == TEXT:
-            raise UserError(
-                f"{path}: too small to hold documents out and ask {FEWEST} questions about them; choose by something "
-                "else: --dev with graded pairs, or with a folder of queries and documents"
-            )
-        if material.asked is None and metric is not None:
-            raise UserError(
-                f"{path}: too small to hold documents out, so graded pairs choose, and --metric does not apply to "
-                "them; leave it out, or choose by a folder of queries and documents (--dev)"
-            )
-        if material.asked is None:
-            progress.say(
-                f"selection  by 150 general English pairs, for the documents are too few for {FEWEST} questions; where "
-                "you know what people ask, give it with --dev FOLDER"
-            )
-        selector = "sample" if material.asked is None else asking(material.asked)
+    if by_text and material.asked is not None:
+        selector = asking(material.asked)
+    elif by_text:
+        _require_graded(path, str(dev), metric)
+        progress.say(
+            f"selection  by 150 general English pairs, for the documents are too few for {FEWEST} questions; where "
+            "you know what people ask, give it with --dev FOLDER"
+        )
+        selector = "sample"
     own = str(recipe).split(":")
     by_pairs = by_text and material.asked is not None and material.asked.given
     fitting = {
@@ -92,6 +84,24 @@ def adaptation_job(
         trust_remote_code,
         metric=metric if selector == dev else None,
     )
+
+
+def _require_graded(path: Path, dev: str, metric: str | None) -> None:
+    """Refuses to choose by graded pairs, the only ones left, where something else is asked for.
+
+    Raises:
+        UserError: naming the mend.
+    """
+    if dev == TEXT:
+        raise UserError(
+            f"{path}: too small to hold documents out and ask {FEWEST} questions about them; choose by something "
+            "else: --dev with graded pairs, or with a folder of queries and documents"
+        )
+    if metric is not None:
+        raise UserError(
+            f"{path}: too small to hold documents out, so graded pairs choose, and --metric does not apply to "
+            "them; leave it out, or choose by a folder of queries and documents (--dev)"
+        )
 
 
 def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[str, str]]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.known import AMONG, tell_unknown
+from opencse.encoder.known import tell_unknown
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.progress import Progress
@@ -150,8 +150,6 @@ def append(
 
     Where ``replaced`` are the ids that came before, they take the place of rows with the same ids, and are added to it.
     """
-    if not done:
-        tell_unknown(encoder, [row.text for row in rows[:AMONG]], progress.say)
     named = list(_with_ids(rows, writer.facts.next_id))
     if replaced is not None:
         ids = [row.id for row in named if row.id is not None]
@@ -161,6 +159,8 @@ def append(
             replaced.add(name)
         writer.remove_ids(ids)
     texts = [row.text for row in named]
+    if not done:
+        tell_unknown(encoder, texts, progress.say)
     cut = [[text] for text in texts] if cutter is None else cutter.cut(texts)
     parts = [
         (Row(text, row.id, row.metadata), part)

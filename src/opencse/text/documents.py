@@ -143,6 +143,7 @@ def _text(value: object, name: str, where: str) -> str:
 def _document(title: str, text: str, name: str = "") -> Document:
     title = " ".join(title.split())
     body = " ".join(text.split())
-    if title and (repeated := re.match(rf"{re.escape(title)}(?!\w)", body, re.IGNORECASE)):
-        body = body[repeated.end() :].lstrip(" .:;-–—")
+    head, rest = body[: len(title)], body[len(title) :]
+    if title and head.casefold() == title.casefold() and not re.match(r"\w", rest):
+        body = rest.lstrip(" .:;-–—")
     return Document(title, tuple(split_sentences(body)), name)
