@@ -56,7 +56,7 @@ class Workers(Generic[T, R]):
         except BrokenProcessPool:
             raise UserError(
                 "a worker process ended before its work (killed, or no memory left?); the same command goes on; take "
-                "fewer --processes (and in a script of your own start the work under if __name__ == '__main__')"
+                "fewer processes (and in a script of your own start the work under if __name__ == '__main__')"
             ) from None
 
 
@@ -66,15 +66,18 @@ def started(
     work: Callable[[T], R],
     begin: Callable[..., object],
     *given: Any,  # noqa: ANN401 - of any kind
+    finish: bool = False,
 ) -> Iterator[Workers[T, R]]:
     """``count`` processes that do ``work``, each after a call of ``begin(*given)``.
 
     They are new interpreters, so functions are those of modules and arguments can be pickled; what `multiprocessing`
     shares (values, queues) can be among ``given``. They end with the block, and with this process however it ends.
+    Where the block is left early they are ended at once, or with ``finish`` by themselves: what is begun is done, and
+    Ctrl-C reaches them.
     """
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(begin, given))
-    whole = False
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(begin, given, finish))
+    whole = finish
     try:
         yield Workers(pool, work, count)
         whole = True
@@ -85,8 +88,9 @@ def started(
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(begin: Callable[..., object], given: tuple[Any, ...]) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
+def _begin(begin: Callable[..., object], given: tuple[Any, ...], finish: bool) -> None:
+    if not finish:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
     threading.Thread(target=_end_with_parent, daemon=True).start()
     begin(*given)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,13 +10,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from helpers import Heard
 from opencse.baselines.flow import Flow
 from opencse.baselines.whitening import Whitening
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, Sts, StsData, TaskPairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.sts.data import TASKS
-from opencse.evaluation.transforms import evaluate_sts_on_target, postprocessed, sample_texts
+from opencse.evaluation.transforms import anew_each_call, postprocessed, sample_texts
 from opencse.text.readers import Source
 
 Kind = Literal["whitening", "flow"]
@@ -121,7 +123,8 @@ def sts(sentences: list[str]) -> StsData:
 def test_each_sts_task_is_a_target_of_its_own(sentences: list[str]) -> None:
     data = sts(sentences)
     lines: list[str] = []
-    found = evaluate_sts_on_target(JUDGED, "whitening", data, progress=lines.append)
+    anew = anew_each_call(JUDGED, "whitening", say=lines.append)
+    found = Sts().evaluate(anew, data, apart=True).record
     for key in ("sts12", "stsb"):
         parts = data.tasks[key].parts
         texts = list(dict.fromkeys(text for part in parts for text in (*part.first, *part.second)))
@@ -142,5 +145,53 @@ def test_each_sts_task_is_a_target_of_its_own(sentences: list[str]) -> None:
 def test_all_seven_tasks_have_an_average(sentences: list[str]) -> None:
     one = sts(sentences).tasks["stsb"]
     data = StsData("made up", "raw", {key: TaskPairs(task, one.parts) for key, task in TASKS.items()})
-    found = evaluate_sts_on_target(JUDGED, "whitening", data, dimension=4)
+    found = Sts().evaluate(anew_each_call(JUDGED, "whitening", dimension=4), data, apart=True).record
     assert found.sts.average == pytest.approx(found.sts.tasks["stsb"].spearman.all)
+
+
+def test_layers_of_the_model_are_not_those_of_the_map(tiny_folder: Path, corpus: Path) -> None:
+    """They would be scored without the map."""
+    from opencse.evaluation.models import open_model
+
+    model = open_model(str(tiny_folder), device="cpu")
+    assert model.layers is not None
+    for fit in ("target", corpus):
+        assert postprocessed(model, "whitening", fit, dimension=3).layers is None
+
+
+def test_every_suite_fits_each_task_by_itself(sentences: list[str], tmp_path: Path) -> None:
+    """Two collections give what each gives alone, and a file's map is fitted once for several suites."""
+    from opencse.api.evaluation import evaluate, evaluate_all
+
+    for number, name in enumerate(("one", "two")):
+        own = sentences[100 * number : 100 * number + 100]
+        folder = tmp_path / "retrieval" / name
+        (folder / "qrels").mkdir(parents=True)
+        (folder / "corpus.jsonl").write_text(
+            "".join(json.dumps({"_id": str(i), "text": text}) + "\n" for i, text in enumerate(own[:80]))
+        )
+        (folder / "queries.jsonl").write_text(
+            "".join(json.dumps({"_id": f"q{i}", "text": text}) + "\n" for i, text in enumerate(own[80:]))
+        )
+        judged = "".join(f"q{i}\t{i}\t1\n" for i in range(20))
+        (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\n" + judged)
+    found = {
+        tasks: evaluate(letters, tmp_path, "retrieval", transform="whitening", tasks=list(tasks)).values()
+        for tasks in (("one", "two"), ("one",), ("two",))
+    }
+    for name in ("one", "two"):
+        alone = {key: value for key, value in found[name,].items() if name in key.split(".")}
+        assert alone
+        assert {key: found["one", "two"][key] for key in alone} == pytest.approx(alone, abs=1e-9)
+    heard = Heard()
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(sentences[:200]) + "\n")
+    (tmp_path / "sts" / "stsb").mkdir(parents=True)
+    part = sts(sentences).tasks["stsb"].parts[0]
+    rows = (f"{score}\t{a}\t{b}\n" for score, a, b in zip(part.scores, part.first, part.second, strict=True))
+    (tmp_path / "sts" / "stsb" / "dev.tsv").write_text("".join(rows))
+    scored = dict(
+        evaluate_all([letters], tmp_path, ("dev", "retrieval"), transform="whitening", fit=corpus, progress=heard)
+    )
+    assert list(scored) == ["dev", "retrieval"]
+    assert sum("whitening fitted on" in line for line in heard.said) == 1

@@ -45,20 +45,34 @@ def test_what_has_no_published_scores() -> None:
 
 @pytest.mark.slow
 def test_means_over_the_seeds() -> None:
-    def run(seed: int, average: float, dev: float, start: float = 50.0) -> StudyRecord:
+    def run(
+        seed: int,
+        average: float,
+        dev: float,
+        start: float = 50.0,
+        kept: str = "best",
+        step: int | None = 3,
+        chosen_on: str | None = "stsb/dev.tsv",
+        **scored: float,
+    ) -> StudyRecord:
         return StudyRecord(
             recipe="simcse",
             start="a",
             seed=seed,
-            asked={},
-            outcome=Outcome(kept="best", verdict="", scores={0: start, 3: dev, 6: dev - 1}, steps=6),
+            asked={"dev": chosen_on},
+            outcome=Outcome(kept=kept, verdict="", scores={0: start, 3: dev, 6: dev - 1}, steps=6, step=step),
             judged="kept",
             environment=Environment.here("cpu"),
             judge_seconds=1.0,
-            results={"sts.average": average},
+            results={"sts.average": average} | {name.replace("_", "."): value for name, value in scored.items()},
             data={},
         )
 
     found = reproduced([run(1, 60.0, 70.0), run(2, 62.0, 72.0, start=72.1)])
     assert found["sts.average"].mean == 61.0
     assert found["dev.stsb"].mean == 71.0
+    assert reproduced([run(1, 60.0, 70.0, step=6)])["dev.stsb"].mean == 69.0, "a guard kept another than the best"
+    assert reproduced([run(1, 60.0, 40.0, kept="start", step=0)])["dev.stsb"].mean == 50.0
+    assert reproduced([run(1, 60.0, 70.0, dev_stsb=81.0)])["dev.stsb"].mean == 81.0, "what a suite scored stands"
+    for unknown in (run(1, 60.0, 70.0, kept="given", step=None), run(1, 60.0, 70.0, chosen_on="sample")):
+        assert "dev.stsb" not in reproduced([unknown])

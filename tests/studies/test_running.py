@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -163,39 +159,6 @@ def test_faults_are_told_before_the_first_run(study: Study, tmp_path: Path, monk
         run_study(study, workers=0)
 
 
-def test_workers_end_when_their_parent_is_killed() -> None:
-    begun = (
-        "import multiprocessing, os, time\n"
-        "from concurrent.futures import ProcessPoolExecutor\n"
-        "from opencse.studies.running import begin_worker\n"
-        "context = multiprocessing.get_context('spawn')\n"
-        "pool = ProcessPoolExecutor(1, mp_context=context, initializer=begin_worker, initargs=(1,))\n"
-        "print(pool.submit(os.getpid).result(), flush=True)\n"
-        "pool.submit(time.sleep, 600)\n"
-        "time.sleep(600)\n"
-    )
-    parent = subprocess.Popen([sys.executable, "-c", begun], stdout=subprocess.PIPE, text=True)
-    assert parent.stdout is not None
-    worker = int(parent.stdout.readline())
-    assert is_alive(worker)
-    parent.kill()
-    parent.wait()
-    until = time.monotonic() + 30
-    while is_alive(worker) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert not is_alive(worker)
-
-
-def is_alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    # Nobody may be there to collect an orphan: it has ended all the same.
-    state = Path(f"/proc/{pid}/stat")
-    return not (state.is_file() and state.read_text().rpartition(")")[2].split()[0] == "Z")
-
-
 def test_a_start_is_judged_as_training_begins_and_as_it_was_given(
     study: Study, tiny_folder: Path, tmp_path: Path
 ) -> None:
@@ -228,20 +191,22 @@ def test_what_is_judged_unless_asked_is_the_last_encoder(study: Study) -> None:
     assert Study(study.text, study.out, ["simcse"], study.starts, [1], study.suites).judge == "last"
 
 
-@pytest.mark.parametrize("what", ["the text", "the dev pairs", "the start"])
+@pytest.mark.parametrize("what", ["the text", "the dev pairs", "the start", "the data of the suite sts"])
 def test_what_was_made_of_other_content_is_not_averaged_with_the_new(study: Study, tmp_path: Path, what: str) -> None:
     import shutil
 
     from opencse.text import sample
 
-    start, dev = tmp_path / "start", tmp_path / "dev.tsv"
+    start, dev, sts = tmp_path / "start", tmp_path / "dev.tsv", tmp_path / "own-sts"
     shutil.copytree(study.starts[0], start)
+    shutil.copytree(study.suites[0].folder, sts)
     shutil.copy(sample.DEV, dev)
-    study = replace(study, starts=[str(start)], recipes=["simcse"], dev=dev)
+    study = replace(study, starts=[str(start)], recipes=["simcse"], dev=dev, suites=[SuiteChoice("sts", sts)])
     run_study(replace(study, seeds=[1]))
     changed = {
         "the text": (Path(study.text.location), "a", "o"),
         "the dev pairs": (dev, "a", "o"),
+        "the data of the suite sts": (next(sts.rglob("test.tsv")), "a", "o"),
         "the start": (start / "config.json", '"hidden_dropout_prob": 0.1', '"hidden_dropout_prob": 0.2'),
     }
     file, old, new = changed[what]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
 
-from opencse.evaluation import EvaluationRecord, Sts, StsResult
+from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model, require_there
 from opencse.evaluation.once import Remembered, cut_short, one_by_one
@@ -18,7 +18,7 @@ from opencse.evaluation.retrieval.result import RetrievalResult
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.result import TransferResult
-from opencse.evaluation.transforms import TARGET, Kind, evaluate_sts_on_target, postprocessed
+from opencse.evaluation.transforms import TARGET, Kind, anew_each_call, postprocessed
 from opencse.progress import Counted, Progress, Silent, Stages
 
 
@@ -129,7 +129,7 @@ def evaluate(
         fast: transfer, probing: SentEval's fast classifier.
         logistic: transfer: scikit-learn's logistic regression.
         transform: ``whitening`` or ``flow`` after the model.
-        fit: what a transform is fitted on: ``target``, the texts scored (STS: each task's by itself), or a text file.
+        fit: what a transform is fitted on: ``target``, the texts of each task by themselves, or a text file.
         device: where to run.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         progress: hears of it.
@@ -144,8 +144,8 @@ def evaluate(
     if not isinstance(suite, str):
         raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     tell = progress or Silent()
-    options = Options(tasks=tasks, fast=fast, logistic=logistic, device=device)
-    score = _scorer(suite, _folder(data, suite, alone=True), options, transform, fit, tell)
+    options = Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
+    opened_suite = suite_named(suite).open(_folder(data, suite, alone=True), options)
     opened = open_model(
         model,
         pooling=pooling,
@@ -155,7 +155,9 @@ def evaluate(
         say=tell.say,
         trust_remote_code=trust_remote_code,
     )
-    return score(opened if dimensions is None else cut_short(opened, [dimensions])[0])
+    cut = opened if dimensions is None else cut_short(opened, [dimensions])[0]
+    found: EvaluationRecord = opened_suite.evaluate(_transformed(cut, transform, fit, tell), tell.say).record
+    return found
 
 
 def evaluate_all(
@@ -205,7 +207,7 @@ def evaluate_all(
         UserError: for bad input, in one line.
     """
     tell = progress or Silent()
-    options = Options(tasks=tasks, fast=fast, logistic=logistic, device=device)
+    options = Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     told: Any = {
         "pooling": pooling,
@@ -217,14 +219,18 @@ def evaluate_all(
     several = len(folders) > 1
     for model in models if len(models) > 1 else ():
         require_there(model)
-    kept: list[EmbeddingModel] = []
+
+    def ready() -> Iterator[tuple[str, EmbeddingModel]]:
+        for one in _opened(models, layers, dimensions, told):
+            again = replace(one, encode=Remembered(one.encode)) if several else one
+            yield one.name, _transformed(again, transform, fit, tell)
+
+    kept: list[tuple[str, EmbeddingModel]] = []
     for suite, folder in folders.items():
-        score = _scorer(suite, folder, options, transform, fit, tell)
-        results: dict[str, EvaluationRecord] = {}
+        opened = suite_named(suite).open(folder, options)
         if several and not kept:
-            kept = [replace(one, encode=Remembered(one.encode)) for one in _opened(models, layers, dimensions, told)]
-        for judged in kept or _opened(models, layers, dimensions, told):
-            results[judged.name] = score(judged)
+            kept = list(ready())
+        results = {name: opened.evaluate(judged, tell.say).record for name, judged in kept or ready()}
         yield suite, results
 
 
@@ -251,19 +257,13 @@ def _opened(
             yield from [one] if dimensions is None else cut_short(one, dimensions)
 
 
-def _scorer(
-    suite: str, folder: Path, options: Options, transform: Kind | None, fit: str | Path, tell: Progress
-) -> Callable[[EmbeddingModel], EvaluationRecord]:
-    """Reads a suite's data; what comes back scores models on it."""
-    if transform is not None and suite == "sts" and str(fit) == TARGET:
-        sts = Sts().load(folder, options.tasks)
-        return lambda model: evaluate_sts_on_target(model, transform, sts, progress=tell.say, stage=Stages(tell))
-    evaluate = suite_named(suite).open(folder, options)
+def _on_target(transform: Kind | None, fit: str | Path) -> bool:
+    return transform is not None and str(fit) == TARGET
 
-    def score(model: EmbeddingModel) -> EvaluationRecord:
-        if transform is not None:
-            model = postprocessed(model, transform, fit, progress=Stages(tell), say=tell.say)
-        found: EvaluationRecord = evaluate(model, tell.say).record
-        return found
 
-    return score
+def _transformed(model: EmbeddingModel, transform: Kind | None, fit: str | Path, tell: Progress) -> EmbeddingModel:
+    if transform is None:
+        return model
+    if _on_target(transform, fit):
+        return anew_each_call(model, transform, progress=Stages(tell), say=tell.say)
+    return postprocessed(model, transform, fit, progress=Stages(tell), say=tell.say)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
@@ -49,6 +50,12 @@ class TaskData(Generic[T]):
     tasks: dict[str, T]
     absent: tuple[str, ...] = ()
 
+    @cached_property
+    def record(self) -> DataRecord:
+        """What it is, with a hash of each task's content."""
+        hashes = {name: task.sha256() for name, task in self.tasks.items()}
+        return DataRecord(source=self.source, text=self.text, sha256=hashes)
+
 
 @dataclass(frozen=True)
 class Evaluation(Generic[R]):
@@ -63,10 +70,6 @@ class Evaluation(Generic[R]):
     arrays: dict[str, Floats] = field(default_factory=dict)
 
 
-Evaluate = Callable[[EmbeddingModel, Progress | None], Evaluation[Any]]
-"""Evaluates one model on tasks that are loaded already."""
-
-
 @dataclass(frozen=True)
 class Options:
     """What can be chosen about a suite.
@@ -75,12 +78,14 @@ class Options:
         tasks: some of its tasks; all (that are there) for None.
         fast: the fast classifier of SentEval where a classifier is trained (transfer, probing).
         logistic: transfer by scikit-learn's logistic regression instead of SentEval's classifier.
+        apart: encode each task's texts by themselves, not those of all tasks at once, also where one call would do.
         device: where classifiers and regressors are trained; the model's own for None.
     """
 
     tasks: Sequence[str] | None = None
     fast: bool = False
     logistic: bool = False
+    apart: bool = False
     device: str | None = None
 
 
@@ -91,14 +96,14 @@ class Suite(ABC, Generic[T, S, R]):
         name: on the command line, and the first part of its scores' names.
         title: in words.
         folder: of its tasks in a folder of suites.
-        by_task: whether each task's texts are encoded by themselves, and not those of all tasks at once.
+        by_task: whether each task's texts are always encoded by themselves, and not those of all tasks at once.
         device: where classifiers are trained; the model's own for None.
     """
 
     name: ClassVar[str]
     title: ClassVar[str]
     folder: ClassVar[str]
-    by_task: bool = False
+    by_task: ClassVar[bool] = False
     device: str | None = None
 
     @classmethod
@@ -134,13 +139,16 @@ class Suite(ABC, Generic[T, S, R]):
         """What is kept for tests over pairs, by name."""
         return {}
 
-    def evaluate(self, model: EmbeddingModel, data: TaskData[T], progress: Progress | None = None) -> Evaluation[R]:
+    def evaluate(
+        self, model: EmbeddingModel, data: TaskData[T], progress: Progress | None = None, *, apart: bool = False
+    ) -> Evaluation[R]:
         """Evaluates a model.
 
         Args:
             model: its ``encode`` is called once on the distinct texts of all tasks, or once a task (``by_task``).
             data: the tasks, see ``load``.
             progress: called with one line at each step.
+            apart: see `Options`.
 
         Returns:
             The record, and the arrays kept; a task's score does not depend on which others are there.
@@ -155,7 +163,7 @@ class Suite(ABC, Generic[T, S, R]):
         tell(f"{self.title}: {', '.join(data.tasks)} from {data.source}, text {data.text}")
         if data.absent:
             tell(f"{self.title}: {', '.join(data.absent)} not in {data.source}")
-        everything = None if self.by_task else self._embed(model, data.tasks.values(), self.title, tell)
+        everything = None if self.by_task or apart else self._embed(model, data.tasks.values(), self.title, tell)
         scores: dict[str, S] = {}
         arrays: dict[str, Floats] = {}
         for name, task in data.tasks.items():
@@ -167,29 +175,43 @@ class Suite(ABC, Generic[T, S, R]):
             "model": model.name,
             "pooling": model.pooling,
             "code": list(model.code) or None,
-            "data": DataRecord(
-                source=data.source,
-                text=data.text,
-                sha256={name: task.sha256() for name, task in data.tasks.items()},
-            ),
+            "data": data.record,
             "environment": Environment.here(model.device),
             "seconds": time.perf_counter() - started,
         }
         return Evaluation(self.record(scores, told), arrays)
 
     @classmethod
-    def open(cls, folder: Path, options: Options) -> Evaluate:
-        """Loads the tasks of ``folder``; what comes back evaluates models on them.
+    def open(cls, folder: Path, options: Options) -> OpenSuite[R]:
+        """Loads the tasks of ``folder``.
 
         Raises:
             UserError: for a fault of the data, before anything is encoded.
         """
         suite = cls.of(options)
-        data = suite.load(folder, options.tasks)
-        return lambda model, progress: suite.evaluate(model, data, progress)
+        return OpenSuite(suite, suite.load(folder, options.tasks), options.apart)
 
     def _embed(self, model: EmbeddingModel, tasks: Iterable[T], name: str, tell: Progress) -> Embedded:
         started = time.perf_counter()
         embedded = embed(model.encode, distinct(group for task in tasks for group in task.texts()))
         tell(f"{name}: {len(embedded):,} distinct texts encoded in {time.perf_counter() - started:.1f} s")
         return embedded
+
+
+@dataclass(frozen=True)
+class OpenSuite(Generic[R]):
+    """A suite with its data, ready for models.
+
+    Attributes:
+        suite: how it is scored.
+        data: its tasks.
+        apart: see `Options`.
+    """
+
+    suite: Suite[Any, Any, R]
+    data: TaskData[Any]
+    apart: bool = False
+
+    def evaluate(self, model: EmbeddingModel, progress: Progress | None = None) -> Evaluation[R]:
+        """See `Suite.evaluate`."""
+        return self.suite.evaluate(model, self.data, progress, apart=self.apart)

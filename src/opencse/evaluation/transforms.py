@@ -13,11 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import EmbeddingModel, Encode, Progress, silent
+from opencse.evaluation.embedding import EmbeddingModel, Encode, silent
 from opencse.evaluation.models import Say
-from opencse.evaluation.sts.data import StsData
-from opencse.evaluation.sts.result import StsResult
-from opencse.evaluation.sts.score import Sts
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
@@ -43,8 +40,8 @@ def postprocessed(
     """``model`` with a whitening or a flow after it (SimCSE, Tables 5, B.2 and C.1).
 
     Fitted on a corpus, the map is the same for all texts. Fitted on the target, it is made from the first texts that
-    are encoded, and stays: vectors of later calls are of the same space, and compare. Evaluate each task by a new one
-    (`evaluate_sts_on_target` does so for STS), as the published "target" rows fit each task by itself.
+    are encoded, and stays: vectors of later calls are of the same space, and compare. `anew_each_call` makes a new one
+    for each task instead, as the published "target" rows do.
 
     Args:
         model: as it is without the map.
@@ -65,10 +62,10 @@ def postprocessed(
     make = partial(_fit, kind, dimension=dimension, progress=progress, say=say)
     name = f"{model.name} + {kind} ({fit})"
     if str(fit) == TARGET:
-        return replace(model, name=name, encode=_OnTarget(model.encode, make))
+        return replace(model, name=name, encode=_OnTarget(model.encode, make), layers=None)
     texts = sample_texts(Source(str(fit)), sentences)
     mapped = make(np.asarray(model.encode(texts)), f"{len(texts):,} texts of {fit}")
-    return replace(model, name=name, encode=lambda texts: mapped(np.asarray(model.encode(texts))))
+    return replace(model, name=name, encode=lambda texts: mapped(np.asarray(model.encode(texts))), layers=None)
 
 
 def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
@@ -84,34 +81,29 @@ def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
     return [texts[i] for i in chosen]
 
 
-def evaluate_sts_on_target(
+def anew_each_call(
     model: EmbeddingModel,
     kind: Kind,
-    data: StsData,
     *,
     dimension: int | None = None,
-    progress: Progress | None = None,
-    stage: Stage | None = None,
-) -> StsResult:
-    """STS with a whitening or flow fitted anew on the sentences of each task, as the published "target" rows are.
+    progress: Stage | None = None,
+    say: Say | None = None,
+) -> EmbeddingModel:
+    """``model`` with a whitening or flow fitted on the texts of each call, as the published "target" rows are.
 
-    What is fitted on: the distinct sentences of the task's pairs, all subsets of a year together. The authors of both
-    methods take every sentence as often as it occurs, and for STS-B and SICK-R those of train and dev too.
+    Evaluate it with ``Options(apart=True)``: then a call has the distinct texts of one task, all its parts together.
+    The authors of both methods take every sentence as often as it occurs, and for STS-B and SICK-R those of train and
+    dev, too. Vectors of two calls are of different spaces.
 
     Args:
         model: without the map.
-        kind: see `postprocessed`; so are ``dimension`` and (as ``stage``) its ``progress``.
-        data: the tasks.
+        kind: see `postprocessed`; so are all others.
         dimension: see ``kind``.
-        progress: called with one line at each step.
-        stage: see ``kind``.
-
-    Raises:
-        UserError: as `postprocessed` and `Sts.evaluate`.
+        progress: see ``kind``.
+        say: see ``kind``.
     """
-    fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, progress=stage, say=progress)
-    anew = replace(fresh(), encode=lambda texts: fresh().encode(texts))
-    return Sts(by_task=True).evaluate(anew, data, progress).record
+    fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, progress=progress, say=say)
+    return replace(fresh(), encode=lambda texts: fresh().encode(texts))
 
 
 class _OnTarget:

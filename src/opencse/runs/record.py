@@ -95,12 +95,27 @@ class TextCounts(_Kept):
 
 
 class Outcome(_Kept):
-    """What a run ended with; see `opencse.runs.job.TrainResult`."""
+    """What a run ended with; see `opencse.runs.job.TrainResult`.
+
+    Attributes:
+        kept: which encoder.
+        verdict: why.
+        scores: dev scores by step.
+        steps: of the run.
+        step: which of them the kept encoder is of, 0 for the start; None for the model as it was given, and in older
+            records.
+    """
 
     kept: str
     verdict: str
     scores: dict[int, float]
     steps: int
+    step: int | None = None
+
+    @property
+    def score(self) -> float | None:
+        """The dev score of the kept encoder; None where it was not evaluated, and in older records."""
+        return None if self.step is None else self.scores.get(self.step)
 
 
 class RunRecord(_Kept):

@@ -193,6 +193,11 @@ def over_pairs(
         if not tasks:
             continue
         gold = {task: ours[f"{task}.gold"] for task in tasks}
+        if other := [task for task in tasks if not np.array_equal(gold[task], theirs[f"{task}.gold"])]:
+            raise UserError(
+                f"{recipe} and {baseline}, seed {seed}: not scored on the same pairs of {', '.join(other)}; "
+                "score both anew"
+            )
         a = {task: ours[f"{task}.cosine"] for task in tasks}
         b = {task: theirs[f"{task}.cosine"] for task in tasks}
         found[seed] = OverPairs(

@@ -8,11 +8,18 @@ from dataclasses import dataclass
 from opencse.analysis.significance import Summary, summary
 from opencse.errors import UserError
 from opencse.recipes.recipe import resolve_recipe
-from opencse.runs.record import Outcome
+from opencse.selection.chosen import AUTO, NONE, SAMPLE, TEXT
 from opencse.studies.comparison import shared_scores
 from opencse.studies.record import StudyRecord
 
 BACKBONE_OF_ABLATIONS = "bert-base"
+NOT_STSB = {
+    NONE: "nothing",
+    SAMPLE: "the built-in sample",
+    TEXT: "questions from the text",
+    AUTO: "questions from the text, or the built-in sample",
+}
+"""Values of ``dev`` that are not graded pairs of the user's, as the papers' STS-B dev is."""
 
 
 @dataclass(frozen=True)
@@ -44,8 +51,8 @@ class PaperRow:
             differences.append(f"the start is {self.start}, the paper's {self.paper_start}")
         if settings:
             differences.append(f"{settings} setting{'s' * (settings > 1)} changed by --set")
-        if dev in ("sample", "none"):
-            differences.append(f"selection on {'the built-in sample' if dev == 'sample' else 'nothing'}, not STS-B dev")
+        if dev in NOT_STSB:
+            differences.append(f"selection on {NOT_STSB[dev]}, not STS-B dev")
         return [
             f"row        {self.recipe}: {self.paper or 'our own'}{f' ({self.note})' if self.note else ''}",
             f"differs    {'; '.join(differences) or 'in nothing known'}",
@@ -89,13 +96,12 @@ def paper_row(recipe: str, model: str | None = None) -> PaperRow:
 
 
 def reproduced(records: Sequence[StudyRecord]) -> dict[str, Summary]:
-    """Every score over the seeds, and ``dev.stsb``, the kept encoders' score on the pairs selected on."""
+    """Every score over the seeds.
+
+    Where no suite gave ``dev.stsb``, the kept encoders' score on the pairs of the user's that selected stands for it.
+    """
     runs = [record for record in records if record.recipe is not None]
     found = {name: summary([run.results[name] for run in runs]) for name in shared_scores(runs)}
-    best = [_kept_score(run.outcome) for run in runs if run.outcome and run.outcome.scores]
-    return {**found, "dev.stsb": summary(best)} if len(best) == len(runs) else found
-
-
-def _kept_score(outcome: Outcome) -> float:
-    """The dev score of what a run kept."""
-    return max(score for step, score in outcome.scores.items() if step or outcome.kept != "best")
+    selected = [run.outcome.score for run in runs if run.outcome and run.asked.get("dev") not in (None, *NOT_STSB)]
+    known = [score for score in selected if score is not None]
+    return {"dev.stsb": summary(known), **found} if len(known) == len(runs) else found

@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
-import os
-import threading
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import replace
 from functools import partial
-from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +20,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model
 from opencse.evaluation.record import DataRecord
-from opencse.evaluation.suite import Evaluate
+from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import suite_named
 from opencse.io import writing
 from opencse.progress import Counted, Progress, Silent
@@ -38,8 +33,9 @@ from opencse.runs.start import Reading
 from opencse.selection.chosen import load_selector
 from opencse.studies.record import Contents, StudyRecord
 from opencse.studies.study import RunSpec, Study
+from opencse.workers import cores, started
 
-Suites = Mapping[str, Evaluate]
+Suites = Mapping[str, OpenSuite[Any]]
 
 
 def run_study(
@@ -91,8 +87,8 @@ def require_study(folder: Path) -> None:
 def _run_missing(study: Study, workers: int | None, engine: Engine, tell: Progress) -> list[StudyRecord]:
     asked = {run: study.asked(run) for run in study.runs()}
     contents = _contents(study)
-    found = {run: _known(study, run, asked[run], contents[run.start]) for run in asked}
     suites = open_suites(study)
+    found = {run: _known(study, run, asked[run], contents[run.start], suites) for run in asked}
     starts = [
         judge_start(study, start, reading, contents[start], suites, tell)
         for start in study.starts
@@ -162,7 +158,7 @@ def judge_start(
     known = StudyRecord.read(folder)
     if known is not None:
         _same(known, asked, folder)
-        _unchanged(known, Contents(start=contents.start), folder)
+        _unchanged(known, Contents(start=contents.start), suites, folder)
         return known
     progress.say(f"evaluating the start {start} ({reading})")
     encoder = reading.load(study.device, study.trust_remote_code)
@@ -206,7 +202,7 @@ def _evaluate(
     data: dict[str, DataRecord] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for name, suite in suites.items():
-        found = suite(judged, progress.say)
+        found = suite.evaluate(judged, progress.say)
         if found.arrays:
             _write_arrays(folder / f"{name}.npz", found.arrays)
         write_json(folder / f"{name}.json", found.record.to_dict())
@@ -228,18 +224,18 @@ def _contents(study: Study) -> dict[str, Contents]:
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
 
 
-def _known(study: Study, run: RunSpec, asked: dict[str, Any], contents: Contents) -> StudyRecord | None:
+def _known(study: Study, run: RunSpec, asked: dict[str, Any], contents: Contents, suites: Suites) -> StudyRecord | None:
     """The record of a run that has finished, after a check that it was asked for just so, of the same contents."""
     folder = study.folder(run)
     record = StudyRecord.read(folder)
     if record is not None:
         _same(record, asked, folder)
-        _unchanged(record, contents, folder)
+        _unchanged(record, contents, suites, folder)
     return record
 
 
-def _unchanged(record: StudyRecord, now: Contents, folder: Path) -> None:
-    """Refuses to put runs of another text, start or dev pairs beside the new ones, though they have the same names."""
+def _unchanged(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
+    """Refuses to put runs of, or scores on, other content beside the new ones, though they have the same names."""
     changed = None
     before = record.contents
     if now.text is not None and record.text != now.text:
@@ -248,6 +244,11 @@ def _unchanged(record: StudyRecord, now: Contents, folder: Path) -> None:
         changed = "the dev pairs"
     elif before is not None and (files := changed_files(before.start, now.start)):
         changed = f"the start {record.start} ({files})"
+    else:
+        for name, suite in suites.items():
+            hashes = record.data[name].sha256
+            if other := changed_files(hashes, suite.data.record.sha256):
+                changed = f"the data of the suite {name} ({other})"
     if changed is not None:
         raise UserError(
             f"{folder}: {changed} changed after this was made, so it cannot stand beside new runs; choose another "
@@ -266,15 +267,24 @@ def _same(record: StudyRecord, asked: dict[str, Any], folder: Path) -> None:
 
 
 def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: Progress) -> dict[RunSpec, StudyRecord]:
-    threads = max(1, (os.cpu_count() or 1) // workers)
+    threads = max(1, cores() // workers)
     tell.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")
-    context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=begin_worker, initargs=(threads,))
-    try:
-        going = {pool.submit(_alone, study, run): run for run in missing}
-        return _told(((going[done], done.result()) for done in as_completed(going)), len(missing), tell)
-    finally:
-        pool.shutdown(cancel_futures=True)
+    with started(workers, _in_worker, _begin_worker, study, threads, finish=True) as pool:
+        return _told(pool.done(missing, lambda: None), len(missing), tell)
+
+
+_own: dict[str, tuple[Study, Suites]] = {}
+
+
+def _begin_worker(study: Study, threads: int) -> None:
+    """A worker's start: its share of the cores, and the suites' data, read once for all of its runs."""
+    torch.set_num_threads(threads)
+    _own["study"] = study, open_suites(study)
+
+
+def _in_worker(run: RunSpec) -> StudyRecord:
+    study, suites = _own["study"]
+    return run_one(study, run, suites, Silent())
 
 
 def _on_ray(
@@ -296,7 +306,7 @@ def _on_ray(
 
 def _on_node(study: Study, threads: int, run: RunSpec) -> StudyRecord:
     torch.set_num_threads(threads)
-    return _alone(study, run)
+    return run_one(study, run, open_suites(study), Silent())
 
 
 def _told(made: Iterable[tuple[RunSpec, StudyRecord]], runs: int, tell: Progress) -> dict[RunSpec, StudyRecord]:
@@ -311,22 +321,3 @@ def _told(made: Iterable[tuple[RunSpec, StudyRecord]], runs: int, tell: Progress
     finally:
         tell.finish()
     return found
-
-
-def begin_worker(threads: int) -> None:
-    """A worker's start: its share of the cores, and its end together with the process that called it."""
-    torch.set_num_threads(threads)
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-
-
-def _end_with_parent() -> None:
-    """Without this a worker whose parent was killed would go on, beside the same command when it is given again."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
-
-
-def _alone(study: Study, run: RunSpec) -> StudyRecord:
-    """One run in a process of its own."""
-    return run_one(study, run, open_suites(study), Silent())

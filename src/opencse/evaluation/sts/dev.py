@@ -45,7 +45,6 @@ class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
     name = "dev"
     title = "STS-B dev"
     folder = "sts"
-    by_task: bool = False
 
     @classmethod
     def of(cls, options: Options) -> Self:

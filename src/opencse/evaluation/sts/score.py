@@ -45,7 +45,6 @@ class Sts(Suite[TaskPairs, TaskScore, StsResult]):
     name = "sts"
     title = "STS"
     folder = "sts"
-    by_task: bool = False
 
     @classmethod
     def of(cls, options: Options) -> Self:
