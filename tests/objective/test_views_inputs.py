@@ -184,6 +184,16 @@ def test_any_family_reads_embeddings_as_it_reads_ids(
     assert (moved.positive - plain.positive).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("view", ["input_gaussian", "input_fgsm"])
+def test_means_of_texts_as_they_are_do_not_go_with_changed_ones(view: str) -> None:
+    for means in (
+        {"positive": {"of": {"kind": "mean"}}},
+        {"negatives": [{"kind": "in_batch", "of": {"kind": "mean"}}]},
+    ):
+        with pytest.raises(UserError, match=f"means over dropout draws .* the view {view} changes"):
+            build({"kind": view}, **means)
+
+
 def test_two_encoders_are_refused() -> None:
     with pytest.raises(UserError, match="input_gaussian changes the input embeddings of one encoder"):
         build({"kind": "input_gaussian"}, dual_encoder=True)

@@ -169,6 +169,16 @@ def test_noise_is_of_the_step_alone(encoder: SentenceEncoder, sentences: list[st
     assert not torch.equal(made[0], made[2])
 
 
+@pytest.mark.parametrize("view", ["input_fgsm", "output_fgsm"])
+def test_a_gradient_needs_a_contrast_of_the_positives(view: str) -> None:
+    with pytest.raises(UserError, match=f"the view {view} follows the gradient of a contrast, and there are no neg"):
+        build({"kind": view}, negatives=[], terms=[{"kind": "dcl"}])
+    for other in ("clean", "anchors"):
+        with pytest.raises(UserError, match=rf"follows .* the positives' vectors, and objective.positive.of = {other}"):
+            build({"kind": view}, positive={"of": {"kind": other}})
+    assert build({"kind": view}, positive={"of": {"kind": "noisy"}}).reads
+
+
 def test_what_cannot_go_together_is_refused() -> None:
     with pytest.raises(UserError, match="a second encoder would have nothing to read: the view output_gaussian"):
         build({"kind": "output_gaussian"}, dual_encoder=True)

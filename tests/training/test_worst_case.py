@@ -245,6 +245,12 @@ def test_the_plan_and_the_log_tell(tiny_folder: Path, tmp_path: Path, text: Path
     assert all(line["loss"] > 0 for line in logged)
 
 
+def test_masked_copies_alone_cannot_be_disturbed() -> None:
+    with pytest.raises(UserError, match="encodes masked copies alone"):
+        load_recipe("pretrain", overrides=['training.worst_case={kind="awp", inputs={kind="gaussian"}}'])
+    load_recipe("pretrain", overrides=['training.worst_case={kind="awp"}'])
+
+
 def test_two_forwards_cannot_be_disturbed() -> None:
     for wrong in ("objective.dual_encoder=true", "objective.view.shared_mask=true"):
         with pytest.raises(UserError, match="changes the inputs of one forward, and this objective makes two"):

@@ -169,6 +169,11 @@ class Recipe(Settings):
             if self.data.max_length != "auto" and self.training.batch_tokens < self.data.max_length:
                 raise ValueError("training.batch_tokens cannot hold a text of data.max_length")
         worst_case = self.training.worst_case
+        if worst_case is not None and worst_case.inputs.kind != "none" and not objective.encodes:
+            raise ValueError(
+                "training.worst_case.inputs changes the inputs of the sentences, and this objective encodes masked "
+                'copies alone; set inputs to { kind = "none" }'
+            )
         if worst_case is not None and worst_case.inputs.kind != "none" and not objective.one_forward:
             raise ValueError(
                 "training.worst_case.inputs changes the inputs of one forward, and this objective makes two "

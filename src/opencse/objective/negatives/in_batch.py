@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import torch
 from pydantic import Field
+from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.columns import Own, Scoring, VectorColumns
@@ -66,6 +67,10 @@ class InBatch(NegativeSource):
     ) -> None:
         """Lets its sides see the step."""
         self.sides.after_backward(encoder, inputs, reps)
+
+    def diagnose(self, reps: Representations) -> dict[str, Tensor]:
+        """What its sides tell."""
+        return self.sides.diagnose(reps)
 
     def count(self, batch_size: int, hard: int) -> int:
         """N - 1, or 2N - 2."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,7 +19,13 @@ SidesSettings = Annotated[PartSettings, PartOf("sides")]
 
 
 class Sides(Part, ABC):
-    """Two vectors an example, of which a similarity is taken: representations in, left and right out."""
+    """Two vectors an example, of which a similarity is taken: representations in, left and right out.
+
+    Attributes:
+        of_positives: whether one of them is the positive's own vector, as the view made it.
+    """
+
+    of_positives: ClassVar[bool] = True
 
     @abstractmethod
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:

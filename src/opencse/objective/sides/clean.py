@@ -20,6 +20,8 @@ class CleanSides(Sides):
     A third forward of N rows, with gradient. An encoder without dropout needs none: there ``c = a``.
     """
 
+    of_positives = False
+
     class Settings(PartSettings):
         """Settings of `CleanSides`."""
 

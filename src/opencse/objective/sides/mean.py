@@ -22,6 +22,8 @@ class Mean(Sides):
     the two views themselves among its draws.
     """
 
+    of_positives = False
+
     class Settings(PartSettings):
         """Settings of `Mean`."""
 

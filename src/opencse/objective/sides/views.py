@@ -36,6 +36,8 @@ class Views(Sides):
 class Anchors(Views):
     """The anchors on both sides: ``(a, a)``."""
 
+    of_positives = False
+
     class Settings(PartSettings):
         """Settings of `Anchors`."""
 

@@ -54,8 +54,20 @@ class View(Part, ABC):
         """
 
     def check(self, context: Context) -> None:
-        """A second encoder needs rows of its own to read, and inputs that no one changes."""
-        if not context.objective.dual_encoder:
+        """A gradient needs a loss of the positives; a second encoder rows of its own, and unchanged inputs."""
+        objective = context.objective
+        if isinstance(self, ClimbsInputs | ClimbsOutputs):
+            if not objective.negatives:
+                raise UserError(
+                    f"the view {self.kind} follows the gradient of a contrast, and there are no negatives; choose "
+                    "another view"
+                )
+            if not objective.positive.of.of_positives:
+                raise UserError(
+                    f"the view {self.kind} follows the gradient of the positives' vectors, and objective.positive.of = "
+                    f"{objective.positive.of.kind} compares others; choose another view, or other vectors"
+                )
+        if not objective.dual_encoder:
             return
         if isinstance(self, DerivesPositives):
             raise UserError(
