@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+import tokenizers
 import torch
 from sentence_transformers import SentenceTransformer
+from transformers import PreTrainedTokenizerFast
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
@@ -52,6 +56,34 @@ def test_without_weights_or_reduction_a_word_has_the_encoders_vector(encoder: Se
     theirs = SentenceTransformer(str(tmp_path), device="cpu").encode(words)
     assert np.abs(theirs - found).max() < 1e-6
     assert "Word vectors distilled" in (tmp_path / "README.md").read_text()
+
+
+def test_a_vocabulary_with_holes(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The ids after a hole are tokens of the encoder's own, not new words to be cut up."""
+    stated = json.loads(encoder.tokenizer.hf.backend_tokenizer.to_str())
+    vocabulary = stated["model"]["vocab"]
+    for word in [word for word in vocabulary if word.isalpha() and len(word) > 3][:30]:
+        del vocabulary[word]
+    last = vocabulary.pop(max(vocabulary, key=vocabulary.__getitem__))
+    vocabulary["##qxq"] = last  # which its name as a text would not give
+    assert last > len(vocabulary)
+    backend = tokenizers.Tokenizer.from_str(json.dumps(stated))
+    named = {f"{name}_token": f"[{name.upper()}]" for name in ("cls", "sep", "pad", "unk", "mask")}
+    hf = PreTrainedTokenizerFast(tokenizer_object=backend, **named)  # type: ignore[no-untyped-call]
+    encoder.tokenizer = Tokenizer(hf)
+    through, found = distil._through, []
+
+    def seen(*given: Any) -> Floats:
+        found.append(through(*given))
+        return found[0]
+
+    monkeypatch.setattr(distil, "_through", seen)
+    distil.distil(scattered(encoder), DistilSettings(dimension=8), [], Silent())
+    first, *_, end = encoder.tokenizer.encode(["a"], None)[0]
+    encoder.normalize = False
+    with torch.inference_mode():
+        expected = encoder.embed(encoder.tokenizer.pad([np.array([first, last, end], dtype=np.int32)])).numpy()
+    assert np.abs(found[0][last] - expected).max() < 1e-5
 
 
 def test_the_fit_solves_its_least_squares_problem() -> None:

@@ -160,12 +160,17 @@ def test_a_graph_that_differs_is_not_written(
         (("opencse-mini", "--out", "x", "--pairs", "p.tsv"), "give --int8 too"),
         (("opencse-mini", "--out", "x", "--text", "missing.txt"), "missing.txt"),
         (("opencse-mini", "--out", "full"), "full: is not empty"),
+        (
+            ("opencse-mini", "--out", "x", "--int8", "--text", "two.txt"),
+            "2 different texts to measure int8",
+        ),
     ],
 )
 def test_bad_input_in_one_line(
     opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], message: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "two.txt").write_text("One.\nTwo.\nOne.\n")
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "a").touch()
     code, out, err = opencse("export", "onnx", *arguments)

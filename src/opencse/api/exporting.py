@@ -14,6 +14,7 @@ from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.transforms import sample_texts
 from opencse.export.distil import Distilled, DistilSettings, distil
 from opencse.export.onnx_folder import OnnxExport, write_onnx
+from opencse.export.quantized import FEWEST
 from opencse.export.runtime import require_onnx
 from opencse.progress import Progress, Silent
 from opencse.runs.card import distilled_card
@@ -62,6 +63,11 @@ def export_onnx(
     require_empty(folder)
     texts = sample_texts(open_texts(sample.TRAIN if text is None else text, columns=columns, split=split), _TEXTS)
     graded = _graded(pairs, int8)
+    if graded is not None and len(texts) < FEWEST:
+        raise UserError(
+            f"{len(texts)} different text{'s' * (len(texts) != 1)} to measure int8 on; at least {FEWEST} are needed: "
+            "give another --text, or none for the built-in sample"
+        )
     device = None if isinstance(model, SentenceEncoder) else "cpu"
     opened = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     encoder = opened.twin().to("cpu").eval() if isinstance(model, SentenceEncoder) else opened

@@ -108,7 +108,7 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
     tokenizer = bare_tokenizer(_with_words(hf.backend_tokenizer, added))
     names = _by_id(tokenizer.hf.get_vocab())
     special = {hf.convert_tokens_to_ids(token) for token in hf.all_special_tokens} | {tokenizer.pad_id}
-    vectors = _through(encoder, names, len(hf.get_vocab()), progress)
+    vectors = _through(encoder, names, 1 + max(hf.get_vocab().values()), progress)
     real = np.array([i not in special and name is not None and not _unused(name) for i, name in enumerate(names)])
     mean, directions = _components(vectors[real], settings.dimension)
     rows: Floats = np.asarray((vectors - mean) @ directions, dtype=np.float32)

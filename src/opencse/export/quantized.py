@@ -65,13 +65,17 @@ def quantize(graph: Path, out: Path) -> None:
         root.setLevel(level)
 
 
+FEWEST = 3
+"""Texts at least whose similarities are ranked."""
+
+
 def loss_of(exact: Encode, quantized: Encode, texts: Sequence[str], pairs: ScoredPairs) -> Int8Loss:
     """What 8 bits cost.
 
     Args:
         exact: vectors of a list of texts in float32.
         quantized: the same in int8.
-        texts: at least three; the similarity of each to the one before it is what is ranked.
+        texts: at least ``FEWEST``; the similarity of each to the one before it is what is ranked.
         pairs: graded pairs.
     """
     own = [np.asarray(encode(list(texts))) for encode in (exact, quantized)]

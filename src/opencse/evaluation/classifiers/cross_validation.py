@@ -36,7 +36,7 @@ class Fits(Protocol):
     """Classifiers fitted on F folds with R regularisations each.
 
     Attributes:
-        accuracy: share (F, R) of the dev rows told right; NaN where a fit had no dev rows.
+        accuracy: share (F, R) of the dev rows told right; read only of fits that had dev rows.
     """
 
     accuracy: NDArray[np.float64]
