@@ -64,6 +64,18 @@ def test_code_that_is_run_is_a_part_of_the_model(own: tuple[Path, Path]) -> None
     assert "own.py" not in hash_model(folder), "nobody runs it"
 
 
+def test_code_of_a_module_is_a_part_of_the_model(own: tuple[Path, Path], tmp_path: Path) -> None:
+    """sentence-transformers may keep the encoder in a folder of its own."""
+    folder, _ = own
+    whole = tmp_path / "whole"
+    shutil.copytree(folder, whole / "0_Transformer")
+    (whole / "modules.json").write_text("[]")
+    before = hash_model(whole)
+    assert "0_Transformer/own.py" in before
+    (whole / "0_Transformer" / "own.py").write_text("# another\n")
+    assert changed_files(before, hash_model(whole)) == "0_Transformer/own.py"
+
+
 @pytest.mark.slow
 def test_code_does_not_run_unasked(own: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, opencse: Run) -> None:
     folder, marker = own

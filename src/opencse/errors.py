@@ -20,6 +20,10 @@ class MissingColumnError(UserError):
     """A column that was asked for is not there."""
 
 
+class OutdatedError(UserError):
+    """What was opened is not what it was, and is of no use until it is opened again, whatever is asked of it."""
+
+
 class InterruptedRunError(Exception):
     """The user asked long work to stop; what is there to go on from is written, and the message says how."""
 

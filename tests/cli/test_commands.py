@@ -330,12 +330,15 @@ def test_texts_of_a_language_that_the_model_does_not_know(opencse: Run, tmp_path
             opencse("encode", "opencse-mini", text, "--out", tmp_path / f"{name}.npy"),
             opencse("index", "build", tmp_path / f"index-{name}", "opencse-mini", text),
             opencse("similarity", "opencse-mini", *text.read_text(encoding="utf-8").splitlines()),
+            opencse("encode", "opencse-mini", text, "--out", tmp_path / f"{name}-folder"),
+            opencse("encode", "opencse-mini", text, "--out", "-"),
         ]
-        assert [code for code, _, _ in told] == [0, 0, 0]
+        assert [code for code, _, _ in told] == [0] * 5
         again = ("encode", "opencse-mini", text, "--out", tmp_path / f"{name}.npy")
         refused(opencse(*again), "is there already; replace it with --overwrite")
         assert opencse(*again, "--overwrite")[0] == 0
-        assert [err.count("tokens are unknown to the model") for _, _, err in told] == [int(warned)] * 3
+        assert [err.count("tokens are unknown to the model") for _, _, err in told] == [int(warned)] * 5
+    refused(opencse("similarity", "opencse-mini", "A cat.", " "), "a text is blank")
 
 
 def test_a_model_that_is_not_there_is_told_of_before_another_is_scored(opencse: Run, sts_folder: Path) -> None:

@@ -67,7 +67,8 @@ async def test_words_count_too_where_asked(
 @pytest.mark.parametrize(
     "wrong",
     [{"k": 0}, {"k": 10**9}, {"k": "3"}, {"threshold": "high"}, {"where": {"nope": 1}}, {"where": {"half": {"~": 1}}},
-     {"where": {"half": 10**30}}, {"where": []}, {"query": []}, {"query": [1]}, {"model": "other"}, {"hybrid": 1}],
+     {"where": {"half": 10**30}}, {"where": []}, {"query": []}, {"query": [1]}, {"model": "other"}, {"hybrid": 1},
+     {"query": ["snow", " "]}, {"query": ""}],
 )  # fmt: skip
 async def test_wrong_searches_are_refused(serve: Serve, wrong: dict[str, object]) -> None:
     async with to(serve()) as client:
@@ -93,6 +94,8 @@ async def test_similarity_is_the_cosine(serve: Serve, offline: SentenceEncoder) 
         apart = (await client.post("/similarity", json={"texts": texts, "others": others})).json()["matrix"]
         assert np.allclose(apart, offline.similarity(texts, others), atol=1e-5)
         assert (await client.post("/similarity", json={"texts": [*texts, "More."]})).status_code == 400
+        blank = await client.post("/similarity", json={"texts": [texts[0], " "]})
+        assert "text 2 of 2 is blank" in blank.json()["error"]["message"]
 
 
 async def test_the_map_is_of_the_corpus(serve: Serve, offline: SentenceEncoder, sentences: list[str]) -> None:
@@ -123,6 +126,23 @@ async def test_the_map_of_passages(model: SentenceEncoder, tmp_path: Path) -> No
             assert [point["text"][:40] for point in drawn["points"]] == [hit.text[:40] for hit in index.rows()]
             index.add(["A later text."])
             assert (await client.get("/map")).json()["points"][-1]["text"] == "A later text."
+        service.close()
+
+
+async def test_an_index_of_another_model_put_in_its_place(
+    model: SentenceEncoder, tiny_folder: Path, tmp_path: Path
+) -> None:
+    """No request is at fault, so a client may come back when the server was started again."""
+    other = SentenceEncoder.load(tiny_folder, device="cpu")
+    with Index.build(tmp_path / "index", ["Snow fell.", "Tea?"], model) as index:
+        service = Service({"tiny": model}, {"tiny": index})
+        async with to(create_app(service)) as client:
+            assert (await client.post("/search", json={"query": "snow"})).status_code == 200
+            Index.build(tmp_path / "index", ["Snow fell."], other, overwrite=True).close()
+            for answer in (await client.post("/search", json={"query": "snow"}), await client.get("/info")):
+                assert (answer.status_code, answer.json()["error"]["code"]) == (503, "index_outdated")
+                assert "until the server is started again" in answer.json()["error"]["message"]
+            assert (await client.post("/v1/embeddings", json={"input": "snow"})).status_code == 200
         service.close()
 
 

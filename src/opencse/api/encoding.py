@@ -134,7 +134,7 @@ def encode(
         )
     if not isinstance(out, str | Path):
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-        return write_lines(source, out, encoder, form=form, precision=precision)
+        return write_lines(source, out, encoder, form=form, precision=precision, say=tell.say)
     if not overwrite and Path(out).suffix == SUFFIX and is_there(out):
         raise UserError(f"{out}: is there already; replace it with --overwrite, or choose another --out")
     given = open_encoder(model, tell, pooling=pooling, device=device) if isinstance(model, SentenceEncoder) else model

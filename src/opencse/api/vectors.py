@@ -69,6 +69,8 @@ def similarity(
     """
     if isinstance(others, str) or not others:
         raise UserError("others: give at least one text to compare with, in a list")
+    if not all(one.strip() for one in (text, *others)):
+        raise UserError("a text is blank; give each some words")
     tell = progress or Silent()
     encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     tell_unknown(encoder, [text, *others], tell.say)

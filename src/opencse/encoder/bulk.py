@@ -23,6 +23,7 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form, first_wrong
+from opencse.encoder.known import AMONG, tell_unknown
 from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, write_shard
 from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready
 from opencse.engines.choice import Engine, require_engine
@@ -176,6 +177,8 @@ def encode_folder(
             with Shards.open(folder, identity, say) as shards:
                 before, begun = shards.rows, time.perf_counter()
                 if not shards.whole:
+                    if not before:
+                        tell_unknown(encoder, [texts[0] for _, texts in islice(source.examples(), AMONG)], say)
                     report = None if progress is None else Reported(progress, before, rows)
                     work = Work(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
                     named = None if isinstance(model, SentenceEncoder) else model

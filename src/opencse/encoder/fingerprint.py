@@ -48,9 +48,14 @@ def hash_model(model: str | Path) -> dict[str, str]:
         UserError: if there is no such model, or a file cannot be read.
     """
     folder = locate(model)
-    code = ("*.py",) if own_code(folder) else ()
-    patterns = [*_FILES, *code, *(f"[0-9]*_*/{pattern}" for pattern in _FILES)]  # modules of sentence-transformers
-    files = {path for pattern in patterns for path in folder.glob(pattern) if path.is_file()}
+    modules = [folder, *(path for path in folder.glob("[0-9]*_*") if path.is_dir())]  # of sentence-transformers
+    files = {
+        path
+        for module in modules
+        for pattern in (*_FILES, *(["*.py"] if own_code(module) else []))
+        for path in module.glob(pattern)
+        if path.is_file()
+    }
     try:
         found = {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
     except OSError as error:

@@ -178,6 +178,7 @@ def write_lines(
     form: Form | None = None,
     precision: Precision = "float32",
     window: int = 1_024,
+    say: Say | None = None,
 ) -> EncodedFile:
     """Writes each text with its vector to ``out``, a JSON object a line, some at a time as they are made.
 
@@ -188,6 +189,8 @@ def write_lines(
     form.require(encoder.dimension)
     rows, started = 0, time.perf_counter()
     for records in _windows(source, 0, window):
+        if not rows and say is not None:
+            tell_unknown(encoder, [texts[0] for _, texts in records], say)
         written = form.of(vectors := encoder.encode([texts[0] for _, texts in records], precision=precision))
         if (row := first_wrong(vectors, written)) is not None:
             record, texts = records[row]

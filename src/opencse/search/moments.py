@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from opencse.errors import UserError
+from opencse.errors import OutdatedError
 from opencse.search.database import Facts
 from opencse.search.engines import Engine
 from opencse.search.folder import NAMES, current
@@ -56,17 +56,17 @@ class Moments:
         """Refuses an index whose vectors are another encoder's than those of the index that was opened.
 
         Raises:
-            UserError: saying what to do.
+            OutdatedError: saying what to do.
         """
         if facts.fingerprint != self.fingerprint:
-            raise UserError(f"{self.folder}: was built again with another model since it was opened; open it again")
+            raise OutdatedError(f"{self.folder}: was built again with another model since it was opened; open it again")
 
     @contextmanager
     def now(self) -> Iterator[State]:
         """Within the block the index as it is now.
 
         Raises:
-            UserError: if a file of it is not there.
+            OutdatedError: if a file of it is not there.
         """
         for _ in range(_TRIES):
             store = self.store
@@ -78,7 +78,7 @@ class Moments:
                     continue
                 yield state
                 return
-        raise UserError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
+        raise OutdatedError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
 
     def _follow(self) -> None:
         """Opens the index that has taken this one's place, if one has."""

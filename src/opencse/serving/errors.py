@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 
-from opencse.errors import UserError, printable, shortened
+from opencse.errors import OutdatedError, UserError, printable, shortened
 
 Kind = Literal["invalid_request_error", "authentication_error", "server_error", "overloaded_error"]
 _log = logging.getLogger("opencse.serving")
@@ -93,6 +93,10 @@ def answer_errors(app: FastAPI) -> None:
         return ApiError(400, shortened(f"{name}: {first['msg']}", 300), param=name, code="invalid_value").response()
 
     async def user(_: Request, error: Exception) -> JSONResponse:
+        if isinstance(error, OutdatedError):
+            _log.error("%s", error)
+            message = f"the index cannot be asked until the server is started again ({error})"
+            return ApiError(503, message, kind="server_error", code="index_outdated").response()
         return ApiError(400, str(error)).response()
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:

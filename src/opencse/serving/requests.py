@@ -30,11 +30,13 @@ def _inputs(value: object) -> list[str] | list[list[int]]:
 
 
 def _texts(value: object) -> list[str]:
-    if isinstance(value, str):
-        return [value]
-    if isinstance(value, list) and value and all(isinstance(one, str) for one in value):
-        return value
-    raise ValueError("a text or a list of at least one text is expected")
+    texts = [value] if isinstance(value, str) else value
+    if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
+        raise ValueError("a text or a list of at least one text is expected")
+    blank = next((place for place, text in enumerate(texts, start=1) if not text.strip()), None)
+    if blank is not None:
+        raise ValueError(f"text {blank} of {len(texts)} is blank")
+    return texts
 
 
 Inputs = Annotated[
