@@ -123,6 +123,7 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
         (("query", "ix", "x", "--where", "colour=red"), "unknown column 'colour'"),
         (("query", "ix", "x", "--where", "year"), "a condition is COLUMN=VALUE"),
         (("query", "ix", "x", "--where", "year>1", "--where", "year>2"), "given twice"),
+        (("query", "ix", "x", "--where", "year>abc"), "the column holds numbers, and 'abc' is none"),
         (("query", "ix", "x", "--hybrid", "--threshold", 0.5), "no threshold"),
         (("delete", "ix"), "give ids or conditions"),
         (("delete", "ix", "a9"), "no row has the id 'a9'"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -76,6 +77,28 @@ def test_zero_vectors_and_a_corpus_smaller_than_k() -> None:
     assert positions.tolist() == [[2, 0, 1], [0, 1, 2]]
     assert scores.tolist() == [pytest.approx([math.sqrt(0.5), 0.0, -1.0]), [0.0, 0.0, 0.0]]
     assert nearest_rows(np.zeros((1, 2)), corpus, 2, "dot")[0].tolist() == [[0, 1]]
+
+
+def test_queries_without_a_direction_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All rows tie with them, and the search would take more and more candidates."""
+    from opencse.search import exact
+
+    compared: list[int] = []
+    candidates = exact._candidates
+
+    def counted(queries: Any, *rest: Any) -> Any:
+        compared.append(len(queries))
+        return candidates(queries, *rest)
+
+    monkeypatch.setattr(exact, "_candidates", counted)
+    corpus = np.random.default_rng(0).normal(size=(500, 4))
+    queries = np.zeros((70, 4))
+    queries[3] = corpus[20]
+    positions, scores = nearest_rows(queries, corpus, 5)
+    assert positions[0].tolist() == positions[69].tolist() == [0, 1, 2, 3, 4]
+    assert positions[3, 0] == 20
+    assert not scores[:3].any()
+    assert compared == [1]
 
 
 @pytest.mark.parametrize(

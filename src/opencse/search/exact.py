@@ -39,8 +39,11 @@ def nearest_units(queries: Unit, vectors: Unit, k: int, places: Places | None = 
     if not kept:
         return found, scores
     slack = (vectors.shape[1] + 2) * 2.0**-24
-    for start in range(0, len(queries), _QUERIES):
-        pending = np.arange(start, min(start + _QUERIES, len(queries)))
+    without = ~queries.any(axis=1)  # of no direction: all rows are equally near
+    found[without], scores[without] = np.arange(kept) if places is None else places[:kept], 0.0
+    sought = np.flatnonzero(~without)
+    for start in range(0, len(sought), _QUERIES):
+        pending = sought[start : start + _QUERIES]
         most = kept + SPARE
         while len(pending):
             most = min(most, there)

@@ -108,6 +108,8 @@ def _typed(text: str, kind: str, operator: str, condition: str) -> object:
             return list(json.loads(text))
         except (ValueError, TypeError):
             raise UserError(f"--where {condition!r}: what begins with [ is a JSON list; this is none") from None
+    if kind == "number" and operator not in ("=", "!=") and not isinstance(_value(text, kind), int | float):
+        raise UserError(f"--where {condition!r}: the column holds numbers, and {text!r} is none")
     values = (
         [_value(part.strip(), kind) for part in text.split(",")] if operator in ("=", "!=") else [_value(text, kind)]
     )
