@@ -132,6 +132,25 @@ def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Pat
 
 
 @pytest.mark.slow
+def test_fields_of_a_file_and_documents_at_hand_train_alike(
+    opencse: Callable[..., tuple[int, str, str]], tmp_path: Path
+) -> None:
+    documents = read_documents(Path(sample.TRAIN))
+    rows = [{"headline": f"On {one.sentences[0][:12]}", "body": one.body} for one in documents]
+    lines = tmp_path / "own.jsonl"
+    lines.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    sets = [part for setting in QUICK for part in ("--set", setting)]
+    code, _, err = opencse("adapt", lines, "-o", tmp_path / "a", "--fields", "headline,body", "--no-report", *sets)
+    assert code == 0, err
+    assert f"{len(rows)} documents" in err
+    at_hand = [(row["headline"], row["body"]) for row in rows]
+    adapt(at_hand, tmp_path / "b", settings=QUICK)
+    assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
+    with pytest.raises(UserError, match="fields are of a file"):
+        adapt(at_hand, tmp_path / "c", fields=["a", "b"])
+
+
+@pytest.mark.slow
 def test_the_command_with_pairs(opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
     table = tmp_path / "pairs.csv"
     table.write_text("question,answer\n" + "".join(f"what is {n} made of,it is made of {n} parts\n" for n in range(30)))

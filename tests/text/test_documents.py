@@ -9,7 +9,7 @@ import pytest
 
 from opencse import UserError
 from opencse.text import lines
-from opencse.text.documents import Document, find_corpus, read_documents
+from opencse.text.documents import Document, documents_at_hand, find_corpus, read_documents
 
 
 def jsonl(path: Path, *records: object) -> Path:
@@ -98,6 +98,41 @@ def test_a_table_may_have_no_titles(tmp_path: Path) -> None:
     path.write_text("id\tbody\n1\tOne. Two.\n")
     with pytest.raises(UserError, match=r"a.tsv: no column 'text'.*there: id, body; name that of the documents"):
         read_documents(path)
+
+
+def test_fields_of_other_names(tmp_path: Path) -> None:
+    records = {"headline": "Rates", "body": "One. Two.", "text": "not this"}, {"body": "Three.", "title": "nor this"}
+    lines = jsonl(tmp_path / "a.jsonl", *records)
+    titled, plain = Document("Rates", ("One.", "Two.")), Document("", ("One.", "Two."))
+    assert read_documents(lines, ["headline", "body"]) == [titled, Document("", ("Three.",))]
+    assert read_documents(lines, ["body"]) == [plain, Document("", ("Three.",))]
+    table = tmp_path / "a.csv"
+    table.write_text('headline,body\nRates,"One. Two."\n')
+    assert read_documents(table, ["headline", "body"]) == [titled]
+    assert read_documents(table, ["body"]) == [plain]
+    text = tmp_path / "a.txt"
+    text.write_text("One.\n")
+    for path, fields, said in (
+        (lines, ["head", "body"], "a.jsonl: no line has 'head'"),
+        (lines, ["headline", "text"], "line 2: no 'text'; keys there: body, title$"),
+        (table, ["head", "body"], "a.csv: no column 'head'"),
+        (text, ["body"], "a.txt: has no fields; leave --fields out"),
+        (tmp_path, ["body"], "has no fields"),
+        (lines, ["a", "b", "c"], "fields are two names"),
+    ):
+        with pytest.raises(UserError, match=said):
+            read_documents(path, fields)
+
+
+def test_documents_at_hand() -> None:
+    assert documents_at_hand(["One. Two.", ("Rates", "Rates: three.")]) == [
+        Document("", ("One.", "Two.")),
+        Document("Rates", ("three.",)),
+    ]
+    with pytest.raises(UserError, match="document 2: a text, or a title and a text, is expected, not int"):
+        documents_at_hand(["One.", 3])  # type: ignore[list-item]
+    with pytest.raises(UserError, match="the documents given: no document with any text"):
+        documents_at_hand([" "])
 
 
 def test_faults_name_the_line(tmp_path: Path) -> None:

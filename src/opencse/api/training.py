@@ -21,6 +21,7 @@ from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.trackers import require_tracker
 from opencse.selection.chosen import DevChoice
+from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, open_texts
 from opencse.training.callbacks import Callback
 
@@ -190,9 +191,10 @@ def pretrain(
 
 
 def adapt(
-    corpus: str | Path,
+    corpus: str | Path | Sequence[GivenDocument],
     out: str | Path,
     *,
+    fields: Sequence[str] | None = None,
     pairs: Text | None = None,
     columns: Sequence[str] | None = None,
     model: str | Path = BUILTIN,
@@ -224,7 +226,8 @@ def adapt(
     Args:
         corpus: sentences a line with blank lines between documents (``.txt``), ``title`` and ``text`` (``.jsonl``, or a
             table), a folder of text and Markdown files (each section under a heading is a document), or a folder in
-            BEIR's layout, of which ``corpus.jsonl`` alone is read.
+            BEIR's layout, of which ``corpus.jsonl`` alone is read; or a list of texts, or of (title, text).
+        fields: what ``.jsonl`` or a table calls title and text, or the text alone: ``["headline", "body"]``.
         pairs: questions with texts that answer them, if there are any: a file, a `Source` or a list of pairs; or a
             folder in BEIR's layout, whose judgements called ``train`` are taken.
         columns: names of the pairs' two columns in a file; by default ``anchor`` and ``positive``.
@@ -248,12 +251,12 @@ def adapt(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
-    _require_path(corpus, "corpus")
     _require_path(out, "out")
     _require_path(model, "model")
     tell = progress or Silent()
     job = adaptation_job(
         corpus,
+        fields=fields,
         model=str(model),
         recipe=recipe,
         settings=_settings(settings),

@@ -19,6 +19,13 @@ def adapt(
         ),
     ],
     out: Annotated[Path, own.out("for the adapted encoder")],
+    fields: Annotated[
+        str | None,
+        typer.Option(
+            help="What .jsonl or a table calls the documents' title and text, or the text alone: headline,body. "
+            "[default: title,text]"
+        ),
+    ] = None,
     pairs: Annotated[
         str | None,
         typer.Option(
@@ -69,6 +76,7 @@ def adapt(
     result = opencse.adapt(
         corpus,
         out,
+        fields=own.listed(fields),
         pairs=pairs,
         columns=own.listed(columns),
         model=model,

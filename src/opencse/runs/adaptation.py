@@ -18,7 +18,7 @@ from opencse.selection.finding import Measure
 from opencse.selection.given_queries import require_split
 from opencse.selection.own_text import FEWEST
 from opencse.selection.score import Selector
-from opencse.text.documents import find_corpus, read_documents
+from opencse.text.documents import GivenDocument, documents_at_hand, find_corpus, read_documents
 from opencse.text.given import GivenTexts, Text, open_texts
 
 RECIPE = "adapt"
@@ -31,8 +31,9 @@ WHOLE = "whole"
 
 
 def adaptation_job(
-    corpus: str | Path,
+    corpus: str | Path | Sequence[GivenDocument],
     *,
+    fields: Sequence[str] | None = None,
     model: str = BUILTIN,
     recipe: str = RECIPE,
     settings: Iterable[str] = (),
@@ -45,21 +46,27 @@ def adaptation_job(
     progress: Progress,
 ) -> TrainJob:
     """The job of `opencse.adapt`, which has its arguments; ``progress`` hears what the documents allow."""
-    path = find_corpus(corpus)
     if pairs is None and columns is not None:
         raise UserError("columns are those of the pairs; give pairs too, or leave them out")
     if is_folder(pairs) and is_folder(dev) and Path(str(dev)).resolve() == Path(str(pairs)).resolve():
         require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
     given = () if pairs is None else read_pairs(pairs, columns)
     by = None if metric is None else Measure.parse(metric)
-    material = material_of(read_documents(path), by, given, Counted(progress, "shared words"))
-    progress.say(f"documents  {path}: {material.facts}")
+    if isinstance(corpus, str | Path):
+        path = find_corpus(corpus)
+        documents, place = read_documents(path, fields), str(path)
+    elif fields is not None:
+        raise UserError("fields are of a file; leave them out with documents at hand")
+    else:
+        documents, place = documents_at_hand(corpus), f"{len(corpus):,} documents at hand"
+    material = material_of(documents, by, given, Counted(progress, "shared words"))
+    progress.say(f"documents  {place}: {material.facts}")
     selector: str | Path | Selector | None = dev
     by_text = dev is not None and str(dev) in (AUTO, TEXT)
     if by_text and material.asked is not None:
         selector = asking(material.asked)
     elif by_text:
-        _require_graded(path, str(dev), metric)
+        _require_graded(place, str(dev), metric)
         progress.say(
             f"selection  by 150 general English pairs, for the documents are too few for {FEWEST} questions; where "
             "you know what people ask, give it with --dev FOLDER"
@@ -74,7 +81,7 @@ def adaptation_job(
     }
     presets = [name for name, fits in fitting.items() if fits and own[0] == RECIPE and name not in own]
     return TrainJob(
-        GivenTexts(tuple(material.rows), f"{path}, {material.kind}{' and given pairs' if given else ''}"),
+        GivenTexts(tuple(material.rows), f"{place}, {material.kind}{' and given pairs' if given else ''}"),
         recipe,
         model,
         ":".join(presets) or None,
@@ -86,7 +93,7 @@ def adaptation_job(
     )
 
 
-def _require_graded(path: Path, dev: str, metric: str | None) -> None:
+def _require_graded(place: str, dev: str, metric: str | None) -> None:
     """Refuses to choose by graded pairs, the only ones left, where something else is asked for.
 
     Raises:
@@ -94,12 +101,12 @@ def _require_graded(path: Path, dev: str, metric: str | None) -> None:
     """
     if dev == TEXT:
         raise UserError(
-            f"{path}: too small to hold documents out and ask {FEWEST} questions about them; choose by something "
+            f"{place}: too small to hold documents out and ask {FEWEST} questions about them; choose by something "
             "else: --dev with graded pairs, or with a folder of queries and documents"
         )
     if metric is not None:
         raise UserError(
-            f"{path}: too small to hold documents out, so graded pairs choose, and --metric does not apply to "
+            f"{place}: too small to hold documents out, so graded pairs choose, and --metric does not apply to "
             "them; leave it out, or choose by a folder of queries and documents (--dev)"
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -15,7 +15,13 @@ from opencse.text.readers import Source
 from opencse.text.sentences import split_sentences
 
 _CORPUS = "corpus.jsonl"
-_NAMES = "name that of the documents 'text', and that of their titles 'title'"
+_TITLE, _TEXT = "title", "text"
+_NAMES = (
+    "name that of the documents 'text', and that of their titles 'title', or say what they are called (adapt --fields)"
+)
+
+GivenDocument = str | tuple[str, str]
+"""A document at hand: its text, or its title and its text."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +71,22 @@ def holds_documents(location: str | Path) -> bool:
     return is_folder(location) and (find_corpus(location) != Path(location) or holds_prose(location))
 
 
-def read_documents(path: Path) -> list[Document]:
+def documents_at_hand(given: Sequence[GivenDocument]) -> list[Document]:
+    """Documents of texts, or of titles with their texts, that hold any text.
+
+    Raises:
+        UserError: naming the first that is none; or where there is no text.
+    """
+    found = []
+    for number, one in enumerate(given, start=1):
+        parts = ("", one) if isinstance(one, str) else one
+        if not isinstance(parts, tuple | list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
+            raise UserError(f"document {number}: a text, or a title and a text, is expected, not {type(one).__name__}")
+        found.append(_document(*parts))
+    return _with_text(found, "the documents given")
+
+
+def read_documents(path: Path, fields: Sequence[str] | None = None) -> list[Document]:
     """All documents of a file, or of a folder of files, that hold any text.
 
     A ``.txt`` file holds a sentence a line, with blank lines between documents; without blank lines its lines are loose
@@ -73,9 +94,14 @@ def read_documents(path: Path) -> list[Document]:
     tables with a column ``text`` and maybe ``title``. A body that begins with its title loses it there.
     A folder holds text and Markdown files, of which `opencse.text.prose` tells.
 
+    Args:
+        path: the file, or the folder.
+        fields: what ``.jsonl`` or a table calls title and text, or the text alone, where not so.
+
     Raises:
         UserError: for bad input, naming the file and the line; or where there is no text.
     """
+    names = None if fields is None else _named(fields, path)
     if path.is_dir():
         return [
             Document(
@@ -84,11 +110,25 @@ def read_documents(path: Path) -> list[Document]:
             for one in read_prose(path)
         ]
     suffix = suffix_of(path)
-    records = _from_text(path) if suffix == ".txt" else _from_jsonl(path) if suffix == ".jsonl" else _from_table(path)
-    found = [document for document in records if document.sentences]
+    if suffix == ".txt":
+        return _with_text(_from_text(path), str(path))
+    return _with_text((_from_jsonl if suffix == ".jsonl" else _from_table)(path, names), str(path))
+
+
+def _with_text(documents: Iterable[Document], where: str) -> list[Document]:
+    found = [document for document in documents if document.sentences]
     if not found:
-        raise UserError(f"{path}: no document with any text in it")
+        raise UserError(f"{where}: no document with any text in it")
     return found
+
+
+def _named(fields: Sequence[str], path: Path) -> tuple[str | None, str]:
+    """The names of title, if there is one, and text."""
+    if path.is_dir() or suffix_of(path) == ".txt":
+        raise UserError(f"{path}: has no fields; leave --fields out (they are of .jsonl and of tables)")
+    if isinstance(fields, str) or len(fields) not in (1, 2):
+        raise UserError("fields are two names, the title's and the text's, or the text's alone")
+    return (None, fields[0]) if len(fields) == 1 else (fields[0], fields[1])
 
 
 def _from_text(path: Path) -> Iterator[Document]:
@@ -104,34 +144,45 @@ def _from_text(path: Path) -> Iterator[Document]:
             sentences = []
 
 
-def _from_jsonl(path: Path) -> Iterator[Document]:
+def _from_jsonl(path: Path, names: tuple[str | None, str] | None) -> Iterator[Document]:
+    title, text = names or (_TITLE, _TEXT)
+    titled = names is None or title is None
     for number, record in read_objects(path):
         where = f"{path}, line {number}"
-        title, text = (_text(record.get(name), name, where) for name in ("title", "text"))
-        if record.get("text") is None:
+        if record.get(text) is None:
             there = ", ".join(str(key)[:40] for key in record) or "none"
-            what = "'text' is null" if "text" in record else f"no 'text'; keys there: {there}; {_NAMES}"
-            raise UserError(f"{where}: {what}")
-        yield _document(title, text, str(record.get("_id", "")))
+            mend = f"; {_NAMES}" if names is None else ""
+            raise UserError(
+                f"{where}: {f'{text!r} is null' if text in record else f'no {text!r}; keys there: {there}{mend}'}"
+            )
+        titled = titled or title in record
+        own = "" if title is None else _text(record.get(title), title, where)
+        yield _document(own, _text(record[text], text, where), str(record.get("_id", "")))
+    if not titled:
+        raise UserError(f"{path}: no line has {title!r}; name the titles' field, or the text's alone")
 
 
-def _from_table(path: Path) -> Iterator[Document]:
-    """Of a table's columns ``title`` and ``text``, or of ``text`` alone; a cell may be empty."""
+def _from_table(path: Path, names: tuple[str | None, str] | None) -> Iterator[Document]:
+    """Of a table's columns of title and text, or of the text alone; a cell may be empty."""
     source = Source(str(path))
+    if names is not None:
+        yield from _from_rows(source, *names)
+        return
     try:
-        yield from _from_rows(source, ("title", "text"))
+        yield from _from_rows(source, _TITLE, _TEXT)
     except MissingColumnError:
         try:
-            yield from _from_rows(source, ("text",))
+            yield from _from_rows(source, None, _TEXT)
         except MissingColumnError as error:
             raise UserError(f"{error}; {_NAMES}") from None
 
 
-def _from_rows(source: Source, columns: tuple[str, ...]) -> Iterator[Document]:
+def _from_rows(source: Source, title: str | None, text: str) -> Iterator[Document]:
+    columns = (text,) if title is None else (title, text)
     for record in source.records(columns):
         where = f"{source.name}, {source.unit} {record.number}"
-        cells = {name: _text(value, name, where) for name, value in zip(columns, record.values, strict=True)}
-        yield _document(cells.get("title", ""), cells["text"])
+        cells = [_text(value, name, where) for name, value in zip(columns, record.values, strict=True)]
+        yield _document("" if title is None else cells[0], cells[-1])
 
 
 def _text(value: object, name: str, where: str) -> str:
