@@ -1,9 +1,9 @@
 """Writes docs/results/papers.md, the papers' tables beside ours, and its pictures.
 
-    python docs/build_papers.py [--systems FOLDER] [--combination FOLDER] [--sweeps FOLDER]
+    python docs/build_papers.py [--systems FOLDER] [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
 
-The folders are those of the comparisons made with benchmarks/studies/papers.toml, papers-combination.toml and
-papers-sweeps.toml; the scores of those that are given are put into docs/results/papers.json first, from which alone the
+The folders are those of the comparisons made with benchmarks/studies/papers.toml, papers-combination.toml, papers.toml
+with encoder.layers=3, and papers-sweeps.toml; the scores of those that are given are put into docs/results/papers.json first, from which alone the
 page is made. Sweeps are added to those there, so that further seeds may be run elsewhere; a run that is there is
 replaced.
 """
@@ -73,10 +73,12 @@ _NOTE = (
 )
 
 
-def gather(systems: Path | None, combination: Path | None, sweeps: Path | None) -> dict[str, object]:
+def gather(
+    systems: Path | None, combination: Path | None, sweeps: Path | None, second: Path | None = None
+) -> dict[str, object]:
     """The scores of the comparisons whose folders are given."""
     found: dict[str, object] = {}
-    for name, folder in (("systems", systems), ("combination", combination)):
+    for name, folder in (("systems", systems), ("combination", combination), ("second", second)):
         if folder is not None:
             found |= {name: scores_of(folder, STS), f"{name}_dev": scores_of(folder, DEV)}
     if sweeps is not None:
@@ -186,6 +188,8 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
     parts_made = {"Systems": ("systems", systems), "Ablations": ("sweeps", found)}
     if "combination" in kept:
         parts_made["Combination"] = ("combination", Found(kept["combination"]))
+    if "second" in kept:
+        parts_made["Another start"] = ("second", Found(kept["second"]))
     told = [f"{label}: {made(one, verdicts[f'{name}_machine'])}" for label, (name, one) in parts_made.items()]
     introduction = _INTRODUCTION.format(
         start=systems.start,
@@ -201,6 +205,9 @@ def page(kept: Kept, verdicts: Mapping[str, str]) -> str:
     if "combination" in kept:
         combined, combined_dev = parts_made["Combination"][1], Found(kept["combination_dev"])
         parts += ["## A combination", _systems(combined, combined_dev, COMBINATION), verdicts.get("combination", "")]
+    if "second" in kept:
+        second, second_dev = parts_made["Another start"][1], Found(kept["second_dev"])
+        parts += ["## Another start", _systems(second, second_dev, SYSTEMS | COMBINATION), verdicts.get("second", "")]
     parts += [
         verdicts.get("transfer", ""),
         verdicts.get("longer", ""),
@@ -361,10 +368,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--systems", type=Path)
     parser.add_argument("--combination", type=Path)
+    parser.add_argument("--second", type=Path)
     parser.add_argument("--sweeps", type=Path)
     asked = parser.parse_args()
     kept = json.loads(SCORES.read_text(encoding="utf-8"))
-    if found := gather(asked.systems, asked.combination, asked.sweeps):
+    if found := gather(asked.systems, asked.combination, asked.sweeps, asked.second):
         kept |= {part: added(kept["sweeps"], own) if part == "sweeps" else own for part, own in found.items()}
         write_json(SCORES, kept)
     write_text(PAGE, page(kept, tomllib.loads(VERDICTS.read_text(encoding="utf-8"))))
