@@ -181,6 +181,19 @@ def test_what_is_of_something_else_is_refused(
     assert "manifest.json: damaged" in told(source, out, encoder)
 
 
+def test_where_all_that_was_made_is_lost_it_begins_again(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        made(source, out, encoder)
+    for path in out.glob("part-*"):
+        path.unlink()
+    with broken_off(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        made(source, out, encoder)
+    assert content(out) == {}
+    made(source, out, encoder)
+
+
 def test_a_start_that_made_nothing_leaves_no_trace(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,6 +108,17 @@ def test_states_and_gradients_are_transformers_own(
     assert {*seen} == {3 if apart else 0}
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_padding_token_that_stands_in_a_text(family: str) -> None:
+    """RoBERTa's kind counts no position for it."""
+    model, (ids, mask) = backbone(family).double().eval(), batch()
+    ids[:, 2] = model.config.pad_token_id
+    plain = model(input_ids=ids, attention_mask=mask).last_hidden_state
+    torch.testing.assert_close(
+        pack(model).states(ids, mask, [3])[3][mask.bool()], plain[mask.bool()], rtol=0, atol=1e-10
+    )
+
+
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("first", [False, True])
 def test_gradients_under_dropout_are_those_of_finite_differences(

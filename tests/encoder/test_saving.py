@@ -7,6 +7,7 @@ import os
 import resource
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -247,3 +248,63 @@ def test_a_dropout_rate_chosen_for_training_is_not_saved(tiny_folder: Path, tmp_
     assert before != 0.4
     SentenceEncoder.load(tiny_folder, dropout=0.4, device="cpu").save(tmp_path / "a")
     assert SentenceEncoder.load(tmp_path / "a", device="cpu").backbone.config.hidden_dropout_prob == before
+
+
+def table_of(words: str, seed: int) -> SentenceEncoder:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from opencse.encoder.table import bare_tokenizer, new_table
+
+    known = {"[UNK]": 0, **{word: number for number, word in enumerate(words.split(), start=1)}}
+    backend = Tokenizer(models.WordLevel(known, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = bare_tokenizer(backend)
+    rows = torch.randn(len(tokenizer.hf), 8, generator=torch.Generator().manual_seed(seed))
+    return SentenceEncoder(new_table(rows), tokenizer, pooling=Pooling.MEAN, max_length=64)
+
+
+def test_a_table_killed_in_the_move_is_never_half_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens without config.json, so the new vectors would meet the old words."""
+    old, new = table_of("cat dog sun", 0), table_of("sun dog cat", 1)
+    replace, opened = Path.replace, []
+    for kill_at in range(1, 30):
+        folder, steps = tmp_path / str(kill_at), 0
+        old.save(folder)
+
+        def replaced(self: Path, target: Path) -> Path:
+            nonlocal steps
+            steps += 1
+            if steps == kill_at:  # noqa: B023
+                raise Killed
+            return replace(self, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replaced)
+            try:
+                new.save(folder)
+                break
+            except Killed:
+                pass
+        with suppress(UserError):
+            opened.append(SentenceEncoder.load(folder, device="cpu").encode("cat"))
+    assert kill_at > 4
+    whole = [one.encode("cat") for one in (old, new)]
+    assert all(any(np.array_equal(found, one) for one in whole) for found in opened)
+    assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode("cat"), new.encode("cat"))
+
+
+def test_what_is_saved_over_adapters_is_what_opens(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    from opencse.encoder.adapters import LoraSettings, add_adapters
+
+    start = tmp_path / "start"
+    encoder.save(start)
+    adapted = SentenceEncoder.load(start, device="cpu")
+    adapted.requires_grad_(False)
+    add_adapters(adapted.backbone, LoraSettings(), str(start), 3)
+    adapted.adapted = True
+    adapted.save(tmp_path / "out")
+    folder = tmp_path / "out" / saving.ADAPTER
+    assert (folder / "adapter_config.json").is_file()
+    new = another(encoder)
+    new.save(folder)
+    assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), new.encode(TEXTS))

@@ -116,6 +116,16 @@ def test_broken_off_it_goes_on_and_ends_with_the_same_file(
     assert beside(out) == ["v.npy"]
 
 
+def test_a_wrong_precision_takes_nothing_away(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun(monkeypatch, source, out, encoder)
+    before = {path: path.read_bytes() for path in out.parent.iterdir()}
+    with pytest.raises(UserError, match="unknown precision 'bf61'"):
+        encode_file(source, out, encoder, window=5, precision="bf61")  # type: ignore[arg-type]
+    assert {path: path.read_bytes() for path in out.parent.iterdir()} == before
+
+
 def again(source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> str:
     """What is said by a call that begins anew."""
     said: list[str] = []

@@ -166,3 +166,14 @@ def test_ranks_by_vectors() -> None:
 def test_long_texts_are_cut_to_words() -> None:
     assert cut("one  two three", 2) == "one two"
     assert cut("one  two three", 3) == "one  two three"
+
+
+def test_what_holds_an_answer_or_is_part_of_one_is_no_candidate() -> None:
+    """Against comparing all with all."""
+    draw = random.Random(5)
+    vocabulary = [f"w{number}" for number in range(3)] + ["a", "ab", "b", "猫が"]
+    texts = [" ".join(draw.choices(vocabulary, k=draw.randint(1, 9))) for _ in range(300)]
+    answers = {" ".join(draw.choices(vocabulary, k=draw.randint(2, 8))) for _ in range(60)}
+    plain = [text for text in kinds._by_hash(set(texts)) if not any(text in a or a in text for a in answers)]
+    assert 10 < len(plain) < len(set(texts)) - 10
+    assert list(kinds._without(answers, texts)) == plain

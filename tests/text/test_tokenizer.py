@@ -1,5 +1,8 @@
 import copy
 import json
+import pickle
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -69,6 +72,32 @@ def test_special_tokens_in_the_text_are_treated_as_transformers_does(tiny_folder
     ids = lists(Tokenizer(split).encode(TEXTS, None))
     assert ids == transformers_ids(split, None)
     assert ids != lists(Tokenizer.load(tiny_folder).encode(TEXTS, None))
+    sent = pickle.loads(pickle.dumps(Tokenizer(split)))
+    for texts in (TEXTS, TEXTS * 80):  # one by one, and by a table of words
+        assert lists(sent.encode(texts, None)) == lists(Tokenizer(split).encode(texts, None))
+    assert sent.fingerprint() == Tokenizer(split).fingerprint()
+
+
+def test_threads_that_cut_elsewhere_do_not_meet(tokenizer: Tokenizer) -> None:
+    texts = ["a long text of many words " * 20] * 8
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    ended, wrong = threading.Event(), []
+
+    def other() -> None:
+        while not ended.is_set():
+            tokenizer.fingerprint()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    try:
+        for _ in range(200):
+            wrong += [row for row in tokenizer.encode(texts, 16) if len(row) > 16]
+    finally:
+        ended.set()
+        thread.join()
+        sys.setswitchinterval(interval)
+    assert not wrong
 
 
 def test_nothing_set_here_leaks_into_what_is_saved(tokenizer: Tokenizer, tmp_path: Path) -> None:

@@ -43,8 +43,8 @@ def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) 
 
 def listed(texts: object) -> list[Any]:
     """The members of ``texts``, in their order; what has no texts in an order is refused."""
-    single = isinstance(texts, np.ndarray) and texts.ndim == 0
-    if isinstance(texts, Iterable) and not single and not isinstance(texts, bytes | bytearray | Mapping | Set):
+    flat = getattr(texts, "ndim", 1) == 1  # a table's members are its columns
+    if isinstance(texts, Iterable) and flat and not isinstance(texts, bytes | bytearray | Mapping | Set):
         return list(texts)
     raise UserError(f"texts: a string or a list of strings is expected, not {type(texts).__name__}")
 
@@ -63,7 +63,7 @@ def require_texts(texts: Sequence[object]) -> None:
             ) from None
 
 
-def require_options(precision: str, *, token_budget: int | None, batch_size: int | None) -> None:
+def require_options(precision: str, *, token_budget: int | None = None, batch_size: int | None = None) -> None:
     """Refuses an unknown precision, and a batch of less than one id or text."""
     if precision not in ("float32", "bf16"):
         raise UserError(f"unknown precision {precision!r}; known: float32, bf16")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from opencse.encoder.batches import require_options
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form, first_wrong
@@ -148,6 +149,7 @@ def encode_folder(
     form, say = form or Form(), say or (lambda line: None)
     folder = Path(out)
     require_format(file_format)
+    require_options(precision)
     require_engine(engine)
     for name, value in (("shard_rows", shard_rows), ("processes", processes)):
         if value is not None and value < 1:

@@ -269,11 +269,13 @@ def _length(
     limit: object = tokenizer.hf.model_max_length
     if asked is None and (not isinstance(limit, int | float) or limit < 1):
         raise UserError(f"{model}: tokenizer_config.json: model_max_length is {limit!r}; a whole number was expected")
-    if asked is None:
-        return int(min(table, own or tokenizer.hf.model_max_length))
     special = tokenizer.hf.num_special_tokens_to_add()
-    if asked <= special:
-        raise UserError(f"max_length {asked} leaves no room for text beside the {special} special tokens")
+    length = int(min(table, own or tokenizer.hf.model_max_length)) if asked is None else asked
+    if length <= special:
+        where = f"max_length {length}" if asked is not None else f"{model}: its longest input of {length} ids"
+        raise UserError(f"{where} leaves no room for text beside the {special} special tokens")
+    if asked is None:
+        return length
     if asked > table:
         raise UserError(f"{model}: max_length {asked} is beyond the position table ({table})")
     return asked

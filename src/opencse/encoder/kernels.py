@@ -67,8 +67,8 @@ class Kernels:
 
     They are copies (but for float32 by torch's own call, where only query, key and value are joined), so a change of
     the weights has to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out
-    of each, which shows what is written past that count (through ``.data``). Copies and pickles of an encoder leave
-    them out.
+    of each, which shows when a whole tensor is written past that count (through ``.data``). Of rows alone that are
+    written so nothing tells: `forget` then. Copies and pickles of an encoder leave them out.
     """
 
     def __init__(self) -> None:

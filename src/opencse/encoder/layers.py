@@ -10,7 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opencse.encoder.batches import token_batches
+from opencse.encoder.batches import listed, require_texts, token_batches
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.errors import UserError
 from opencse.text.tokenizer import Ids, Tokens
@@ -127,10 +127,10 @@ def token_ids(encoder: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
     """
     if encoder.depth == 0:
         raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
-    rows = list(texts)
-    for number, text in enumerate(rows, start=1):
-        if not isinstance(text, str):
-            raise UserError(f"text {number} of {len(rows)} is of type {type(text).__name__}, not a string")
+    if isinstance(texts, str):
+        raise UserError("texts: a list of strings is expected, not one string")
+    rows = listed(texts)
+    require_texts(rows)
     return encoder.tokenize(rows)
 
 

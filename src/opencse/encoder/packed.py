@@ -28,6 +28,14 @@ if TYPE_CHECKING:
 _LEVELS = 65_536  # a dropout rate is rounded to this many steps
 
 
+def _positions(ids: Tensor, places: Tensor, padding: int | None) -> Tensor:
+    """The number of each token's position; in RoBERTa's kind a padding token that stands in a text is not counted."""
+    if padding is None:
+        return places % ids.shape[1]
+    counts = ids != padding
+    return (counts.cumsum(dim=1) * counts + padding).flatten()[places]
+
+
 class Masks:
     """Dropout masks of one forward, each a function of the seed and its place in the order of the draws.
 
@@ -42,7 +50,7 @@ class Masks:
         """0 with probability ``rate`` (rounded to 2^-16), else 1, of ``shape``, of ``like``'s type and device."""
         count = math.prod(shape)
         drawn = self._bits.random_raw(-(-count // 4)).view(np.uint16)[:count]
-        kept = drawn >= np.uint16(round(rate * _LEVELS))
+        kept = drawn >= np.uint16(min(round(rate * _LEVELS), _LEVELS - 1))
         if like.dtype == torch.bfloat16:
             one = np.multiply(kept, np.uint16(0x3F80), dtype=np.uint16).view(np.int16)  # the bits of 1.0
             mask = torch.from_numpy(one).view(torch.bfloat16)
@@ -239,8 +247,7 @@ class PackedBackbone:
             x = rows.packed(disturb(made.word_embeddings(ids)))
         if getattr(made, "token_type_embeddings", None) is not None:
             x = x + made.token_type_embeddings.weight[0]
-        offset = 0 if made.position_embeddings.padding_idx is None else made.position_embeddings.padding_idx + 1
-        x = x + made.position_embeddings(rows.places % rows.shape[1] + offset)
+        x = x + made.position_embeddings(_positions(ids, rows.places, made.position_embeddings.padding_idx))
         x = made.LayerNorm(x)
         if drop is None or self.hidden_rate == 0:
             return x

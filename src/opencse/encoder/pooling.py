@@ -52,7 +52,7 @@ class Pooling(StrEnum):
             weights: (rows, length), how much each token counts in a mean, from 0 on; None for all alike.
 
         Returns:
-            (rows, hidden), float32 where the states are of lower precision; zeros for a row without tokens.
+            (rows, hidden), float32 where the states are of lower precision; a mean is zeros for a row without tokens.
         """
         wide = [s.float() if s.dtype in (torch.bfloat16, torch.float16) else s for s in states]
         hidden = wide[0] if len(wide) == 1 else torch.stack(wide).mean(dim=0)

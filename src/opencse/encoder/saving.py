@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 
+OPENING = ("config.json", "modules.json", "adapter_config.json", "adapter_model.safetensors")
+"""Files of which one at least is needed to open a folder; adapters come before a model of the same folder."""
 ADAPTER = "adapter"
 """Folder of the adapters alone, in that of the encoder they were merged into."""
 
@@ -41,9 +43,9 @@ ADAPTER = "adapter"
 def write_folder(
     encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype, masked_lm: bool = False
 ) -> None:
-    """See `SentenceEncoder.save`. Written inside the target first and moved in, ``config.json`` last.
+    """See `SentenceEncoder.save`. Written inside the target first and moved in, what opens a folder last.
 
-    Without ``config.json`` nothing opens a folder, so it is never taken for another model than it will be.
+    Without that nothing opens it, so it is never taken for another model than it will be.
     """
     from safetensors import SafetensorError
 
@@ -60,14 +62,18 @@ def write_folder(
 
 
 def _move_in(written: Path, folder: Path) -> None:
-    (folder / "config.json").unlink(missing_ok=True)
-    for entry in sorted(written.iterdir(), key=lambda e: (e.name == "config.json", e.name)):
+    for name in OPENING:
+        (folder / name).unlink(missing_ok=True)
+    for entry in sorted(path for path in written.iterdir() if path.name not in OPENING):
         target = folder / entry.name
         if target.is_dir() and not target.is_symlink():
             shutil.rmtree(target)
-        if entry.name == "config.json":
-            _sync(folder)
         entry.replace(target)
+    _sync(written)
+    _sync(folder)
+    for name in reversed(OPENING):
+        if (written / name).exists():
+            (written / name).replace(folder / name)
     io.sync(folder)
 
 

@@ -84,7 +84,7 @@ class Shards:
                 yield shards
             except BaseException:
                 if not shards.done:  # nothing could go on with it
-                    for path in (folder / _BEGUN, *folder.glob("part-*")):
+                    for path in (folder / _JOURNAL, folder / _BEGUN, *folder.glob("part-*")):
                         path.unlink(missing_ok=True)
                 raise
         finally:

@@ -21,6 +21,7 @@ from typing import Any, BinaryIO, Literal, TextIO
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.batches import require_options
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
@@ -73,7 +74,7 @@ def encode_file(
 ) -> EncodedFile:
     """Writes the vectors of ``source`` (its first column) to ``out``: (rows, width) as ``form`` says, in ``.npy``.
 
-    The text is read twice, once to count and check it; at most ``window`` texts and their vectors are in memory.
+    The text is read three times, first to count and check it; at most ``window`` texts and their vectors are in memory.
     Broken off (a kill, Ctrl-C, a full disk), the same call goes on after the last whole window, and the file is the
     same to the bit as that of an unbroken call. What ``out`` held stays until the new file is whole.
 
@@ -96,6 +97,7 @@ def encode_file(
     """
     if window < 1:
         raise UserError(f"window is at least 1, not {window}")
+    require_options(precision)
     target = _checked_target(Path(out))
     rows = sum(1 for _ in source.examples())
     text = source.fingerprint()

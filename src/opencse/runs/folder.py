@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from opencse import io
-from opencse.encoder.saving import ADAPTER, is_ours
+from opencse.encoder.saving import ADAPTER, OPENING, is_ours
 from opencse.errors import UserError, reason
 from opencse.progress import Progress
 from opencse.runs import lock
@@ -25,8 +25,7 @@ RECORD, LAST, START = "run.json", "last", "start"
 REPORT, NUMBERS = "report.html", "report.json"
 _OF_A_STUDY = "record.json"
 _MODEL = (
-    "config.json",  # first: without it nothing loads what is left
-    "modules.json",
+    *OPENING,  # first: without them nothing loads what is left
     "model.safetensors",
     "model-*.safetensors",
     "model.safetensors.index.json",

@@ -63,6 +63,8 @@ class Plan:
         if self.reads_hard and not self.hard:
             hard = "; the data has no hard negatives"
         selection = "none: the last encoder is kept, and nothing tells whether it is better"
+        if self.dev is None and training.average_with_start != (1.0,):
+            selection += " (so there are no averages with the start)"
         if self.dev is not None:
             selection = f"best on {self.dev.name} ({self.dev.size}), every {training.evaluate_every} steps"
         epochs = self.steps * training.accumulate / self.batches_per_epoch

@@ -248,12 +248,29 @@ def _by_hash(texts: Iterable[str]) -> list[str]:
 
 
 def _without(answers: set[str], texts: Iterable[str]) -> Iterator[str]:
-    """The texts, cut and by their hash, without those that hold an answer or are part of one."""
+    """The texts, cut and by their hash, without those that hold an answer or are part of one.
+
+    Whole words within are looked up first, since comparing all with all takes minutes where texts are long.
+    """
+    keys: dict[str, list[str]] = {}
+    places: dict[str, list[str]] = {}
+    for answer in answers:
+        keys.setdefault(_inner_word(answer), []).append(answer)
+        for word in set(answer.split()):
+            places.setdefault(word, []).append(answer)
     whole = {cut(text): text for text in texts}
     for short in _by_hash(whole):
         text = normalised(whole[short])
-        if not any(text in answer or answer in text for answer in answers):
+        inner = _inner_word(text)
+        held = (answer for word in {"", *text.split()} for answer in keys.get(word, ()))
+        holding = places.get(inner, ()) if inner else answers
+        if not any(answer in text for answer in held) and not any(text in answer for answer in holding):
             yield short
+
+
+def _inner_word(text: str) -> str:
+    """The longest word that has others on both sides, and so is a word of whatever holds the text; empty without."""
+    return max(text.split()[1:-1], key=len, default="")
 
 
 def _words_in(text: str) -> bool:

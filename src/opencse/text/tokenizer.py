@@ -6,11 +6,13 @@ import hashlib
 import re
 import sys
 import tempfile
+import threading
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int32]
 WordNumbers = NDArray[np.int16]
+_CUTTING = threading.Lock()
+"""Of all tokenizers together: one of its own could not be copied with a tokenizer."""
 _MANY = 64
 """Texts from which on a table of words is worth its making."""
 _VOCABULARIES = (
@@ -114,6 +118,13 @@ class Tokenizer:
             self._fast.no_truncation()
             self._fast.encode_special_tokens = tokenizer.split_special_tokens
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """A pickled backend forgets whether it splits special tokens."""
+        self.__dict__ |= state
+        self._words = None
+        if self._fast is not None:
+            self._fast.encode_special_tokens = self.hf.split_special_tokens
+
     @classmethod
     def load(cls, location: str | Path, *, trust_remote_code: bool = False) -> Tokenizer:
         """The tokenizer of a folder or Hub id.
@@ -149,8 +160,8 @@ class Tokenizer:
         """A hash that differs whenever the same text could become other ids."""
         digest = hashlib.sha256()
         if self._fast is not None:
-            self._truncate(self._fast, None)
-            how = (self._fast.to_str(), self._fast.encode_special_tokens, self.hf.truncation_side)
+            with self._truncated(self._fast, None) as fast:
+                how = (fast.to_str(), fast.encode_special_tokens, self.hf.truncation_side)
             digest.update(repr(how).encode())
         else:
             with tempfile.TemporaryDirectory() as folder:
@@ -173,8 +184,8 @@ class Tokenizer:
                 limit = sys.maxsize // 2**16 if max_length is None else max_length
                 if limit > by_word.special:
                     return by_word.encode(texts, limit, from_left=self.hf.truncation_side == "left")
-            self._truncate(self._fast, max_length)
-            return [np.asarray(e.ids, dtype=np.int32) for e in self._fast.encode_batch_fast(list(texts))]
+            with self._truncated(self._fast, max_length) as fast:
+                return [np.asarray(e.ids, dtype=np.int32) for e in fast.encode_batch_fast(list(texts))]
         rows = self.hf(
             list(texts),
             truncation=max_length is not None,
@@ -195,8 +206,8 @@ class Tokenizer:
                 f"{self.hf.name_or_path or type(self.hf).__name__}: this tokenizer does not tell which word an id is "
                 "of, which changes to words and tokens need; choose a model with a fast tokenizer, or another view"
             )
-        self._truncate(self._fast, max_length)
-        encodings = self._fast.encode_batch(list(texts))
+        with self._truncated(self._fast, max_length) as fast:
+            encodings = fast.encode_batch(list(texts))
         return [
             TokenisedText(np.asarray(e.ids, dtype=np.int32), _word_numbers(text, e.offsets, e.special_tokens_mask))
             for text, e in zip(texts, encodings, strict=True)
@@ -205,23 +216,24 @@ class Tokenizer:
     def _by_word(self, backend: Backend) -> WordIds | None:
         """The table of words, made when first asked for; None where this tokenizer allows none."""
         if self._words is None:
-            self._truncate(backend, None)
-            if not WordIds.fits(backend):
-                self._words = False
-            else:
-                own = type(backend).from_str(backend.to_str())
-                own.encode_special_tokens = backend.encode_special_tokens
-                self._words = WordIds(own)
+            with self._truncated(backend, None) as whole:
+                fits = WordIds.fits(whole)
+                own = type(whole).from_str(whole.to_str()) if fits else whole
+            own.encode_special_tokens = backend.encode_special_tokens
+            self._words = WordIds(own) if fits else False
         return self._words or None
 
-    def _truncate(self, backend: Backend, max_length: int | None) -> None:
-        if max_length == self._limit:
-            return
-        if max_length is None:
-            backend.no_truncation()
-        else:
-            backend.enable_truncation(max_length, direction=self.hf.truncation_side)
-        self._limit = max_length
+    @contextmanager
+    def _truncated(self, backend: Backend, max_length: int | None) -> Iterator[Backend]:
+        """``backend`` that cuts texts there; another thread, which may want them cut elsewhere, waits."""
+        with _CUTTING:
+            if max_length != self._limit:
+                if max_length is None:
+                    backend.no_truncation()
+                else:
+                    backend.enable_truncation(max_length, direction=self.hf.truncation_side)
+                self._limit = max_length
+            yield backend
 
     def pad(self, rows: Sequence[Ids]) -> Tokens:
         """``rows`` as one right-padded batch."""
