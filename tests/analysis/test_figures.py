@@ -112,3 +112,15 @@ def test_names_in_the_plane_cover_neither_points_nor_each_other() -> None:
 def test_a_picture_by_itself_is_on_white() -> None:
     svg = standalone(by_layer({"m": [0.9, 0.8]}, "SetSim"))
     assert ElementTree.fromstring(svg).attrib["style"] == "background: #ffffff"
+
+
+def test_dollar_signs_and_letters_without_a_glyph_are_drawn_as_they_are(recwarn: pytest.WarningsRecorder) -> None:
+    """A token or the name of a folder may hold what matplotlib would read as a formula."""
+    from opencse.analysis.figures.lines import lines
+
+    drawn = lines(
+        {"m_$a_$": [(0.0, 1.0), (1.0, 2.0)], "$$": [(0.0, 2.0), (1.0, 1.0)]}, "$x", "pay $$", "猫", ticks=["$$", "$a$"]
+    )
+    for words in ("m_$a_$", "$x", "pay $$", "$a$"):
+        assert f">{words}<" in drawn
+    assert not [one for one in recwarn.list if "Glyph" in str(one.message)]

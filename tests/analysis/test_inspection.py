@@ -16,6 +16,7 @@ from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import load_sts, read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel, distinct
+from opencse.evaluation.pairs import ScoredPairs
 from opencse.records import read_record, write_json
 from opencse.text import sample
 from scores import spearman_of
@@ -138,3 +139,25 @@ def test_the_command(
     code, _, stderr = opencse("analyze", tiny_folder, "--query", "x", "--out", out)
     assert code == 2
     assert "name them with --text" in stderr
+
+
+def test_sentences_without_a_known_token_cost_the_geometry_alone(sentences: list[str]) -> None:
+    def some(texts: Sequence[str]) -> NDArray[np.float64]:
+        known: NDArray[np.float64] = letters(texts) * np.array([[text != "unknown"] for text in texts])
+        return known
+
+    pairs = ScoredPairs("p", np.array([0.0, 5.0, 2.0]), ["unknown", "a cat", "snow"], ["a dog", "the cat", "rain"])
+    told: list[str] = []
+    material = Material(pairs=pairs, texts=["unknown", *sentences[:40]])
+    (found,) = inspect([Subject(EmbeddingModel("some", some))], material, progress=told.append).subjects
+    assert found.geometry is None
+    assert found.spearman is not None
+    assert found.random_pairs is not None
+    assert found.random_pairs.texts == 40
+    assert sum("no token it knows" in line for line in told) == 2
+
+
+def test_the_sentence_shown_is_short_in_scripts_without_spaces_too(tiny: Subject) -> None:
+    (found,) = inspect([tiny], Material(texts=["猫が窓の下で眠っている。" * 30, "空は青い。"])).subjects
+    assert found.tokens is not None
+    assert len(found.tokens.tokens) < 60

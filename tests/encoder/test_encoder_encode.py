@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas  # type: ignore[import-untyped]
 import pytest
 import torch
 from hypothesis import given
@@ -302,10 +303,11 @@ def test_training_goes_on_after_encode(encoder: SentenceEncoder) -> None:
         (b"bytes", "texts: a string or a list of strings is expected, not bytes"),
         ({"a": "b"}, "texts: a string or a list of strings is expected, not dict"),
         ({"a", "b"}, "texts: a string or a list of strings is expected, not set"),
+        (pandas.DataFrame({"text": ["a", "b"]}), "texts: a string or a list of strings is expected, not DataFrame"),
         (np.array("a"), "texts: a string or a list of strings is expected, not ndarray"),
         ([1], "text 1 of 1 is of type int, not a string"),
         (["a", None], "text 2 of 2 is of type NoneType, not a string"),
-        (np.array([["a"], ["b"]]), "text 1 of 2 is of type ndarray, not a string"),
+        (np.array([["a"], ["b"]]), "texts: a string or a list of strings is expected, not ndarray"),
         (
             ["a", "b \ud800"],
             "text 2 of 2 ('b \\ud800') holds half of a surrogate pair, which is not text; correct how it",

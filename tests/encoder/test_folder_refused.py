@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,14 @@ def test_no_weights_file(copy: Path) -> None:
 def test_a_broken_configuration(copy: Path, config: str) -> None:
     (copy / "config.json").write_text(config)
     assert str(copy) in refused(copy)
+
+
+def test_a_length_without_room_for_text(copy: Path) -> None:
+    config = copy / "sentence_bert_config.json"
+    config.write_text(json.dumps({"max_seq_length": 2}))
+    assert "longest input of 2 ids leaves no room for text beside the 2 special tokens" in refused(copy)
+    config.write_text(json.dumps({"max_seq_length": 3}))
+    assert SentenceEncoder.load(copy, device="cpu").max_length == 3
 
 
 def test_code_in_the_folder_is_not_run(copy: Path) -> None:

@@ -101,7 +101,10 @@ def test_a_model_of_ours_is_replaced_when_asked_and_other_files_stay(
     with pytest.raises(UserError, match="give one of them"):
         trained(text, out, tiny_folder, resume=True, overwrite=True)
     assert contents(out) == before
+    for name in ("adapter_config.json", "adapter_model.safetensors", "calibration.json"):
+        (out / name).write_text("{}")
     trained(text, out, tiny_folder, overwrite=True)
+    assert not [name for name in ("adapter_config.json", "calibration.json") if (out / name).exists()]
     assert RunFolder(out).state() is State.FINISHED
     assert (out / "notes.txt").read_text() == "mine"
     assert (out / "2_Results").is_dir()

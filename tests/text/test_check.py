@@ -106,3 +106,10 @@ def test_the_command(opencse: Callable[..., tuple[int, str, str]], tmp_path: Pat
     code, _, stderr = opencse("check", tmp_path / "nothing.txt")
     assert code == 2
     assert "no such file" in stderr
+
+
+def test_tokens_a_word_are_those_of_whole_texts(tokenizer: Tokenizer) -> None:
+    """A long text is not tokenised to its end, so its words do not count."""
+    found = check_corpus(texts(["the cat sleeps", "the cat " * 2_000]), tokenizer, max_length=32)
+    assert found.tokens_per_word == pytest.approx(1.0, abs=0.34)
+    assert found.cut == 0.5

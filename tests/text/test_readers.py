@@ -253,3 +253,13 @@ def test_patterns_that_are_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_bytes(b"one\n\xff\n")
     with pytest.raises(UserError, match=r"a\.txt, line 2: not UTF-8"):
         Source(str(tmp_path / "*.txt")).read()
+
+
+def test_rows_of_a_table_beside_running_text_are_documents_of_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("One.\nTwo.\n\nThree.\n")
+    (tmp_path / "b.csv").write_text("sentence\nFour.\nFive.\n")
+    (tmp_path / "c.txt").write_text("Six.\nSeven.\n")
+    assert Source(str(tmp_path / "[abc].*")).read().documents == [0, 0, 1, 2, 3, 4, 4]
+    assert Source(str(tmp_path / "[ab].*")).read().documents == [0, 0, 1, 2, 3]
+    (tmp_path / "d.csv").write_text("sentence\nEight.\n")
+    assert Source(str(tmp_path / "[bd].csv")).read().documents is None

@@ -13,6 +13,7 @@ from pydantic import AwareDatetime, Field
 
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.thresholds import Threshold, at_precision, best_f1
+from opencse.encoder.layout import CALIBRATION
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, distinct, embed
 from opencse.records import read_record, write_json
@@ -20,8 +21,6 @@ from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
-
-FILE = "calibration.json"
 
 
 class Calibration(Settings):
@@ -57,7 +56,7 @@ class Calibration(Settings):
         """
         if not Path(folder).is_dir():
             raise UserError(f"{folder}: no such folder; save the model there first")
-        write_json(Path(folder) / FILE, self.model_dump(mode="json"))
+        write_json(Path(folder) / CALIBRATION, self.model_dump(mode="json"))
 
     @classmethod
     def load(
@@ -76,7 +75,7 @@ class Calibration(Settings):
         Raises:
             UserError: for a file that is not a calibration, or one made for other weights, pooling or settings.
         """
-        path = Path(folder) / FILE
+        path = Path(folder) / CALIBRATION
         if not path.is_file():
             return None
         found = read_record(cls, path)
@@ -130,6 +129,8 @@ def calibrate(
         raise UserError("a cut or a wanted precision needs labelled pairs; give them, or leave it out")
     if limit < 2:
         raise UserError(f"limit is the number of texts encoded, at least 2, not {limit}")
+    if precision is not None and not 0 < precision <= 1:
+        raise UserError(f"precision is above 0 and at most 1, not {precision:g}")
     alike = None if labelled is None else labels(labelled, cut)  # refused before any text is encoded
     chosen = distinct([texts])
     if len(chosen) < 2:

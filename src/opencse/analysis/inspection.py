@@ -28,6 +28,7 @@ from opencse.evaluation.sts.data import StsData
 from opencse.evaluation.sts.result import StsResult
 from opencse.evaluation.sts.score import Sts
 from opencse.settings import Settings
+from opencse.text.scripts import count_words, first_words
 
 Floats = NDArray[np.float64]
 
@@ -199,31 +200,41 @@ def _look(
     cosines: dict[str, Floats] = {}
     found: dict[str, object] = {"name": subject.judged.name, "pooling": subject.judged.pooling}
     if material.pairs is not None:
-        on_pairs, of_pairs = _on_pairs(subject, material.pairs)
+        on_pairs, of_pairs = _on_pairs(subject, material.pairs, tell)
         found |= on_pairs
         cosines = {"pairs": of_pairs}
     if material.sts is not None:
         found["sts"] = _sts(subject, material.sts, cosines := {}, tell).values()
     if of_texts is not None:
-        found["random_pairs"] = random_pairs(of_texts.of(texts))
+        vectors = of_texts.of(texts)
+        known = vectors.any(axis=1)
+        if not known.all():
+            tell(f"{subject.judged.name}: {int((~known).sum()):,} of the texts have no token it knows, and no cosines")
+        if known.sum() > 1:
+            found["random_pairs"] = random_pairs(vectors[known])
     sentences = texts or ([] if material.pairs is None else distinct([material.pairs.first, material.pairs.second]))
     if subject.encoder is not None and subject.encoder.depth and sentences:
         shown = max(queries or sentences[:QUERIES], key=len)
         found["layers"] = layer_similarities(subject.encoder, sentences[:LAYER_SENTENCES])
-        found["tokens"] = token_similarities(subject.encoder, " ".join(shown.split()[:14]))
+        found["tokens"] = token_similarities(subject.encoder, first_words(shown, 14))
     return SubjectFindings.model_validate(found), cosines
 
 
-def _on_pairs(subject: Subject, pairs: ScoredPairs) -> tuple[dict[str, object], Floats]:
+def _on_pairs(subject: Subject, pairs: ScoredPairs, tell: Progress) -> tuple[dict[str, object], Floats]:
     from opencse.evaluation.correlation import spearman
 
     embedded = embed(subject.judged.encode, distinct([pairs.first, pairs.second]))
     cosines = embedded.cosines(pairs.first, pairs.second)
     low, high = min(0.0, float(pairs.scores.min())), float(pairs.scores.max())
     edges = np.linspace(low, high, 6).tolist()
+    unknown = int((~embedded.vectors.any(axis=1)).sum())
+    if unknown:
+        tell(
+            f"{subject.judged.name}: {unknown:,} sentences of the pairs have no token it knows, so there is no geometry"
+        )
     return {
         "spearman": 100 * spearman(cosines, pairs.scores),
-        "geometry": geometry(embedded.vectors, positive_sides(embedded, pairs)),
+        "geometry": None if unknown else geometry(embedded.vectors, positive_sides(embedded, pairs)),
         "densities": densities(cosines, pairs.scores, edges=edges),
         "bias": pair_bias(cosines, pairs),
     }, cosines
@@ -258,5 +269,5 @@ def _some(texts: Sequence[str] | None, drawn: np.random.Generator) -> list[str]:
 
 def _to_ask(texts: Sequence[str]) -> list[str]:
     """A few of the texts, rather short ones, so that a reader takes in at a glance what is near them."""
-    handy = [text for text in texts if 5 <= len(text.split()) <= 14]
+    handy = [text for text in texts if 5 <= count_words(text) <= 14]
     return list(handy[:QUERIES] or texts[:QUERIES])

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
 
+from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model, require_there
@@ -144,6 +145,7 @@ def evaluate(
     if not isinstance(suite, str):
         raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     tell = progress or Silent()
+    _require_transform(transform, fit)
     options = Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
     opened_suite = suite_named(suite).open(_folder(data, suite, alone=True), options)
     opened = open_model(
@@ -207,6 +209,7 @@ def evaluate_all(
         UserError: for bad input, in one line.
     """
     tell = progress or Silent()
+    _require_transform(transform, fit)
     options = Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     told: Any = {
@@ -255,6 +258,11 @@ def _opened(
             opened = replace(opened, name=f"{opened.name} ({seen[opened.name]})")
         for one in [opened] if layers is None else one_by_one(opened, layers):
             yield from [one] if dimensions is None else cut_short(one, dimensions)
+
+
+def _require_transform(transform: Kind | None, fit: str | Path) -> None:
+    if transform is None and str(fit) != TARGET:
+        raise UserError(f"fit ({fit}) says what a transform is fitted on; name one too (--transform), or leave it out")
 
 
 def _on_target(transform: Kind | None, fit: str | Path) -> bool:

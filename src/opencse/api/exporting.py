@@ -115,6 +115,8 @@ def export_static(
     folder, tell, chosen = Path(out), progress or Silent(), settings or DistilSettings()
     require_empty(folder)
     texts: list[str] = []
+    if corpus is None and columns is not None:
+        raise UserError("columns are of a corpus; give one too (--corpus), or leave them out")
     if corpus is not None:
         require_packages("fitting the table to a text", "train", "scipy")
         texts = sample_texts(open_texts(corpus, columns=columns, split=split), chosen.sentences)

@@ -24,6 +24,9 @@ from opencse.text import sample
 from opencse.text.check import CorpusCheck, check_corpus
 from opencse.text.given import Text, open_texts, texts_of
 
+LONGEST = 1_000_000
+"""Ids of a text that are counted, at most."""
+
 
 def check(
     text: Text,
@@ -54,6 +57,8 @@ def check(
     """
     if near_duplicates is not None and not 0 < near_duplicates <= 1:
         raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
+    if not 1 <= max_length <= LONGEST:
+        raise UserError(f"max_length is from 1 to {LONGEST:,}, not {max_length}")
     texts = open_texts(text, columns=columns, split=split).read()
     device = None if isinstance(model, SentenceEncoder) else "cpu"
     encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)
@@ -118,7 +123,9 @@ def analyze(
         title = " and ".join(one.judged.name for one in subjects) if len(named) < 3 else f"{len(named)} encoders"
         opening = lead(findings) + made_with(findings)
         advised = advice(findings, named[-1])
-        parts = [*([] if advised is None else [advised]), *sections(findings), how_to_load(named[-1])]
+        parts = [*([] if advised is None else [advised]), *sections(findings)]
+        if subjects[-1].encoder is not None and named[-1] != BUILTIN:
+            parts.append(how_to_load(named[-1]))
         write_report(folder / REPORT, title, opening, parts)
     return findings
 

@@ -25,6 +25,9 @@ from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, open_texts
 from opencse.training.callbacks import Callback
 
+VOCABULARY = 16_384
+"""Pieces of a new vocabulary."""
+
 
 def train(
     text: Text,
@@ -112,7 +115,7 @@ def pretrain(
     out: str | Path,
     *,
     model: str | Path | None = None,
-    vocabulary: int = 16_384,
+    vocabulary: int = VOCABULARY,
     shape: Shape | None = None,
     recipe: str | Recipe = "pretrain",
     columns: Sequence[str] | None = None,
@@ -165,6 +168,8 @@ def pretrain(
     _require_path(out, "out")
     if model is not None:
         _require_path(model, "model")
+        if shape is not None or vocabulary != VOCABULARY:
+            raise UserError(f"shape and vocabulary are of a new backbone; leave them out with the model {model}")
     size = shape or Shape()
     begin = NewBackbone(vocabulary, size) if model is None else None
     job = TrainJob(
@@ -251,6 +256,8 @@ def adapt(
         UserError: for bad input, in one line.
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
+    if not isinstance(corpus, Sequence):
+        _require_path(corpus, "corpus")
     _require_path(out, "out")
     _require_path(model, "model")
     tell = progress or Silent()

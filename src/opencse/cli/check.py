@@ -17,7 +17,9 @@ def check(
     model: Annotated[
         str, typer.Option("--model", "-m", help="Model whose tokenizer reads the text: a folder or a Hub id.")
     ] = "opencse-mini",
-    max_length: Annotated[int, typer.Option(min=3, help="Tokens of each text that training would read.")] = 32,
+    max_length: Annotated[
+        int, typer.Option(min=3, max=1_000_000, help="Tokens of each text that training would read.")
+    ] = 32,
     near_duplicates: Annotated[
         float | None,
         typer.Option(

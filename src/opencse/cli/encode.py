@@ -44,6 +44,8 @@ def encode(
         typer.Option(
             "--out",
             "-o",
+            parser=own.place,
+            metavar="OUT",
             help="FILE.npy, a folder (several files and a manifest), or - (JSON lines to standard output).",
         ),
     ],

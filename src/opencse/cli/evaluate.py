@@ -107,7 +107,7 @@ def evaluate(
     suites = [suite_named(name) for name in dict.fromkeys(own.listed(suite) or [suite])]
     wanted = _layers(layers)
     kept = None if dimensions is None else _numbers(dimensions, "--dimensions is numbers from 1, such as 64,128,256")
-    single = len(set(models)) == len(suites) == len(wanted or [0]) == len(kept or [0]) and wanted != "all"
+    single = len(set(models)) == len(suites) == len(wanted or [0]) == len(kept or [0]) == 1 and wanted != "all"
     own.require_writable(json_file)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")

@@ -19,7 +19,17 @@ index = typer.Typer(
     help="Keep the vectors of texts in an index, and search it.", no_args_is_help=True, rich_markup_mode=None
 )
 
-Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX")]
+
+def _folder(name: str) -> str:
+    """An empty name would be the working folder."""
+    from opencse.errors import UserError
+
+    if not name.strip():
+        raise UserError("INDEX is empty (a shell variable that is not set?); name a folder, or . for the working one")
+    return name
+
+
+Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX", parser=_folder)]
 TextColumns = Annotated[
     str | None,
     typer.Option(help="Columns with the text, by name or position; several are joined by a space."),

@@ -24,8 +24,8 @@ class EngineName(StrEnum):
     RAY = "ray"
 
 
-def _folder(name: str | Path) -> Path:
-    """The folder that ``--out`` names, or its default; an empty name would be the working folder."""
+def place(name: str | Path) -> Path:
+    """What ``--out`` names, or its default; an empty name would be the working folder."""
     from opencse.errors import UserError
 
     if not str(name).strip():
@@ -36,7 +36,7 @@ def _folder(name: str | Path) -> Path:
 def out(what: str) -> typer.models.OptionInfo:
     """``--out`` for a folder that holds ``what``."""
     option: typer.models.OptionInfo = typer.Option(
-        "--out", "-o", parser=_folder, metavar="FOLDER", help=f"Folder {what}."
+        "--out", "-o", parser=place, metavar="FOLDER", help=f"Folder {what}."
     )
     return option
 

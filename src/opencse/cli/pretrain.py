@@ -76,7 +76,7 @@ def pretrain(
         out,
         model=model,
         vocabulary=vocabulary,
-        shape=validate(Shape, size, "shape"),
+        shape=None if (shape := validate(Shape, size, "shape")) == Shape() else shape,
         recipe=recipe,
         columns=own.listed(columns),
         split=split,

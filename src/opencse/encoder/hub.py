@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from opencse.encoder.adapters import CONFIG
 from opencse.encoder.card import HERE
-from opencse.encoder.layout import read_config
+from opencse.encoder.layout import CALIBRATION, read_config
 from opencse.encoder.saving import ADAPTER
 from opencse.errors import UserError, reason
 
@@ -34,7 +34,7 @@ _FILES = (
     "adapter/[0-9]*_*/config.json",
     "adapter/[0-9]*_*/*.safetensors",
 )
-_STAY = ("run.json", "report.json", "record.json", "calibration.json")
+_STAY = ("run.json", "report.json", "record.json", CALIBRATION)
 
 
 def push(

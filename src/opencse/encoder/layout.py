@@ -80,6 +80,8 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
 
 TABLE = "opencse-table"
 """`model_type` of a backbone that is a table of word vectors."""
+CALIBRATION = "calibration.json"
+"""What `opencse calibrate` puts beside a model, and is of that model alone."""
 SENTENCE_CONFIG = "config_sentence_transformers.json"
 WRITTEN_BY = "opencse"
 """Among the versions in ``SENTENCE_CONFIG``: that this library wrote the folder."""

@@ -12,6 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 
 from opencse import io
+from opencse.encoder.layout import CALIBRATION
 from opencse.encoder.saving import ADAPTER, OPENING, is_ours
 from opencse.errors import UserError, reason
 from opencse.progress import Progress
@@ -39,6 +40,7 @@ _MODEL = (
     "merges.txt",
     "sentence_bert_config.json",
     "README.md",
+    CALIBRATION,
 )
 _SENTENCE_CONFIG = "config_sentence_transformers.json"
 _MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Normalize)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -183,6 +184,8 @@ class Index:
         """
         if k < 1:
             raise UserError(f"k is the number of rows to find, at least 1, not {k}")
+        if threshold is not None and math.isnan(threshold):
+            raise UserError("the threshold is a cosine, not nan")
         if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         if hybrid_weight is not None and not hybrid:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
 from opencse.settings import Settings
@@ -99,8 +100,8 @@ def check_corpus(
     seen = Counter(" ".join(text.lower().split()) for text in flat)
     chosen = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
     sample = [flat[i] for i in chosen]
-    unknown, cut, tokens = _tokens(sample, tokenizer, max_length)
-    words = int(lengths[chosen].sum())
+    unknown, cut, tokens, whole = _tokens(sample, tokenizer, max_length)
+    words = 0 if whole is None else int(lengths[chosen][whole].sum())
     near = None if near_duplicates is None else find_near_duplicates(texts.rows, near_duplicates)
     found = CorpusCheck(
         source=texts.source,
@@ -148,10 +149,10 @@ def _script(letter: str) -> str:
 
 def _tokens(
     sample: Sequence[str], tokenizer: Tokenizer | None, max_length: int
-) -> tuple[float | None, float | None, int | None]:
-    """Share of unknown tokens, share of texts over the limit, and tokens without special ones."""
+) -> tuple[float | None, float | None, int | None, NDArray[np.bool_] | None]:
+    """Share of unknown tokens, share of texts over the limit; tokens without special ones of whole texts, and which."""
     if tokenizer is None:
-        return None, None, None
+        return None, None, None, None
     limit = max(max_length + 1, 512)
     ids = tokenizer.encode(sample, limit)
     special = set(tokenizer.hf.all_special_ids) - {tokenizer.hf.unk_token_id}
@@ -160,7 +161,9 @@ def _tokens(
     unknown_id = tokenizer.hf.unk_token_id
     unknown = 0 if unknown_id is None else sum(int((row == unknown_id).sum()) for row in plain)
     cut = sum(len(row) > max_length for row in ids) / len(ids)
-    return unknown / max(tokens, 1), cut, tokens
+    whole = np.array([len(row) < limit for row in ids], dtype=np.bool_)
+    of_whole = sum(len(row) for row, uncut in zip(plain, whole, strict=True) if uncut)
+    return unknown / max(tokens, 1), cut, of_whole, whole
 
 
 def _advice(found: CorpusCheck) -> list[str]:

@@ -11,7 +11,7 @@ from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.lines import COMPRESSED, read_objects, suffix_of
 from opencse.text.prose import prose_files, read_prose
-from opencse.text.readers import Source
+from opencse.text.readers import Source, is_unicode
 from opencse.text.sentences import split_sentences
 
 _CORPUS = "corpus.jsonl"
@@ -82,7 +82,9 @@ def documents_at_hand(given: Sequence[GivenDocument]) -> list[Document]:
         parts = ("", one) if isinstance(one, str) else one
         if not isinstance(parts, tuple | list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
             raise UserError(f"document {number}: a text, or a title and a text, is expected, not {type(one).__name__}")
-        found.append(_document(*parts))
+        title, text = parts
+        where = f"document {number}"
+        found.append(_document(_text(title, _TITLE, where), _text(text, _TEXT, where)))
     return _with_text(found, "the documents given")
 
 
@@ -157,7 +159,7 @@ def _from_jsonl(path: Path, names: tuple[str | None, str] | None) -> Iterator[Do
             )
         titled = titled or title in record
         own = "" if title is None else _text(record.get(title), title, where)
-        yield _document(own, _text(record[text], text, where), str(record.get("_id", "")))
+        yield _document(own, _text(record[text], text, where), "" if record.get("_id") is None else str(record["_id"]))
     if not titled:
         raise UserError(f"{path}: no line has {title!r}; name the titles' field, or the text's alone")
 
@@ -188,6 +190,8 @@ def _from_rows(source: Source, title: str | None, text: str) -> Iterator[Documen
 def _text(value: object, name: str, where: str) -> str:
     if value is not None and not isinstance(value, str):
         raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
+    if value and not is_unicode(value):
+        raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; correct its \\u escapes")
     return value or ""
 
 

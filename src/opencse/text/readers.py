@@ -211,18 +211,22 @@ class Source:
     def _one_after_the_other(
         self, read: Callable[[Source], Iterator[tuple[Record, tuple[str, ...]]]]
     ) -> Iterator[tuple[Record, tuple[str, ...]]]:
-        """The rows of all files, counted over all of them; every text file begins a new document."""
+        """The rows of all files, counted over all of them; every text file begins a new document.
+
+        Beside text files each row of a table is a document of its own.
+        """
         number, document = 0, 0
         width = 0
+        some_run = any(file.suffix == ".txt" for file in self._files)
         for file in self._files:
             running = file.suffix == ".txt"
-            last = 0
+            last = -1
             for record, texts in read(file):
-                number, last = number + 1, record.document
+                number, last = number + 1, record.document if running else last + 1
                 if width not in (0, len(record.values)):
                     raise UserError(f"{file.name}: {len(record.values)} texts a row, and {width} in the files before")
                 width = len(record.values)
-                yield record._replace(number=number, document=document + last if running else 0), texts
+                yield record._replace(number=number, document=document + last if some_run else 0), texts
             document += last + 1
 
     def _records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
@@ -247,7 +251,7 @@ def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
     texts: list[str] = []
     for name, value in zip(record.names, record.values, strict=True):
         text = value.strip() if isinstance(value, str) else ""
-        if not text or not _is_unicode(text):
+        if not text or not is_unicode(text):
             where = f"{location}, {unit} {record.number}: column {name!r}"
             if text:
                 raise UserError(f"{where} holds half of a surrogate pair, which is not text; correct its \\u escapes")
@@ -258,7 +262,8 @@ def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
     return tuple(texts)
 
 
-def _is_unicode(text: str) -> bool:
+def is_unicode(text: str) -> bool:
+    """Whether it can be written: no half of a surrogate pair is in it."""
     try:
         text.encode()
     except UnicodeEncodeError:

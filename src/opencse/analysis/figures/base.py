@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Iterator, Mapping
 from itertools import cycle
 from typing import TYPE_CHECKING, TypeVar
@@ -60,16 +61,22 @@ def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
     Whatever was drawn with a label stands in a legend, placed by ``legend`` as matplotlib has it.
     """
     import matplotlib as mpl
+    from matplotlib.text import Text
 
     for axes in figure.axes:
         if axes.get_label() != _COLORBAR:
             _clean(axes, legend or {})
-    with mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none", "font.family": "sans-serif"}):
+    for text in figure.findobj(Text):
+        assert isinstance(text, Text)
+        text.set_parse_math(False)  # tokens and names may hold dollar signs
+    words = mpl.rc_context({"font.family": "sans-serif", "text.parse_math": False})
+    with words, mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none"}), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the reader's own font draws them
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
-    text = out.getvalue()
+    svg = out.getvalue()
     title = escape(next((axes.get_title() for axes in figure.axes if axes.get_title()), "picture"), {'"': "&quot;"})
-    found = _METADATA.sub("", text[text.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+    found = _METADATA.sub("", svg[svg.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
     return _GROUP.sub("<g", found)
 
 
