@@ -3,9 +3,9 @@
     python docs/build_papers.py [--systems FOLDER] [--combination FOLDER] [--second FOLDER] [--sweeps FOLDER]
 
 The folders are those of the comparisons made with benchmarks/studies/papers.toml, papers-combination.toml, papers.toml
-with encoder.layers=3, and papers-sweeps.toml; the scores of those that are given are put into docs/results/papers.json first, from which alone the
-page is made. Sweeps are added to those there, so that further seeds may be run elsewhere; a run that is there is
-replaced.
+with encoder.layers=3, and papers-sweeps.toml; the scores of those that are given are put into docs/results/papers.json
+first, from which alone the page is made. Sweeps are added to those there, so that further seeds may be run elsewhere; a
+run that is there is replaced.
 """
 
 from __future__ import annotations
