@@ -10,7 +10,6 @@ from torch import Tensor
 from opencse.errors import UserError
 from opencse.objective.part import Context
 from opencse.objective.vectors.request import Forward, Made, Request
-from opencse.objective.views.base import ChangesInputs, ClimbsInputs
 
 
 @dataclass(frozen=True)
@@ -31,12 +30,6 @@ class Means(Request[Tensor]):
                     f"means over dropout draws do not go with objective.{name}; set it to false, or choose another "
                     "kind than mean for the vectors of the similarity"
                 )
-        if isinstance(objective.view, ChangesInputs | ClimbsInputs):
-            raise UserError(
-                f"means over dropout draws are of the texts as they are, and the view {objective.view.kind} changes "
-                "the positives' input embeddings; choose another view, or another kind than mean for the vectors of "
-                "the similarity"
-            )
 
     def ask(self, forward: Forward) -> Callable[[Made], Tensor]:
         """The views' rows, K times more."""

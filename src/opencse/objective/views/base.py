@@ -13,6 +13,7 @@ from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.objective.part import Context, Part
+from opencse.objective.vectors.means import Means
 from opencse.objective.vectors.request import Request
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText
@@ -56,6 +57,13 @@ class View(Part, ABC):
     def check(self, context: Context) -> None:
         """A gradient needs a loss of the positives; a second encoder rows of its own, and unchanged inputs."""
         objective = context.objective
+        changes = isinstance(self, ChangesInputs | ClimbsInputs)
+        if changes and any(isinstance(request, Means) for request in objective.reads):
+            raise UserError(
+                f"means over dropout draws are of the texts as they are, and the view {self.kind} changes the "
+                "positives' input embeddings; choose another view, or another kind than mean for the vectors of the "
+                "similarity"
+            )
         if isinstance(self, ClimbsInputs | ClimbsOutputs):
             if not objective.negatives:
                 raise UserError(
@@ -74,7 +82,7 @@ class View(Part, ABC):
                 f"a second encoder would have nothing to read: the view {self.kind} makes the positives "
                 "of the anchors' vectors; set objective.dual_encoder to false, or choose another view"
             )
-        if isinstance(self, ChangesInputs | ClimbsInputs):
+        if changes:
             raise UserError(
                 f"the view {self.kind} changes the input embeddings of one encoder; set "
                 "objective.dual_encoder to false, or choose another view"
