@@ -30,7 +30,7 @@ def test_the_names() -> None:
 def test_sts_keeps_what_its_scores_are_made_of(small_sts: Path) -> None:
     judge = SUITES["sts"].open(small_sts, Options(tasks=["stsb", "sts13"]))
     told: list[str] = []
-    found = judge(EmbeddingModel("letters", hashed, "counted", "cpu"), told.append)
+    found = judge.evaluate(EmbeddingModel("letters", hashed, "counted", "cpu"), told.append)
     assert isinstance(found.record, StsResult)
     assert (found.record.model, found.record.pooling) == ("letters", "counted")
     assert set(found.arrays) == {"stsb.gold", "stsb.cosine", "sts13.gold", "sts13.cosine"}
@@ -47,12 +47,12 @@ def test_transfer_passes_its_options_on(tmp_path: Path) -> None:
     lines = [f"{number % 2}\t{'aa' if number % 2 else 'bb'} {'c' * (number % 7)}" for number in range(60)]
     (tmp_path / "mine" / "all.tsv").write_text("\n".join(lines) + "\n")
     judge = SUITES["transfer"].open(tmp_path, Options(tasks=["mine"], fast=True))
-    record = judge(EmbeddingModel("letters", hashed), None).record
+    record = judge.evaluate(EmbeddingModel("letters", hashed), None).record
     assert record.values()["transfer.mine"] > 90
     assert record.to_dict()["mode"] == "fast"
     assert record.to_dict()["classifier"] == "softmax"
     other = SUITES["transfer"].open(tmp_path, Options(tasks=["mine"], fast=True, logistic=True))
-    assert other(EmbeddingModel("letters", hashed), None).record.to_dict()["classifier"] == "logistic"
+    assert other.evaluate(EmbeddingModel("letters", hashed), None).record.to_dict()["classifier"] == "logistic"
 
 
 def test_probing_passes_its_options_on(tmp_path: Path) -> None:
@@ -63,7 +63,7 @@ def test_probing_passes_its_options_on(tmp_path: Path) -> None:
         (tmp_path / f"{key}.txt").write_text("\n".join(lines) + "\n")
     told: list[str] = []
     judge = SUITES["probing"].open(tmp_path, Options(tasks=["word_content"], fast=True))
-    record = judge(EmbeddingModel("letters", hashed, "counted"), told.append).record
+    record = judge.evaluate(EmbeddingModel("letters", hashed, "counted"), told.append).record
     assert record.values() == {"probing.word_content": 100, "probing.average": 100}
     assert (record.model, record.pooling, record.to_dict()["mode"]) == ("letters", "counted", "fast")
     assert told
@@ -80,7 +80,7 @@ def test_the_regressor_reads_the_folder_of_sts(small_sts: Path, tmp_path: Path) 
     assert folder == tmp_path / "sts" == suite_folder(folder, "sts-regressor", alone=True)
     told: list[str] = []
     judge = SUITES["sts-regressor"].open(folder, Options(tasks=["sickr"]))
-    record = judge(EmbeddingModel("letters", hashed, "counted"), told.append).record
+    record = judge.evaluate(EmbeddingModel("letters", hashed, "counted"), told.append).record
     assert list(record.values()) == ["sts_regressor.sickr"]
     assert (record.model, record.pooling) == ("letters", "counted")
     assert told
@@ -109,8 +109,8 @@ def test_the_development_pairs_are_scored_as_a_task_is(small_sts: Path, tmp_path
     with pytest.raises(UserError, match=r"no task 'sickr'; its one task: stsb"):
         SUITES["dev"].open(folder, Options(tasks=["sickr"]))
     model = EmbeddingModel("letters", hashed, "counted")
-    found = SUITES["dev"].open(folder, Options(tasks=["stsb"]))(model, None)
-    same = SUITES["sts"].open(small_sts, Options(tasks=["stsb"]))(model, None)
+    found = SUITES["dev"].open(folder, Options(tasks=["stsb"])).evaluate(model, None)
+    same = SUITES["sts"].open(small_sts, Options(tasks=["stsb"])).evaluate(model, None)
     assert found.record.values() == {"dev.stsb": same.record.values()["sts.stsb"]}
     assert np.array_equal(found.arrays["stsb.cosine"], same.arrays["stsb.cosine"])
     assert len(set(found.arrays["stsb.cosine"])) > 1
