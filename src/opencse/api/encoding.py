@@ -118,9 +118,8 @@ def encode(
     require_engine(engine)
     if engine != "local" and not (isinstance(out, str | Path) and _is_folder(out)):
         raise UserError(f"the engine {engine} fills folders; name one as out (--out FOLDER)")
-    if (file_format, shard_rows, processes) != ("npy", WINDOW, 1) and not (
-        isinstance(out, str | Path) and _is_folder(out)
-    ):
+    of_folders = (file_format, shard_rows) != ("npy", WINDOW) or processes not in (None, 1)
+    if of_folders and not (isinstance(out, str | Path) and _is_folder(out)):
         raise UserError("format, rows of a file and processes are of folders; name one as out (--out FOLDER)")
     source = open_texts(text, columns=None if column is None else [column])
     form = Form(numbers, dimensions, normalize)
