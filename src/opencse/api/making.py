@@ -24,13 +24,16 @@ from opencse.text.corpus import tokenise
 from opencse.text.given import Text, TextSource, open_texts, texts_of
 from opencse.text.tokenizer import Tokenizer
 
+VOCABULARY = 24_576
+"""Pieces of a new tokenizer."""
+
 
 def static(
     text: Text,
     out: str | Path,
     *,
     model: str | Path | None = None,
-    vocabulary: int = 24_576,
+    vocabulary: int = VOCABULARY,
     settings: StaticSettings | None = None,
     columns: Sequence[str] | None = None,
     split: str | None = None,
@@ -59,6 +62,8 @@ def static(
         UserError: for bad input, settings that do not fit together, or too little text.
     """
     require_packages("opencse static", "train", "scipy", "sklearn")
+    if model is not None and vocabulary != VOCABULARY:
+        raise UserError(f"vocabulary is of a new tokenizer; leave it out with the model {model}")
     folder, tell, chosen = Path(out), progress or Silent(), settings or StaticSettings()
     require_empty(folder)
     source = open_texts(text, columns=columns, split=split, skip_lines=skip_lines)
