@@ -145,8 +145,7 @@ def evaluate(
     if not isinstance(suite, str):
         raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     tell = progress or Silent()
-    _require_transform(transform, fit)
-    options = Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
+    options = _options(tasks, fast, logistic, transform, fit, device)
     opened_suite = suite_named(suite).open(_folder(data, suite, alone=True), options)
     opened = open_model(
         model,
@@ -209,8 +208,7 @@ def evaluate_all(
         UserError: for bad input, in one line.
     """
     tell = progress or Silent()
-    _require_transform(transform, fit)
-    options = Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
+    options = _options(tasks, fast, logistic, transform, fit, device)
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     told: Any = {
         "pooling": pooling,
@@ -260,9 +258,18 @@ def _opened(
             yield from [one] if dimensions is None else cut_short(one, dimensions)
 
 
-def _require_transform(transform: Kind | None, fit: str | Path) -> None:
+def _options(
+    tasks: Sequence[str] | None,
+    fast: bool,
+    logistic: bool,
+    transform: Kind | None,
+    fit: str | Path,
+    device: str | None,
+) -> Options:
+    """What was chosen about a suite; a ``fit`` of no transform is refused."""
     if transform is None and str(fit) != TARGET:
         raise UserError(f"fit ({fit}) says what a transform is fitted on; name one too (--transform), or leave it out")
+    return Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
 
 
 def _on_target(transform: Kind | None, fit: str | Path) -> bool:

@@ -21,12 +21,7 @@ index = typer.Typer(
 
 
 def _folder(name: str) -> str:
-    """An empty name would be the working folder."""
-    from opencse.errors import UserError
-
-    if not name.strip():
-        raise UserError("INDEX is empty (a shell variable that is not set?); name a folder, or . for the working one")
-    return name
+    return own.named(name, "INDEX")
 
 
 Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX", parser=_folder)]

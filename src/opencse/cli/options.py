@@ -24,13 +24,18 @@ class EngineName(StrEnum):
     RAY = "ray"
 
 
-def place(name: str | Path) -> Path:
-    """What ``--out`` names, or its default; an empty name would be the working folder."""
+def named(name: str | Path, what: str) -> str:
+    """``name``; an empty one would be the working folder."""
     from opencse.errors import UserError
 
     if not str(name).strip():
-        raise UserError("--out is empty (a shell variable that is not set?); name a folder, or . for the working one")
-    return Path(name)
+        raise UserError(f"{what} is empty (a shell variable that is not set?); name a folder, or . for the working one")
+    return str(name)
+
+
+def place(name: str | Path) -> Path:
+    """What ``--out`` names, or its default."""
+    return Path(named(name, "--out"))
 
 
 def out(what: str) -> typer.models.OptionInfo:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
+from opencse.text.scripts import is_unicode
 
 if TYPE_CHECKING:
     import torch
@@ -54,13 +55,11 @@ def require_texts(texts: Sequence[object]) -> None:
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise UserError(f"text {number} of {len(texts)} is of type {type(text).__name__}, not a string")
-        try:
-            text.encode()
-        except UnicodeEncodeError:
+        if not is_unicode(text):
             raise UserError(
                 f"text {number} of {len(texts)} ({text[:40]!r}) holds half of a surrogate pair, which is not text; "
                 "correct how it was decoded"
-            ) from None
+            )
 
 
 def require_options(precision: str, *, token_budget: int | None = None, batch_size: int | None = None) -> None:

@@ -187,11 +187,11 @@ def write_lines(
     Raises:
         UserError: for a fault in the text, or a vector that is not finite.
     """
-    form = form or Form()
+    form, say = form or Form(), say or _silent
     form.require(encoder.dimension)
     rows, started = 0, time.perf_counter()
     for records in _windows(source, 0, window):
-        if not rows and say is not None:
+        if not rows:
             tell_unknown(encoder, [texts[0] for _, texts in records], say)
         written = form.of(vectors := encoder.encode([texts[0] for _, texts in records], precision=precision))
         if (row := first_wrong(vectors, written)) is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
@@ -16,12 +15,12 @@ from numpy.typing import NDArray
 from opencse.errors import UserError, shortened
 from opencse.text.formats import READERS
 from opencse.text.lines import read_lines, require_file, suffix_of
+from opencse.text.scripts import is_unicode
 
 COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
 
 GivenPairs = Sequence[tuple[float, str, str]]
-_HALF = re.compile("[\ud800-\udfff]")  # of a surrogate pair
 Record = tuple[str, Sequence[object]]
 """Where it was read (for messages) and the raw values in the order of ``COLUMNS``."""
 
@@ -155,7 +154,7 @@ def _sentence(value: object, column: str, where: str) -> str:
     text = value.strip()
     if not text:
         raise UserError(f"{where}: {column} is empty; fill it or drop the line")
-    if _HALF.search(text):
+    if not is_unicode(text):
         raise UserError(f"{where}: {column} holds half of a surrogate pair, which is not text; correct its \\u escapes")
     return text
 

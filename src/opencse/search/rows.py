@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from opencse.errors import UserError
+from opencse.text.scripts import is_unicode
 
 Value = str | int | float | None
 """What a column of metadata holds; booleans are kept as 0 and 1, dates as ISO text."""
@@ -79,7 +80,7 @@ def plain(value: object, where: str, column: str) -> Value:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str):
-        if any("\ud800" <= character <= "\udfff" for character in value):
+        if not is_unicode(value):
             raise UserError(f"{where}: column {column!r} holds half of a surrogate pair, which is not text")
         return value
     if isinstance(value, datetime.date | datetime.time):
@@ -113,7 +114,7 @@ def _text(value: str, where: str, what: str) -> str:
     text = value.strip()
     if not text:
         raise UserError(f"{where}: {what} is empty; fill it or drop the row")
-    if any("\ud800" <= character <= "\udfff" for character in text):
+    if not is_unicode(text):
         raise UserError(f"{where}: {what} holds half of a surrogate pair, which is not text")
     return text
 

@@ -100,8 +100,7 @@ def check_corpus(
     seen = Counter(" ".join(text.lower().split()) for text in flat)
     chosen = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
     sample = [flat[i] for i in chosen]
-    unknown, cut, tokens, whole = _tokens(sample, tokenizer, max_length)
-    words = 0 if whole is None else int(lengths[chosen][whole].sum())
+    unknown, cut, per_word = _tokens(sample, lengths[chosen], tokenizer, max_length)
     near = None if near_duplicates is None else find_near_duplicates(texts.rows, near_duplicates)
     found = CorpusCheck(
         source=texts.source,
@@ -117,7 +116,7 @@ def check_corpus(
         sampled=len(sample),
         unknown=unknown,
         cut=cut,
-        tokens_per_word=None if tokens is None or not words else tokens / words,
+        tokens_per_word=per_word,
         max_length=max_length,
         near_duplicates=None if near is None else float(near.rows.mean()),
         nearly_repeated=[] if near is None else [(_cut(texts, a), _cut(texts, b)) for a, b in near.examples],
@@ -148,11 +147,11 @@ def _script(letter: str) -> str:
 
 
 def _tokens(
-    sample: Sequence[str], tokenizer: Tokenizer | None, max_length: int
-) -> tuple[float | None, float | None, int | None, NDArray[np.bool_] | None]:
-    """Share of unknown tokens, share of texts over the limit; tokens without special ones of whole texts, and which."""
+    sample: Sequence[str], words: NDArray[np.int64], tokenizer: Tokenizer | None, max_length: int
+) -> tuple[float | None, float | None, float | None]:
+    """Share of unknown tokens, share of texts over the limit, tokens for each of the ``words`` of texts read whole."""
     if tokenizer is None:
-        return None, None, None, None
+        return None, None, None
     limit = max(max_length + 1, 512)
     ids = tokenizer.encode(sample, limit)
     special = set(tokenizer.hf.all_special_ids) - {tokenizer.hf.unk_token_id}
@@ -161,9 +160,10 @@ def _tokens(
     unknown_id = tokenizer.hf.unk_token_id
     unknown = 0 if unknown_id is None else sum(int((row == unknown_id).sum()) for row in plain)
     cut = sum(len(row) > max_length for row in ids) / len(ids)
-    whole = np.array([len(row) < limit for row in ids], dtype=np.bool_)
-    of_whole = sum(len(row) for row, uncut in zip(plain, whole, strict=True) if uncut)
-    return unknown / max(tokens, 1), cut, of_whole, whole
+    whole = [number for number, row in enumerate(ids) if len(row) < limit]
+    words_read = int(words[whole].sum())
+    per_word = sum(len(plain[number]) for number in whole) / words_read if words_read else None
+    return unknown / max(tokens, 1), cut, per_word
 
 
 def _advice(found: CorpusCheck) -> list[str]:

@@ -11,7 +11,8 @@ from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.lines import COMPRESSED, read_objects, suffix_of
 from opencse.text.prose import prose_files, read_prose
-from opencse.text.readers import Source, is_unicode
+from opencse.text.readers import Source
+from opencse.text.scripts import is_unicode
 from opencse.text.sentences import split_sentences
 
 _CORPUS = "corpus.jsonl"
@@ -154,9 +155,8 @@ def _from_jsonl(path: Path, names: tuple[str | None, str] | None) -> Iterator[Do
         if record.get(text) is None:
             there = ", ".join(str(key)[:40] for key in record) or "none"
             mend = f"; {_NAMES}" if names is None else ""
-            raise UserError(
-                f"{where}: {f'{text!r} is null' if text in record else f'no {text!r}; keys there: {there}{mend}'}"
-            )
+            what = f"{text!r} is null" if text in record else f"no {text!r}; keys there: {there}{mend}"
+            raise UserError(f"{where}: {what}")
         titled = titled or title in record
         own = "" if title is None else _text(record.get(title), title, where)
         yield _document(own, _text(record[text], text, where), "" if record.get("_id") is None else str(record["_id"]))

@@ -11,6 +11,7 @@ from pathlib import Path
 from opencse.errors import UserError
 from opencse.text.documents import find_corpus, holds_documents, read_documents
 from opencse.text.readers import ROLES, Source, Texts
+from opencse.text.scripts import is_unicode
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ def _row(row: object, where: str) -> tuple[str, ...]:
     for text in texts:
         if not text:
             raise UserError(f"{where} is empty; fill it or drop it")
-        if any("\ud800" <= character <= "\udfff" for character in text):
+        if not is_unicode(text):
             raise UserError(f"{where} holds half of a surrogate pair, which is not text")
     return texts
 

@@ -21,6 +21,7 @@ from opencse.text.data_sets import read_data_set
 from opencse.text.formats import READERS, Record
 from opencse.text.lines import COMPRESSED, MARKDOWN, read_lines, require_file, suffix_of
 from opencse.text.pipes import Spooled, is_pipe, pipe_name, spool
+from opencse.text.scripts import is_unicode
 
 ROLES = ("anchor", "positive", "negative")
 FORMATS = tuple(READERS)
@@ -260,15 +261,6 @@ def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
             raise UserError(f"{where} holds {type(value).__name__}, not text; correct it or name another column")
         texts.append(text)
     return tuple(texts)
-
-
-def is_unicode(text: str) -> bool:
-    """Whether it can be written: no half of a surrogate pair is in it."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def read_line_numbers(path: Path) -> frozenset[int]:

@@ -76,3 +76,12 @@ def search_words(text: str) -> list[str]:
         pairs = len(run) > 1 and _ANY_UNSPACED.match(run)
         found += [run[place : place + 2] for place in range(len(run) - 1)] if pairs else [run]
     return found
+
+
+def is_unicode(text: str) -> bool:
+    """Whether it can be written: no half of a surrogate pair is in it."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -12,6 +12,7 @@ from typing import Any
 from opencse.errors import UserError, nearest
 from opencse.evaluation.suite import TaskData
 from opencse.text.lines import COMPRESSED, read_lines, read_objects
+from opencse.text.scripts import is_unicode
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
 HEADER = "query-id<TAB>corpus-id<TAB>score"
@@ -172,7 +173,7 @@ def _field(record: dict[str, Any], name: str, where: str) -> str:
         return str(value)
     if not isinstance(value, str):
         raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
-    if any("\ud800" <= character <= "\udfff" for character in value):
+    if not is_unicode(value):
         raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; correct its \\u escapes")
     return value
 
