@@ -69,8 +69,8 @@ def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_parse_math(False)  # tokens and names may hold dollar signs
-    words = mpl.rc_context({"font.family": "sans-serif", "text.parse_math": False})
-    with words, mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none"}), warnings.catch_warnings():
+    how = mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none", "font.family": "sans-serif"})
+    with how, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the reader's own font draws them
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
