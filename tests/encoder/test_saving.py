@@ -17,6 +17,7 @@ import torch
 from opencse.encoder import layout, saving
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
+from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 
@@ -260,7 +261,7 @@ def table_of(words: str, seed: int) -> SentenceEncoder:
     backend.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer = bare_tokenizer(backend)
     rows = torch.randn(len(tokenizer.hf), 8, generator=torch.Generator().manual_seed(seed))
-    return SentenceEncoder(new_table(rows), tokenizer, pooling=Pooling.MEAN, max_length=64)
+    return SentenceEncoder.from_parts(Parts(new_table(rows), tokenizer, pooling=Pooling.MEAN, max_length=64))
 
 
 def test_a_table_killed_in_the_move_is_never_half_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from safetensors.torch import load_file, save_file
 from opencse import SentenceEncoder, UserError
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.layers import layer_vectors
+from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.token_weights import TokenWeights
 
@@ -116,7 +117,9 @@ def test_a_saved_folder_opens_here_and_in_sentence_transformers(encoder: Sentenc
 
 
 def test_another_pooling_reads_no_weights(encoder: SentenceEncoder, tmp_path: Path) -> None:
-    expected = SentenceEncoder(encoder.backbone, encoder.tokenizer, pooling=Pooling.CLS, max_length=30).eval()
+    expected = SentenceEncoder.from_parts(
+        Parts(encoder.backbone, encoder.tokenizer, pooling=Pooling.CLS, max_length=30)
+    ).eval()
     weighed(encoder).save(tmp_path)
     assert np.array_equal(SentenceEncoder.load(tmp_path, pooling="cls").encode(TEXTS), expected.encode(TEXTS))
 

@@ -17,6 +17,7 @@ import torch
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
+from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.export import onnx_folder
@@ -64,7 +65,7 @@ def family(name: str, tokenizer: Tokenizer) -> SentenceEncoder:
     with torch.no_grad():
         for weights in backbone.parameters():
             weights.add_(0.2 * torch.randn_like(weights))
-    encoder = SentenceEncoder(backbone, tokenizer, pooling=Pooling.MEAN, max_length=30)
+    encoder = SentenceEncoder.from_parts(Parts(backbone, tokenizer, pooling=Pooling.MEAN, max_length=30))
     return encoder.eval()
 
 

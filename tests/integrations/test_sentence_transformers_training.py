@@ -13,6 +13,7 @@ from sentence_transformers.sentence_transformer.losses import MultipleNegativesR
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
+from opencse.encoder.parts import Parts
 from opencse.encoder.table import bare_tokenizer, new_table
 from opencse.text.tokenizer import Tokenizer
 
@@ -29,7 +30,9 @@ def with_layers(folder: Path) -> SentenceEncoder:
 def of_words(folder: Path) -> SentenceEncoder:
     tokenizer = bare_tokenizer(Tokenizer.load(folder).hf.backend_tokenizer)
     rows = torch.randn(tokenizer.vocabulary_size, 8, generator=torch.Generator().manual_seed(1))
-    return SentenceEncoder(new_table(rows), tokenizer, pooling=with_layers(folder).pooling.MEAN, max_length=40)
+    return SentenceEncoder.from_parts(
+        Parts(new_table(rows), tokenizer, pooling=with_layers(folder).pooling.MEAN, max_length=40)
+    )
 
 
 @pytest.mark.parametrize("make", [with_layers, of_words])

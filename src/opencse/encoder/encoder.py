@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, Self, overload
+from typing import Literal, Self, overload
 
 import numpy as np
 import torch
@@ -25,26 +25,23 @@ from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.modes import evaluating
 from opencse.encoder.outputs import Disturb, Encoded, MaskedTokens
 from opencse.encoder.packed import unpackable
+from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.states import inferred_states, plain_states, trained_states
 from opencse.encoder.together import encode_together
-from opencse.encoder.token_weights import TokenWeights
 from opencse.encoder.vectors import as_vectors, cosines, unit_rows
 from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
 from opencse.processes import ALONE
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.moving import moved
-from opencse.text.tokenizer import Ids, Tokenizer, Tokens
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedModel
+from opencse.text.tokenizer import Ids, Tokens
 
 Vectors = NDArray[np.float32]
 
 
 class SentenceEncoder(nn.Module):
-    """Texts in, vectors out.
+    """Turns texts into vectors: ``SentenceEncoder("folder").encode(texts)``.
 
     Attributes:
         backbone: any transformers encoder.
@@ -67,38 +64,6 @@ class SentenceEncoder(nn.Module):
 
     def __init__(
         self,
-        backbone: PreTrainedModel,
-        tokenizer: Tokenizer,
-        *,
-        pooling: Pooling,
-        max_length: int,
-        dense: Iterable[Dense] = (),
-        normalize: bool = False,
-        prompt: str = "",
-        lower_case: bool = False,
-    ) -> None:
-        super().__init__()
-        self.backbone = backbone
-        self.tokenizer = lower_casing(tokenizer) if lower_case else tokenizer
-        self.pooling = pooling
-        self.token_weights: TokenWeights | None = None
-        self.max_length = max_length
-        self.dense = nn.Sequential(*dense)
-        self.projection: Dense | None = None
-        self.lm_head: MaskedLMHead | None = None
-        self.normalize = normalize
-        self.prompt = prompt
-        self.lower_case = lower_case
-        self.packed = False
-        self.kernels = Kernels()
-        self.own_code: tuple[str, ...] = ()
-        self.own_dropout: dict[str, float] = {}
-        self.adapted = False
-        self.together = ALONE
-
-    @classmethod
-    def load(
-        cls,
         model: str | Path = "opencse-mini",
         *,
         pooling: str | Pooling | None = None,
@@ -107,8 +72,8 @@ class SentenceEncoder(nn.Module):
         layers: int | None = None,
         device: str | torch.device | None = None,
         trust_remote_code: bool = False,
-    ) -> Self:
-        """An encoder from a folder or Hub id: ours, sentence-transformers', or plain transformers'.
+    ) -> None:
+        """Opens an encoder from a folder or Hub id: ours, sentence-transformers', or plain transformers'.
 
         Args:
             model: the built-in encoder's name, a folder, or a Hub id.
@@ -127,9 +92,9 @@ class SentenceEncoder(nn.Module):
         """
         from opencse.encoder.folder import read_folder
 
+        super().__init__()
         target = default_device() if device is None else usable(device)
-        encoder = read_folder(
-            cls,
+        parts = read_folder(
             model,
             pooling=pooling,
             max_length=max_length,
@@ -137,7 +102,65 @@ class SentenceEncoder(nn.Module):
             layers=layers,
             trust_remote_code=trust_remote_code,
         )
-        return encoder.to(target).eval()
+        self._assemble(parts)
+        self.to(target).eval()
+
+    @classmethod
+    def from_parts(cls, parts: Parts) -> Self:
+        """Builds an encoder of a backbone, a tokenizer and the layers after them, where they are, in training mode.
+
+        Example:
+            A sentence encoder of any transformers model::
+
+                parts = Parts(backbone, Tokenizer(hf_tokenizer), pooling=Pooling.MEAN, max_length=128)
+                encoder = SentenceEncoder.from_parts(parts).eval()
+        """
+        encoder = cls.__new__(cls)
+        nn.Module.__init__(encoder)
+        encoder._assemble(parts)
+        return encoder
+
+    def _assemble(self, parts: Parts) -> None:
+        self.backbone = parts.backbone
+        self.tokenizer = lower_casing(parts.tokenizer) if parts.lower_case else parts.tokenizer
+        self.pooling = parts.pooling
+        self.token_weights = parts.token_weights
+        self.max_length = parts.max_length
+        self.dense = nn.Sequential(*parts.dense)
+        self.projection: Dense | None = None
+        self.lm_head: MaskedLMHead | None = None
+        self.normalize = parts.normalize
+        self.prompt = parts.prompt
+        self.lower_case = parts.lower_case
+        self.packed = False
+        self.kernels = Kernels()
+        self.own_code = parts.own_code
+        self.own_dropout = dict(parts.own_dropout)
+        self.adapted = False
+        self.together = ALONE
+
+    @classmethod
+    def load(
+        cls,
+        model: str | Path = "opencse-mini",
+        *,
+        pooling: str | Pooling | None = None,
+        max_length: int | None = None,
+        dropout: float | None = None,
+        layers: int | None = None,
+        device: str | torch.device | None = None,
+        trust_remote_code: bool = False,
+    ) -> Self:
+        """Opens an encoder: the same as calling the class, with the same arguments."""
+        return cls(
+            model,
+            pooling=pooling,
+            max_length=max_length,
+            dropout=dropout,
+            layers=layers,
+            device=device,
+            trust_remote_code=trust_remote_code,
+        )
 
     def save(
         self, folder: str | Path, *, card: str = "", dtype: torch.dtype = torch.float32, masked_lm: bool = False

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from torch import nn
 
@@ -14,6 +14,7 @@ from opencse.encoder.layout import entry, read_config
 from opencse.encoder.listing import Modules, list_modules
 from opencse.encoder.locate import locate
 from opencse.encoder.modules import read_dense, read_pooling, require_chain, require_sentence_names
+from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError, nearest
@@ -22,10 +23,6 @@ from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from opencse.encoder.encoder import SentenceEncoder
-
-E = TypeVar("E", bound="SentenceEncoder")
 
 # The Transformer module's configuration; the later names are those of releases before 1.0.
 _SENTENCE_CONFIGS = (
@@ -81,7 +78,6 @@ def parse_pooling(name: str) -> Pooling:
 
 
 def read_folder(
-    cls: type[E],
     model: str | Path,
     *,
     pooling: str | Pooling | None,
@@ -89,13 +85,13 @@ def read_folder(
     dropout: float | None,
     layers: int | None = None,
     trust_remote_code: bool = False,
-) -> E:
-    """See `SentenceEncoder.load`."""
+) -> Parts:
+    """Reads the parts of the encoder in a folder; the arguments are those of `SentenceEncoder`."""
     chosen = None if pooling is None else parse_pooling(pooling)
     found = _find(locate(model, code=trust_remote_code))
     folder, modules, transformer = found.folder, found.modules, found.transformer
     if modules is not None and modules.table:
-        return _read_table(cls, model, folder, modules, chosen, max_length, dropout, layers)
+        return _read_table(model, folder, modules, chosen, max_length, dropout, layers)
     if found.adapters is not None:
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
         if layers is not None:
@@ -118,7 +114,11 @@ def read_folder(
         raise UserError(f"{model}: pooling {chosen} needs more layers than the model has ({depth}); choose {others}")
     if modules and modules.normalize:
         require_sentence_names(modules.normalize)
-    encoder = cls(
+    weights = None
+    if modules and modules.token_weights and chosen.is_mean:
+        weights = TokenWeights.read(modules.token_weights, tokenizer.vocabulary_size)
+    stated = read_config(transformer / "config.json")
+    return Parts(
         backbone,
         tokenizer,
         pooling=chosen,
@@ -127,17 +127,13 @@ def read_folder(
         normalize=modules is not None and modules.normalize is not None,
         prompt=prompt,
         lower_case=sentence.lower_case,
+        token_weights=weights,
+        own_code=own_code(transformer) if trust_remote_code else (),
+        own_dropout={key: stated[key] for key in dropout_rates(backbone.config) if key in stated},
     )
-    if modules and modules.token_weights and chosen.is_mean:
-        encoder.token_weights = TokenWeights.read(modules.token_weights, tokenizer.vocabulary_size)
-    stated = read_config(transformer / "config.json")
-    encoder.own_code = own_code(transformer) if trust_remote_code else ()
-    encoder.own_dropout = {key: stated[key] for key in dropout_rates(backbone.config) if key in stated}
-    return encoder
 
 
 def _read_table(
-    cls: type[E],
     model: str | Path,
     folder: Path,
     modules: Modules,
@@ -145,8 +141,8 @@ def _read_table(
     max_length: int | None,
     dropout: float | None,
     layers: int | None,
-) -> E:
-    """An encoder of word vectors; see `opencse.encoder.table`."""
+) -> Parts:
+    """The parts of an encoder of word vectors; see `opencse.encoder.table`."""
     from opencse.encoder.table import read_table
 
     if pooling not in (None, Pooling.MEAN):
@@ -160,7 +156,7 @@ def _read_table(
     table, tokenizer, length = read_table(folder, modules.transformer, dropout=dropout)
     dense = [read_dense(path) for path in modules.dense]
     require_chain(folder, int(table.config.hidden_size), dense)
-    return cls(
+    return Parts(
         table,
         tokenizer,
         pooling=Pooling.MEAN,

@@ -29,6 +29,7 @@ from pydantic import Field
 
 from opencse.encoder.batches import token_batches
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.table import bare_tokenizer, new_table
 from opencse.encoder.vectors import unit_rows
@@ -121,13 +122,15 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
         targets = _targets(encoder, texts, directions, progress)
         used = len(texts)
         rows, before, after = _fitted(rows, ids, targets, real, settings, progress)
-    table = SentenceEncoder(
-        new_table(torch.from_numpy(rows)),
-        tokenizer,
-        pooling=Pooling.MEAN,
-        max_length=512,
-        normalize=True,
-        prompt=encoder.prompt,
+    table = SentenceEncoder.from_parts(
+        Parts(
+            new_table(torch.from_numpy(rows)),
+            tokenizer,
+            pooling=Pooling.MEAN,
+            max_length=512,
+            normalize=True,
+            prompt=encoder.prompt,
+        )
     )
     return Distilled(table.eval(), len(rows), len(added), used, before, after)
 

@@ -35,6 +35,7 @@ from pydantic import Field
 from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
@@ -247,4 +248,6 @@ def _encoder(words: Floats, tokenizer: Tokenizer, settings: StaticSettings) -> S
                 module.dense.weight.zero_()
     own = copy.deepcopy(tokenizer.hf)
     own.model_max_length = min(own.model_max_length, settings.positions)
-    return SentenceEncoder(bert, Tokenizer(own), pooling=Pooling.MEAN, max_length=settings.positions).eval()
+    return SentenceEncoder.from_parts(
+        Parts(bert, Tokenizer(own), pooling=Pooling.MEAN, max_length=settings.positions)
+    ).eval()

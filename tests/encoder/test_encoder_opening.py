@@ -1,0 +1,63 @@
+"""Opening an encoder: the class itself, `load` and `from_parts` do the same."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from sentence_transformers import SentenceTransformer
+
+from opencse import SentenceEncoder, UserError
+from opencse.encoder.parts import Parts
+from opencse.encoder.pooling import Pooling
+
+TEXTS = ["The kettle boils.", "Snow fell on the fells.", ""]
+
+
+class Own(SentenceEncoder):
+    """A class of somebody's own."""
+
+
+def test_a_folder_opens_as_in_sentence_transformers(tiny_folder: Path, tmp_path: Path) -> None:
+    SentenceEncoder(tiny_folder, pooling="mean", device="cpu").save(tmp_path)
+    vectors = SentenceEncoder(str(tmp_path), device="cpu").encode(TEXTS)
+    assert np.abs(vectors - SentenceTransformer(str(tmp_path), device="cpu").encode(TEXTS)).max() < 1e-5
+    assert np.array_equal(vectors, SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS))
+
+
+def test_the_class_and_load_take_the_same_arguments() -> None:
+    opened, loaded = (list(inspect.signature(call).parameters.values()) for call in (SentenceEncoder, Own.load))
+    assert opened == loaded
+    assert SentenceEncoder(device="cpu").dimension == SentenceEncoder("opencse-mini", device="cpu").dimension == 448
+
+
+@pytest.mark.parametrize("cls", [SentenceEncoder, Own])
+def test_parts_make_the_encoder_that_they_came_from(cls: type[SentenceEncoder], tiny_folder: Path) -> None:
+    encoder = SentenceEncoder(tiny_folder, pooling="cls", device="cpu")
+    parts = Parts(encoder.backbone, encoder.tokenizer, pooling=Pooling.CLS, max_length=encoder.max_length)
+    built = cls.from_parts(parts).eval()
+    assert type(built) is type(built.twin()) is cls
+    assert type(cls(tiny_folder, device="cpu")) is type(cls.load(tiny_folder, device="cpu")) is cls
+    assert np.array_equal(built.encode(TEXTS), encoder.encode(TEXTS))
+    assert built.state_dict().keys() == encoder.state_dict().keys()
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path, tiny_folder: Path) -> None:
+    with pytest.raises(UserError, match="missing"):
+        SentenceEncoder(tmp_path / "missing")
+    backbone = SentenceEncoder(tiny_folder, device="cpu").backbone
+    with pytest.raises(TypeError):
+        SentenceEncoder(backbone)  # type: ignore[arg-type]
+    with pytest.raises(UserError, match="device"):
+        SentenceEncoder(tiny_folder, device="abacus")
+
+
+def test_the_arguments_reach_the_model(tiny_folder: Path) -> None:
+    encoder = SentenceEncoder(tiny_folder, pooling="mean", max_length=9, dropout=0.25, layers=1, device="cpu")
+    assert (encoder.pooling, encoder.max_length, encoder.depth) == (Pooling.MEAN, 9, 1)
+    assert encoder.backbone.config.hidden_dropout_prob == 0.25
+    assert encoder.device == torch.device("cpu")
+    assert not encoder.training
