@@ -7,8 +7,13 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c const
 # Torch first and alone: resolved together with the rest, an installer may look past the pin.
 DEMO_OUT ?= demo-out
 SPREAD := --numprocesses auto --maxprocesses 4 --dist loadfile
+# make test SEED=2: the files, and the tests of each file, in another order
+SEED ?=
+ORDER := $(if $(SEED),--random-order-bucket=module --random-order-seed=$(SEED))
+# make fuzz TIMES=200: so many times the examples of make test
+TIMES ?= 20
 
-.PHONY: help bench-quick demo docs quick record test test-portable test-ray lint types check clean
+.PHONY: help bench-quick demo docs fuzz quick record test test-portable test-ray lint types check clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -37,8 +42,11 @@ bench-quick: $(VENV)/.installed-dev  ## whether training, encoding, the loss or 
 record: $(VENV)/.installed-dev  ## the recorded numbers anew, where they should move
 	OMP_NUM_THREADS=1 PYTHONPATH=tests $(BIN)/python -m recorded --write
 
-test: $(VENV)/.installed-dev  ## the whole test suite
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD)
+test: $(VENV)/.installed-dev  ## the whole test suite; SEED=2 runs it in another order
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) $(ORDER)
+
+fuzz: $(VENV)/.installed-dev  ## the property tests on new random examples, TIMES=20 as many as usual
+	OPENCSE_FUZZ=$(TIMES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) -m hypothesis --timeout 0
 
 test-portable: $(VENV)/.installed-dev  ## the numeric tests as older processors compute them, on one and two threads
 	PYTEST_ADDOPTS="$(SPREAD)" $(BIN)/python tests/portable.py $(TESTS)

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import random
 import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
+from fuzzing import load_profile
 from helpers import filled, write_small_sts, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
+
+load_profile()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup() -> None:
+    """Every test starts with the same random generators, whichever ran before it."""
+    random.seed(0)
+    np.random.seed(0)  # noqa: NPY002
+    torch.manual_seed(0)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,11 +5,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.special import iv
 
+from fuzzing import examples
 from opencse.analysis import tiles
 from opencse.analysis.alignment import alignment, all_pairs, uniformity
 from opencse.analysis.spectrum import moments
@@ -111,7 +112,7 @@ def test_one_point_and_a_frame() -> None:
     assert mean_cosine(antipodes) == pytest.approx(-1)
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(2, 9), st.integers(0, 99), st.floats(1e-3, 1e3))
 def test_order_and_length_say_nothing(n: int, seed: int, scale: float) -> None:
     vectors = some(n, seed)

@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from pydantic import ValidationError
 
+from fuzzing import examples
 from opencse.analysis.random_pairs import PERCENTS, RandomPairs, random_pairs
 from opencse.errors import UserError
 
@@ -85,7 +86,7 @@ def test_percentile_counts_what_is_strictly_lower() -> None:
             one.quantile(percent)
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.floats(0, 100), st.floats(-1, 1))
 def test_percentile_undoes_quantile_and_rises(percent: float, cosine: float) -> None:
     found = random_pairs(some(40))

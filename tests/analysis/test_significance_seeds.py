@@ -2,7 +2,7 @@ import itertools
 import math
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -11,6 +11,7 @@ from opencse.errors import UserError
 
 SYSTEM = {1: 76.2, 2: 75.1, 3: 77.4, 4: 76.0, 5: 75.9}
 BASELINE = {1: 74.8, 2: 75.3, 3: 75.2, 4: 74.1, 5: 75.0}
+SCORES = st.floats(0, 100) | st.floats(-1e150, 1e150)
 
 
 def naive_sign_flip(differences: list[float]) -> float:
@@ -88,6 +89,23 @@ def test_differences_that_do_not_vary_have_no_t_test(shift: float) -> None:
     assert found.sign_flip_p == (1.0 if shift == 0 else 2 / 16)
 
 
+@pytest.mark.parametrize("unit", [5e-324, 2.2e-311, 1e-300, 1e-160])
+def test_differences_too_small_to_be_squared_have_no_t_test(unit: float) -> None:
+    found = paired_seeds({1: unit, 2: 3 * unit, 3: 2 * unit}, {1: 0.0, 2: 0.0, 3: 0.0})
+    assert (found.difference, found.sd, found.interval, found.p) == (0.0, 0.0, None, None)
+    assert summary([unit, 3 * unit]).interval is None
+    assert "no difference shown" in found.undecided()
+
+
+@pytest.mark.parametrize("unit", [1e-140, 1e-20, 1.0, 1e20, 1e140])
+def test_the_t_test_does_not_depend_on_the_unit(unit: float) -> None:
+    found = paired_seeds({seed: score * unit for seed, score in SYSTEM.items()}, dict.fromkeys(SYSTEM, 0.0))
+    plain = paired_seeds(SYSTEM, dict.fromkeys(SYSTEM, 0.0))
+    assert found.p == pytest.approx(plain.p, rel=1e-9)
+    assert found.p is not None
+    assert found.sd == pytest.approx(unit * (plain.sd or 0.0), rel=1e-9)
+
+
 def test_a_real_spread_far_below_the_scores_is_seen() -> None:
     found = paired_seeds({1: 75.0 + 1e-4, 2: 76.0 + 2e-4, 3: 77.0 + 3e-4}, {1: 75.0, 2: 76.0, 3: 77.0})
     assert found.sd == pytest.approx(1e-4, rel=1e-6)
@@ -112,7 +130,10 @@ def test_twenty_seeds_are_flipped_and_twenty_one_are_not() -> None:
 
 
 @pytest.mark.slow
-@given(st.lists(st.tuples(st.floats(0, 100), st.floats(0, 100)), min_size=1, max_size=8))
+@given(st.lists(st.tuples(SCORES, SCORES), min_size=1, max_size=8))
+@example([(2.2e-311, 0.0), (0.0, 0.0)])
+@example([(5e-324, 0.0), (0.0, 5e-324), (0.0, 0.0)])
+@example([(1e150, -1e150), (-1e150, 1e150)])
 def test_swapped_systems_flip_the_sign_and_keep_p(scores: list[tuple[float, float]]) -> None:
     one = {seed: pair[0] for seed, pair in enumerate(scores)}
     two = {seed: pair[1] for seed, pair in enumerate(scores)}
@@ -131,6 +152,8 @@ def test_faults_are_told_in_one_line() -> None:
         paired_seeds({3: 1.0}, {3: 1.0, 4: math.nan})
     with pytest.raises(UserError, match="the scores, value 1: the score is inf"):
         summary([1.0, math.inf])
+    with pytest.raises(UserError, match=r"the scores, value 1: the score is 1e\+200; at most 1e\+150 is expected"):
+        summary([1.0, 1e200])
     for empty in (lambda: summary([]), lambda: paired_seeds({}, {1: 1.0})):
         with pytest.raises(UserError, match="no score is there"):
             empty()

@@ -5,10 +5,11 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fuzzing import examples
 from opencse.analysis import tiles
 from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
 from opencse.errors import UserError
@@ -120,7 +121,7 @@ def test_rank_of_few_directions() -> None:
         correlation_rank(np.array([[1.0, np.nan]]), np.ones((1, 2)))
 
 
-@settings(max_examples=20, deadline=None)
+@examples(20)
 @given(st.integers(1, 12), st.integers(1, 6), st.integers(0, 99))
 def test_a_rotation_changes_nothing(n: int, dimension: int, seed: int) -> None:
     vectors = some(n, dimension, seed)

@@ -4,10 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fuzzing import examples
 from opencse.analysis.thresholds import Threshold, at_precision, best_f1
 from opencse.errors import UserError
 
@@ -115,7 +116,7 @@ def test_interval_has_no_end_where_resamples_reach_no_threshold() -> None:
     assert rare.interval is None, "a third of the resamples have no pair that is alike"
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(2, 25), st.integers(0, 999), st.floats(0.05, 1))
 def test_any_labels(n: int, seed: int, wanted: float) -> None:
     cosines, alike = some(n, ties=True, seed=seed)

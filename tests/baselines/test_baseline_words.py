@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fuzzing import examples
 from opencse.baselines import words as module
 from opencse.baselines.words import Coverage, WordVectors
 from opencse.errors import UserError
@@ -127,7 +128,7 @@ def test_as_it_stands_then_lower_cased_then_left_out(tmp_path: Path) -> None:
 TABLE = WordVectors({"a": 0, "b": 1, "Ab": 2, "ab": 3}, np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.sampled_from(["a", "A", "b", "Ab", "AB", "ab", "x"]), max_size=6), max_size=9))
 def test_equals_naive_averages_over_any_blocks(monkeypatch: pytest.MonkeyPatch, texts: list[list[str]]) -> None:
     monkeypatch.setattr(module, "BLOCK", 2)

@@ -5,11 +5,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
+from fuzzing import examples
 from opencse.baselines import whitening as module
 from opencse.baselines.whitening import Whitening, whitened
 from opencse.encoder.encoder import SentenceEncoder
@@ -80,7 +81,7 @@ def test_fewer_dimensions_are_the_first_columns() -> None:
     assert short.dropped == 0
 
 
-@settings(max_examples=30, deadline=None)
+@examples(30)
 @given(st.integers(0, 99), st.floats(-3, 3), st.floats(0.01, 100))
 def test_shift_and_scale_of_the_vectors_change_nothing(seed: int, shift: float, scale: float) -> None:
     x = drawn(30, 4, seed)

@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fuzzing import examples
 from opencse.objective.losses import Columns, info_nce, pairwise_similarity, rowwise_similarity
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
@@ -297,7 +298,7 @@ def test_a_very_small_temperature_does_not_overflow(tau: float) -> None:
 SEEDS = st.integers(0, 10_000)
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(30)
 @given(
     seed=SEEDS,
     order=st.permutations(range(N)),
@@ -313,7 +314,7 @@ def test_permuted_examples_permute_the_losses(seed: int, order: list[int], dupli
     assert len(set(before.tolist())) == N
 
 
-@settings(max_examples=30, deadline=None, derandomize=True)
+@examples(30)
 @given(seed=SEEDS, scales=st.lists(st.floats(0.5, 20.0), min_size=3 * N, max_size=3 * N))
 def test_cosine_is_scale_invariant_and_dot_is_not(seed: int, scales: list[float]) -> None:
     a, b, c = torch.tensor(scales, dtype=torch.float64).reshape(3, N, 1)
@@ -325,7 +326,7 @@ def test_cosine_is_scale_invariant_and_dot_is_not(seed: int, scales: list[float]
     assert not torch.allclose(per_anchor(dot, doubled), per_anchor(dot, reps), rtol=1e-3)
 
 
-@settings(max_examples=50, deadline=None, derandomize=True)
+@examples(50)
 @given(seed=SEEDS, logit=st.floats(-50, 50), log_weight=st.floats(-3, 3))
 def test_another_column_never_lowers_the_loss(seed: int, logit: float, log_weight: float) -> None:
     random = torch.Generator().manual_seed(seed)

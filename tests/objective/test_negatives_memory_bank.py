@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.errors import UserError
@@ -62,7 +63,7 @@ def begun_bank(encoder: SentenceEncoder, batch_size: int, **data: Any) -> Memory
     return bank
 
 
-@settings(deadline=None, max_examples=40)
+@examples(40)
 @given(
     steps=st.integers(1, 3),
     batch=st.integers(2, 4),

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import examples
 from opencse.objective.negatives.vector_queue import VectorQueue
 
 CPU = torch.device("cpu")
 
 
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(st.integers(1, 9), st.lists(st.integers(0, 12), max_size=12))
 def test_the_ring_is_a_list_whose_oldest_fall_out(size: int, pushes: list[int]) -> None:
     queue = VectorQueue(size, 2, device=CPU, dtype=torch.float32)

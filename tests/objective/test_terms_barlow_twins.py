@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as limits
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fuzzing import examples
 from opencse.errors import UserError
 from opencse.objective.decorrelation import centred
 from opencse.objective.objective import Objective
@@ -175,7 +175,7 @@ def test_gradient(artificial: int, centre: bool) -> None:
 
 
 @given(st.integers(2, 6), st.integers(2, 5), st.integers(0, 1000), st.floats(0.01, 100), st.floats(-5, 5))
-@limits(max_examples=30, deadline=None)
+@examples(30)
 def test_invariances(n: int, d: int, seed: int, scale: float, shift: float) -> None:
     reps = views(n, d, seed=seed)
     random = torch.Generator().manual_seed(seed)

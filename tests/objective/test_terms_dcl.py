@@ -9,10 +9,10 @@ from typing import Any, Literal
 import pytest
 import torch
 from hypothesis import given
-from hypothesis import settings as limits
 from hypothesis import strategies as st
 from torch import Tensor
 
+from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.decorrelation import rank_of_products, standardised
@@ -161,7 +161,7 @@ def test_gradient_is_that_of_the_loops(scaling: Scaling) -> None:
 
 
 @given(st.integers(2, 6), st.integers(2, 5), st.integers(0, 1000), st.floats(0.01, 100), st.floats(-5, 5))
-@limits(max_examples=30, deadline=None)
+@examples(30)
 def test_invariances(n: int, d: int, seed: int, scale: float, shift: float) -> None:
     """Order of examples and of dimensions, and in the paper's form each dimension's place and scale, do not count."""
     reps = views(n, d, seed=seed)

@@ -6,10 +6,11 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import chisquare
 
+from fuzzing import examples
 from opencse.objective.views.base import ChangesTokens
 from opencse.objective.views.deletion import Crop, DeleteOneWord, DeleteWords
 from opencse.text.tokenizer import TokenisedText
@@ -39,7 +40,7 @@ some_words = st.lists(st.integers(1, 3), min_size=1, max_size=25)
 
 
 @given(some_words, st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.99]), st.integers(0, 999))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_crop_is_a_run_of_words(sizes: list[int], rate: float, seed: int) -> None:
     left = kept(Crop(Crop.Settings(rate=rate)), sizes, seed)
     assert left == list(range(left[0], left[0] + len(left)))
@@ -49,14 +50,14 @@ def test_a_crop_is_a_run_of_words(sizes: list[int], rate: float, seed: int) -> N
 
 
 @given(some_words, st.sampled_from([0.1, 0.2, 0.3, 0.5, 0.99]), st.integers(0, 999))
-@settings(max_examples=200, deadline=None)
+@examples(200)
 def test_a_share_of_the_words_is_deleted(sizes: list[int], rate: float, seed: int) -> None:
     n = len(sizes)
     assert len(kept(DeleteWords(DeleteWords.Settings(rate=rate)), sizes, seed)) == max(1, n - round(rate * n))
 
 
 @given(some_words, st.integers(0, 999))
-@settings(max_examples=100, deadline=None)
+@examples(100)
 def test_one_word_is_deleted(sizes: list[int], seed: int) -> None:
     left = kept(DeleteOneWord(DeleteOneWord.Settings()), sizes, seed)
     assert len(left) == max(1, len(sizes) - 1)

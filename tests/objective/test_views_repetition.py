@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy.stats import chisquare
 
+from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.registry import build as build_part
 from opencse.objective.views.repetition import RepeatSubwords, RepeatWords, Repetition
@@ -128,7 +129,7 @@ sizes_of_words = st.lists(st.integers(1, 3), max_size=12)
 
 
 @given(sizes_of_words, st.floats(0.05, 1), st.integers(0, 99), st.sampled_from(["paper", "reference"]))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_chosen_subword_stands_twice_in_place(sizes: list[int], rate: float, seed: int, rule: str) -> None:
     sentence = text(sizes)
     made = view(RepeatSubwords, rate=rate, rule=rule).positives([sentence], np.random.default_rng(seed))[0]
@@ -139,7 +140,7 @@ def test_a_chosen_subword_stands_twice_in_place(sizes: list[int], rate: float, s
 
 
 @given(sizes_of_words, st.floats(0.05, 1), st.integers(0, 99), st.sampled_from(["paper", "reference"]))
-@settings(max_examples=150, deadline=None)
+@examples(150)
 def test_a_chosen_word_stands_twice_as_a_whole(sizes: list[int], rate: float, seed: int, rule: str) -> None:
     sentence = text(sizes)
     made = view(RepeatWords, rate=rate, rule=rule).positives([sentence], np.random.default_rng(seed))[0]

@@ -6,10 +6,11 @@ import itertools
 from typing import Annotated, Any, Literal
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel, Field, model_validator
 
+from fuzzing import examples
 from opencse.errors import UserError
 from opencse.recipes.overrides import Change, blame, changed, flatten, in_order, parse_override
 from opencse.recipes.recipe import load_recipe, resolve_recipe
@@ -88,7 +89,7 @@ OVERRIDES = [
 
 
 @pytest.mark.slow
-@settings(deadline=None, max_examples=30)
+@examples(30)
 @given(st.permutations(OVERRIDES))
 def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:
     recipe = load_recipe("simcse", overrides=order)
@@ -97,7 +98,7 @@ def test_the_order_of_overrides_means_nothing(order: list[str]) -> None:
     assert recipe.objective.negatives[1].size == 64  # type: ignore[attr-defined]
 
 
-@settings(deadline=None, max_examples=10)
+@examples(10)
 @given(st.permutations(["training.learning_rat=1", "objective.view.kind=next_sentence", "objective.view.window=3"]))
 def test_the_wrong_override_is_named_whatever_the_order(order: list[str]) -> None:
     with pytest.raises(UserError, match=r"^--set training\.learning_rat=1: .*did you mean 'learning_rate'"):

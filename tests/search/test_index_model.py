@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from numpy.typing import NDArray
 
+from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search import exact
 from opencse.search.exact import nearest_units
@@ -95,12 +96,12 @@ class Dictionary(RuleBasedStateMachine):
         assert [hit.id for hit in by_words[: len(best)]] == [list(self.model)[place] for place in best]
 
 
-Dictionary.TestCase.settings = settings(max_examples=8, stateful_step_count=12, deadline=None)
+Dictionary.TestCase.settings = settings(examples(8), stateful_step_count=12)
 TestDictionary = Dictionary.TestCase
 
 
 @given(seed=st.integers(0, 2**20), rows=st.integers(1, 60), k=st.integers(1, 70), kinds=st.integers(1, 8))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_exact_search_is_brute_force_with_ties_in_their_order(seed: int, rows: int, k: int, kinds: int) -> None:
     random = np.random.default_rng(seed)
     different = unit(random.normal(size=(kinds, 5)))

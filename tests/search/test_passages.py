@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from opencse.encoder.encoder import SentenceEncoder
@@ -57,7 +57,6 @@ def test_lengths_that_cannot_be(mini: SentenceEncoder) -> None:
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.integers(10, 25), st.integers(0, 9))
-@settings(deadline=None)
 def test_runs_hold_every_unit_and_fit(lengths: list[int], room: int, overlap: int) -> None:
     runs = _packed(lengths, room, overlap)
     assert sorted({unit for first, last in runs for unit in range(first, last)}) == list(range(len(lengths)))

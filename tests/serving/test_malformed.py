@@ -11,13 +11,11 @@ import pytest
 from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 
+from fuzzing import examples
 from serving.harness import to
 from serving.malformed import Wrong, requests
 
-FEW = settings(
-    max_examples=250, deadline=None, derandomize=True,
-    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
-)  # fmt: skip
+FEW = settings(examples(250), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 seen: Counter[int] = Counter()
 
 
@@ -27,6 +25,7 @@ async def sent(app: FastAPI, wrong: Wrong) -> httpx.Response:
 
 
 @pytest.mark.slow
+@pytest.mark.hypothesis
 def test_malformed_requests(serve: Callable[..., FastAPI]) -> None:
     app = serve()
 
@@ -47,6 +46,7 @@ def test_malformed_requests(serve: Callable[..., FastAPI]) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.hypothesis
 def test_the_schema_tells_the_truth(serve: Callable[..., FastAPI]) -> None:
     schemathesis = pytest.importorskip("schemathesis")
     app = serve()
@@ -56,7 +56,7 @@ def test_the_schema_tells_the_truth(serve: Callable[..., FastAPI]) -> None:
     assert {("POST", "/v1/embeddings"), ("POST", "/search"), ("POST", "/similarity"), ("GET", "/map")} <= known
     for operation in schema.get_all_operations():
 
-        @settings(FEW, max_examples=15)
+        @settings(FEW, max_examples=examples(15).max_examples)
         @given(operation.ok().as_strategy())
         def each(case: object) -> None:
             call = case.as_transport_kwargs(base_url="http://127.0.0.1")  # type: ignore[attr-defined]

@@ -1,8 +1,9 @@
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import examples
 from opencse.text.batches import BatchPlan
 
 
@@ -11,7 +12,7 @@ def epoch(plan: BatchPlan, number: int) -> list[list[int]]:
     return [plan.batch(step).tolist() for step in steps]
 
 
-@settings(deadline=None, max_examples=60)
+@examples(60)
 @given(
     examples=st.integers(2, 60),
     batch_size=st.integers(2, 70),

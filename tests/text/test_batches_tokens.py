@@ -6,10 +6,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from fuzzing import examples
 from opencse.text.batches import TokenBatchPlan
 from opencse.text.tokenizer import Tokenizer
 
@@ -25,7 +26,7 @@ def padded(lengths: NDArray[np.int64], batch: list[int]) -> int:
     return len(batch) * int(lengths[batch].max())
 
 
-@settings(deadline=None, max_examples=80)
+@examples(80)
 @given(
     lengths=st.lists(st.integers(1, 50), min_size=1, max_size=80),
     spare=st.integers(0, 300),

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import examples
 from helpers import filled
 from opencse.encoder.locate import locate
 from opencse.text import sample
@@ -61,7 +62,7 @@ def test_ids_are_the_tokenizers_own(tokenizer: Tokenizer, limit: int | None, sid
         tokenizer.hf.truncation_side = "right"
 
 
-@settings(max_examples=150, deadline=None)
+@examples(150)
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1, max_size=3), st.integers(3, 20))
 def test_any_text(texts: list[str], limit: int) -> None:
     assert ANY._fast is not None

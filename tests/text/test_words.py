@@ -7,12 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from tokenizers import Tokenizer as Backend
 from tokenizers import models, normalizers, pre_tokenizers, processors, trainers
 from transformers import AutoTokenizer, ByT5Tokenizer, PreTrainedTokenizerFast
 
+from fuzzing import examples
 from opencse.errors import UserError
 from opencse.text import sample
 from opencse.text.tokenizer import TokenisedText, Tokenizer, _word_numbers
@@ -115,14 +116,14 @@ def test_words_as_counted_character_by_character(tokenizers: dict[str, Tokenizer
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(text=st.text(alphabet="ab th.,'\t é\u0301\u4e2d\u00a0\u200b\U0001f600\u2581\u0120\n0", max_size=25))
 def test_any_text_as_counted_character_by_character(tokenizers: dict[str, Tokenizer], kind: str, text: str) -> None:
     assert one(tokenizers[kind], text)[1] == reference(tokenizers[kind], text)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@settings(max_examples=60, deadline=None)
+@examples(60)
 @given(words=st.lists(st.text(alphabet="thecatsñ.,!'-\u4e2d7", min_size=1, max_size=8), min_size=1, max_size=8))
 def test_a_word_has_the_ids_it_has_alone(tokenizers: dict[str, Tokenizer], kind: str, words: list[str]) -> None:
     """No offset is read: between single spaces, these tokenizers cut every word as if it were alone."""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
+from fuzzing import examples
 from opencse.text.tokenizer import Tokenizer
 from opencse.text.words import FUNCTION_WORDS, find_words
 
@@ -16,7 +17,7 @@ around = st.integers(0, 2)
 
 
 @given(st.lists(st.integers(1, 4), max_size=8), around, around, st.integers(1, 3), st.integers(0, 5))
-@settings(max_examples=60, deadline=None)
+@examples(60)
 def test_words_are_the_runs_of_equal_numbers(sizes: list[int], before: int, after: int, step: int, first: int) -> None:
     """Any number of special tokens around them; numbers may begin anywhere and leave some out."""
     numbers = [-1] * before

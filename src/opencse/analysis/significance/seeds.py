@@ -24,6 +24,12 @@ FEW_SEEDS = 5
 ROUNDING = 1e-9
 """Relative to the scores, what is no spread but the rounding of subtraction."""
 
+LEAST_SPREAD = 1e-150
+"""A spread below it is none: its square is too small for a float, and a t-test would divide by zero."""
+
+LARGEST_SCORE = 1e150
+"""A score above it is refused: its square is too large for a float."""
+
 
 class Summary(Settings):
     """One system over its seeds.
@@ -113,7 +119,8 @@ def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> 
 
     Returns:
         The difference, naming the seeds used and left out. One seed has neither interval nor p; differences
-        that do not vary (up to rounding) have no interval and no t-test, but the sign-flip p.
+        that do not vary (up to rounding, or by less than ``LEAST_SPREAD``) have no interval and no t-test, but the
+        sign-flip p.
 
     Raises:
         UserError: if no seed is in common, or a score is not finite.
@@ -164,8 +171,9 @@ def _tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
     n, mean = len(values), float(values.mean())
     if n == 1:
         return Summary(mean=mean, sd=None, n=1, interval=None), None
-    if float(np.ptp(values)) <= ROUNDING * scale:
-        mean = 0.0 if abs(mean) <= ROUNDING * scale else mean
+    least = max(ROUNDING * scale, LEAST_SPREAD)
+    if float(np.ptp(values)) <= least:
+        mean = 0.0 if abs(mean) <= least else mean
         return Summary(mean=mean, sd=0.0, n=n, interval=None), None
     from scipy import stats
 
@@ -181,6 +189,8 @@ def _checked(scores: Mapping[int, float], whose: str, what: str) -> Floats:
     for key, score in scores.items():
         if not math.isfinite(score):
             raise UserError(f"{whose}, {what} {key}: the score is {score}; a finite number is expected")
+        if abs(score) > LARGEST_SCORE:
+            raise UserError(f"{whose}, {what} {key}: the score is {score}; at most {LARGEST_SCORE:g} is expected")
     return np.array(list(scores.values()), dtype=np.float64)
 
 
