@@ -20,17 +20,13 @@ from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.result import RetrievalResult, retrieval_table
 from opencse.evaluation.retrieval.score import Retrieval
+from vectors_of_texts import numbers
 
 evaluate_retrieval = partial(record_of, Retrieval)
 """The record of a plain function of texts."""
 
 
 MEASURES = ("ndcg_at_10", "mrr_at_10", "map_at_10", "recall_at_1", "recall_at_10", "recall_at_100")
-
-
-def numbers(texts: Sequence[str]) -> NDArray[np.float64]:
-    """A vector for each text that holds one: its numbers."""
-    return np.array([[float(part) for part in text.split()] for text in texts])
 
 
 def task_of(documents: dict[str, str], queries: dict[str, str], judged: list[dict[int, int]]) -> RetrievalTask:
@@ -76,7 +72,7 @@ def naive(task: RetrievalTask, similarity: Similarity) -> dict[str, float]:
             score = sum(a * b for a, b in zip(q, d, strict=True))
             if similarity == "cosine":
                 score /= math.sqrt(sum(a * a for a in q)) * math.sqrt(sum(b * b for b in d))
-            if name != key:
+            if name != key or levels.get(place, 0) > 0:
                 scored.append((-score, place))
         ranked = [place for _, place in sorted(scored)]
         relevant = {place for place, level in levels.items() if level > 0}
@@ -181,7 +177,8 @@ def test_the_result_read_back_is_the_same(two: RetrievalResult, tmp_path: Path) 
     two.write_json(tmp_path / "r.json")
     assert RetrievalResult.read_json(tmp_path / "r.json") == two
     data = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
-    assert set(data["retrieval"]["toy"]) == {*MEASURES, "queries", "without_relevant", "documents"}
+    counts = {"queries", "without_relevant", "documents", "identical_ids"}
+    assert set(data["retrieval"]["toy"]) == {*MEASURES, *counts}
     assert data["data"]["sha256"].keys() == {"toy", "toy1"}
     assert (data["split"], data["similarity"], data["data"]["text"]) == ("test", "cosine", "raw")
 

@@ -16,6 +16,7 @@ from opencse.evaluation.once import Remembered, cut_short, one_by_one
 from opencse.evaluation.probing.result import ProbingResult
 from opencse.evaluation.regression.result import RegressorResult
 from opencse.evaluation.retrieval.result import RetrievalResult
+from opencse.evaluation.retrieval.score import Retrieval
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.result import TransferResult
@@ -34,6 +35,7 @@ class Asked(TypedDict, total=False):
     logistic: bool
     transform: Kind | None
     fit: str | Path
+    keep_identical_ids: bool
     device: str | None
     trust_remote_code: bool
     progress: Progress | None
@@ -106,6 +108,7 @@ def evaluate(
     logistic: bool = False,
     transform: Kind | None = None,
     fit: str | Path = TARGET,
+    keep_identical_ids: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
@@ -131,6 +134,8 @@ def evaluate(
         logistic: transfer: scikit-learn's logistic regression.
         transform: ``whitening`` or ``flow`` after the model.
         fit: what a transform is fitted on: ``target``, the texts of each task by themselves, or a text file.
+        keep_identical_ids: retrieval: rank a document with the query's own id also where it is not judged relevant; by
+            default it is left out, as the query itself.
         device: where to run.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         progress: hears of it.
@@ -145,7 +150,7 @@ def evaluate(
     if not isinstance(suite, str):
         raise TypeError(f"suite is the name of one, not {type(suite).__name__}")
     tell = progress or Silent()
-    options = _options(tasks, fast, logistic, transform, fit, device)
+    options = _options([suite], tasks, fast, logistic, transform, fit, device, keep_identical_ids)
     opened_suite = suite_named(suite).open(_folder(data, suite, alone=True), options)
     opened = open_model(
         model,
@@ -174,6 +179,7 @@ def evaluate_all(
     logistic: bool = False,
     transform: Kind | None = None,
     fit: str | Path = TARGET,
+    keep_identical_ids: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
@@ -195,6 +201,7 @@ def evaluate_all(
         logistic: see `evaluate`.
         transform: see `evaluate`.
         fit: see `evaluate`.
+        keep_identical_ids: see `evaluate`.
         device: see `evaluate`.
         trust_remote_code: see `evaluate`.
         progress: see `evaluate`.
@@ -208,7 +215,7 @@ def evaluate_all(
         UserError: for bad input, in one line.
     """
     tell = progress or Silent()
-    options = _options(tasks, fast, logistic, transform, fit, device)
+    options = _options(suites, tasks, fast, logistic, transform, fit, device, keep_identical_ids)
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     told: Any = {
         "pooling": pooling,
@@ -259,17 +266,28 @@ def _opened(
 
 
 def _options(
+    suites: Sequence[str],
     tasks: Sequence[str] | None,
     fast: bool,
     logistic: bool,
     transform: Kind | None,
     fit: str | Path,
     device: str | None,
+    keep_identical_ids: bool,
 ) -> Options:
-    """What was chosen about a suite; a ``fit`` of no transform is refused."""
+    """What was chosen about a suite; a ``fit`` of no transform is refused, and so is what no suite of them reads."""
+    if keep_identical_ids and Retrieval.name not in suites:
+        raise UserError("--keep-identical-ids is for retrieval; evaluate with --suite retrieval, or leave it out")
     if transform is None and str(fit) != TARGET:
         raise UserError(f"fit ({fit}) says what a transform is fitted on; name one too (--transform), or leave it out")
-    return Options(tasks=tasks, fast=fast, logistic=logistic, apart=_on_target(transform, fit), device=device)
+    return Options(
+        tasks=tasks,
+        fast=fast,
+        logistic=logistic,
+        apart=_on_target(transform, fit),
+        device=device,
+        keep_identical_ids=keep_identical_ids,
+    )
 
 
 def _on_target(transform: Kind | None, fit: str | Path) -> bool:

@@ -42,6 +42,7 @@ def train(
     settings: Iterable[str] = (),
     dev: DevChoice = "auto",
     metric: str | None = None,
+    keep_identical_ids: bool = False,
     resume: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
@@ -74,6 +75,8 @@ def train(
             graded pairs (score, sentence, sentence), a folder of queries with relevant documents in BEIR's layout, or
             None.
         metric: by which answers to questions are scored: ``ndcg@10`` (by default), ``mrr@10``, ``recall@100``, ...
+        keep_identical_ids: of a folder of queries: rank a document with the query's own id also where it is not judged
+            relevant; by default it is left out, as the query itself.
         resume: go on from the checkpoint in ``out``; refused if the content of the start, the text or the dev pairs,
             or any setting, is another than it was.
         overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
@@ -106,6 +109,7 @@ def train(
         trust_remote_code,
         own,
         metric,
+        keep_identical_ids=keep_identical_ids,
     )
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 
@@ -207,6 +211,7 @@ def adapt(
     settings: Iterable[str] = (),
     dev: str | Path | None = "auto",
     metric: str | None = None,
+    keep_identical_ids: bool = False,
     resume: bool = False,
     overwrite: bool = False,
     dry_run: bool = False,
@@ -242,6 +247,7 @@ def adapt(
         settings: ``key.path=value`` each; they come last.
         dev: what the best is chosen by; ``auto`` asks about the held-out documents where there are enough; see `train`.
         metric: by which answers are scored; ``ndcg@10`` by default.
+        keep_identical_ids: see `train`.
         resume: go on from the checkpoint in ``out``; see `train`.
         overwrite: put the new run in place of a run or encoder of this library in ``out``; other files there stay.
         dry_run: see `train`.
@@ -269,6 +275,7 @@ def adapt(
         settings=_settings(settings),
         dev=dev,
         metric=metric,
+        keep_identical_ids=keep_identical_ids,
         device=device,
         trust_remote_code=trust_remote_code,
         pairs=pairs,

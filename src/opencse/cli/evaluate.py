@@ -75,6 +75,7 @@ def evaluate(
     fit: Annotated[
         str, typer.Option(help="Texts that --transform is fitted on: 'target' (those of each task) or a text file.")
     ] = "target",
+    keep_identical_ids: own.KeepIdenticalIds = False,
     aggregation: Annotated[
         Aggregation, typer.Option(help="STS: how the subsets of a year become one score; --json has all.")
     ] = Aggregation.ALL,
@@ -123,6 +124,7 @@ def evaluate(
         logistic=logistic,
         transform=None if transform is None else transform.value,
         fit=fit,
+        keep_identical_ids=keep_identical_ids,
         device=device,
         trust_remote_code=trust_remote_code,
         progress=progress,

@@ -79,6 +79,13 @@ Metric = Annotated[
     str | None,
     typer.Option(help="Measure of retrieval that --dev selects by: mrr@10, recall@100, ...; by default ndcg@10."),
 ]
+KeepIdenticalIds = Annotated[
+    bool,
+    typer.Option(
+        "--keep-identical-ids",
+        help="Retrieval: rank a document that has the query's own id also where it is not judged relevant.",
+    ),
+]
 Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in --out.")]
 Overwrite = Annotated[
     bool,

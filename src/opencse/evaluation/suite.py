@@ -80,6 +80,7 @@ class Options:
         logistic: transfer by scikit-learn's logistic regression instead of SentEval's classifier.
         apart: encode each task's texts by themselves, not those of all tasks at once, also where one call would do.
         device: where classifiers and regressors are trained; the model's own for None.
+        keep_identical_ids: retrieval: rank documents with the query's own id also where they are not judged relevant.
     """
 
     tasks: Sequence[str] | None = None
@@ -87,6 +88,7 @@ class Options:
     logistic: bool = False
     apart: bool = False
     device: str | None = None
+    keep_identical_ids: bool = False
 
 
 class Suite(ABC, Generic[T, S, R]):

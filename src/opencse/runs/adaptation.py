@@ -39,6 +39,7 @@ def adaptation_job(
     settings: Iterable[str] = (),
     dev: str | Path | None = AUTO,
     metric: str | None = None,
+    keep_identical_ids: bool = False,
     device: str | None = None,
     trust_remote_code: bool = False,
     pairs: Text | None = None,
@@ -90,6 +91,7 @@ def adaptation_job(
         device,
         trust_remote_code,
         metric=metric if selector == dev else None,
+        keep_identical_ids=keep_identical_ids,
     )
 
 

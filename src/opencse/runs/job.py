@@ -113,6 +113,7 @@ class TrainJob:
     metric: str | None = None
     callbacks: tuple[Callback, ...] = ()
     track: str | None = None
+    keep_identical_ids: bool = False
 
     def resolve(self) -> Asked:
         """What is asked for, with presets and settings applied.
@@ -156,7 +157,7 @@ class TrainJob:
         asked = self.resolve()
         start = settle(asked.recipe, asked.model, asked.said)
         recipe, model = start.recipe, start.model
-        dev = load_selector(self.dev, self.text, self.metric)
+        dev = load_selector(self.dev, self.text, self.metric, keep_identical_ids=self.keep_identical_ids)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         longest = longest_text(encoder, recipe, model)
         objective = Objective.from_settings(recipe.objective).to(encoder.device)

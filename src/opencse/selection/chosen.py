@@ -23,7 +23,9 @@ DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
 AUTO, TEXT, SAMPLE, NONE = "auto", "text", "sample", "none"
 
 
-def load_selector(dev: DevChoice, text: TextSource, metric: str | None = None) -> Selector | None:
+def load_selector(
+    dev: DevChoice, text: TextSource, metric: str | None = None, *, keep_identical_ids: bool = False
+) -> Selector | None:
     """Whoever chooses among the encoders of a run; None keeps the last.
 
     Args:
@@ -33,10 +35,17 @@ def load_selector(dev: DevChoice, text: TextSource, metric: str | None = None) -
             made before.
         text: what is trained on.
         metric: by which answers are judged, ``ndcg@10`` by default; not for graded pairs.
+        keep_identical_ids: of a folder of queries: rank a document with the query's own id also where it is not judged
+            relevant.
 
     Raises:
-        UserError: for a text too small, a metric without questions, or bad input.
+        UserError: for a text too small, a metric without questions, ``keep_identical_ids`` without a folder of queries,
+            or bad input.
     """
+    if keep_identical_ids and not is_folder(dev):
+        raise UserError(
+            "--keep-identical-ids is for a folder of queries with relevant documents (--dev FOLDER); leave it out"
+        )
     by = None if metric is None else Measure.parse(metric)
     if dev is None or str(dev) == NONE:
         return None
@@ -55,7 +64,7 @@ def load_selector(dev: DevChoice, text: TextSource, metric: str | None = None) -
                 "else: --dev with graded pairs, or with a folder of queries and documents"
             )
     elif is_folder(dev):
-        return asking(GivenQueries.read(Path(dev), by))
+        return asking(GivenQueries.read(Path(dev), by, keep_identical_ids))
     if by is not None:
         raise UserError(f"--metric {metric} goes with questions (--dev text, or a folder of queries), not graded pairs")
     if str(dev) in (AUTO, SAMPLE):

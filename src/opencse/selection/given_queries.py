@@ -12,8 +12,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import distinct, embed
 from opencse.evaluation.measures import ndcg, recall, reciprocal_rank
-from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.io import hash_json
 from opencse.selection.finding import Floats, Integers, Measure
 
@@ -25,13 +25,15 @@ class GivenQueries:
     Attributes:
         task: queries, documents and judgements.
         by: what a ranking is worth.
+        keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
     """
 
     task: RetrievalTask
     by: Measure = field(default_factory=Measure)
+    keep_identical_ids: bool = False
 
     @classmethod
-    def read(cls, folder: Path, by: Measure | None = None) -> GivenQueries:
+    def read(cls, folder: Path, by: Measure | None = None, keep_identical_ids: bool = False) -> GivenQueries:
         """The one data set of a folder; judgements called ``dev``, else ``train``, else ``test``.
 
         Raises:
@@ -41,7 +43,7 @@ class GivenQueries:
         tasks = load_retrieval(folder, split=split).tasks
         if len(tasks) != 1:
             raise UserError(f"{folder}: holds {len(tasks)} data sets; name the folder of one to choose by")
-        return cls(next(iter(tasks.values())), by or Measure())
+        return cls(next(iter(tasks.values())), by or Measure(), keep_identical_ids)
 
     @property
     def name(self) -> str:
@@ -61,7 +63,9 @@ class GivenQueries:
     @property
     def size(self) -> str:
         """What is asked."""
-        return f"{len(self.task.queries):,} queries among {len(self.task.documents):,} documents"
+        size = f"{len(self.task.queries):,} queries among {len(self.task.documents):,} documents"
+        own = OwnDocuments.of(self.task, self.keep_identical_ids).note()
+        return "; ".join([size, *([own] if own else []), *self.task.notes])
 
     @property
     def units(self) -> Integers:
@@ -80,21 +84,19 @@ class GivenQueries:
 
     def fingerprint(self) -> str:
         """A hash of queries, documents and judgements, and the measure."""
-        return hash_json([str(self.by), self.task.sha256()])
+        asked = [str(self.by), self.task.sha256()]
+        return hash_json([*asked, "identical ids kept"] if self.keep_identical_ids else asked)
 
     def values(self, encoder: SentenceEncoder) -> Floats:
         """What each query's ranking of the documents is worth."""
         task, k = self.task, self.by.k
         embedded = embed(encoder.encode, distinct([task.queries, task.documents]))
-        positions, _ = nearest_rows(embedded.of(task.queries), embedded.of(task.documents), k + 1)
         worth = []
-        for query, ranked, levels in zip(task.query_ids, positions.tolist(), task.judged, strict=True):
-            others = [place for place in ranked if task.document_ids[place] != query]
-            found, judged = [levels.get(place, 0) for place in others], list(levels.values())
+        for one in rankings(task, embedded, k, OwnDocuments.of(task, self.keep_identical_ids)):
             of = {
-                "ndcg": partial(ndcg, found, judged, k),
-                "recall": partial(recall, found, judged, k),
-                "mrr": partial(reciprocal_rank, found, k),
+                "ndcg": partial(ndcg, one.found, one.judged, k),
+                "recall": partial(recall, one.found, one.judged, k),
+                "mrr": partial(reciprocal_rank, one.found, k),
             }
             worth.append(100 * of[self.by.name]())
         return np.array(worth)

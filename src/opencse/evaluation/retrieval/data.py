@@ -5,17 +5,17 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError, nearest
+from opencse.evaluation.retrieval.judgements import read_judgements
 from opencse.evaluation.suite import TaskData
-from opencse.text.lines import COMPRESSED, read_lines, read_objects
+from opencse.text.lines import COMPRESSED, read_objects
 from opencse.text.scripts import is_unicode
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"
-HEADER = "query-id<TAB>corpus-id<TAB>score"
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,9 @@ class RetrievalTask:
         queries: n texts.
         judged: n mappings, document position -> relevance (an integer; above 0 is relevant, at least one is).
         without_relevant: judged queries that were left out, since no document is relevant to them.
+        missing: relevance of judged documents that are not among the m, one list for each query; they count as not
+            found. Empty where there are none.
+        notes: what the judgements name that is not there, one sentence each.
     """
 
     name: str
@@ -39,6 +42,8 @@ class RetrievalTask:
     queries: list[str]
     judged: list[dict[int, int]]
     without_relevant: int
+    missing: list[list[int]] = field(default_factory=list)
+    notes: tuple[str, ...] = ()
 
     def texts(self) -> Iterator[list[str]]:
         """Queries and documents."""
@@ -51,6 +56,8 @@ class RetrievalTask:
             digest.update(json.dumps(pair).encode() + b"\n")
         for query in zip(self.query_ids, self.queries, self.judged, strict=True):
             digest.update(json.dumps(query, sort_keys=True).encode() + b"\n")
+        if self.missing:
+            digest.update(json.dumps(self.missing).encode() + b"\n")
         return digest.hexdigest()
 
 
@@ -61,9 +68,12 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
     """The data sets of a folder, each in BEIR's layout (Thakur et al. 2021); or the folder is one itself.
 
     A data set holds ``corpus.jsonl`` (``_id``, ``title``, ``text`` on each line; the title may be missing),
-    ``queries.jsonl`` (``_id``, ``text``) and ``qrels/<split>.tsv`` (a header, then query id, document id and
-    integer relevance). ``.gz``, ``.xz``, ``.bz2`` may follow each name. Queries that the judgements do not name
-    belong to other splits and are not used.
+    ``queries.jsonl`` (``_id``, ``text``) and ``qrels/<split>.tsv`` (query id, document id and integer relevance,
+    after a header or without one; or TREC's four columns). ``.gz``, ``.xz``, ``.bz2`` may follow each name. Ids are
+    compared as text, without white space around them: ``7`` in JSON is ``"7"``, and ``"007"`` is another id. Queries
+    that the judgements do not name belong to other splits and are not used. Judgements of unknown queries are not
+    used either; documents that are judged but not in the corpus count as not found, as trec_eval counts them. Both
+    are reported in the task's ``notes``.
 
     Args:
         folder: holds one folder a data set, or is one.
@@ -71,9 +81,9 @@ def load_retrieval(folder: Path, tasks: Sequence[str] | None = None, *, split: s
         split: name of the judgements.
 
     Raises:
-        UserError: in one line, with file, line and mend: a missing file, an unknown data set, a line that is not
-            as above, an id that occurs twice or is judged but not there, judgements that contradict each other,
-            no query with a relevant document.
+        UserError: in one line, with file, line and fix: a missing file, an unknown data set, a line that is not
+            as above, an id that occurs twice, judgements that contradict each other or of which none names a query
+            and a document that are there, no query with a relevant document.
     """
     folder = Path(folder)
     if not folder.is_dir():
@@ -105,29 +115,26 @@ def _load(name: str, folder: Path, split: str) -> RetrievalTask:
     documents = _read_texts(corpus, titled=True)
     texts = _read_texts(queries, titled=False)
     place = {key: position for position, key in enumerate(documents)}
-    judged: dict[str, dict[int, int]] = {}
-    for where, query, document, relevance in _read_qrels(qrels):
-        if query not in texts:
-            raise UserError(f"{where}: the query {query[:40]!r} is not in {queries}; add it, or drop the line")
-        if document not in place:
-            raise UserError(f"{where}: the document {document[:40]!r} is not in {corpus}; add it, or drop the line")
-        before = judged.setdefault(query, {}).setdefault(place[document], relevance)
-        if before != relevance:
-            raise UserError(
-                f"{where}: document {document[:40]!r} has relevance {before} for query {query[:40]!r} above, "
-                f"and {relevance} here; keep one of the two lines"
-            )
-    answered = [key for key in texts if any(level > 0 for level in judged.get(key, {}).values())]
+    judgements = read_judgements(qrels, set(texts), place, (queries.name, corpus.name))
+    judged = judgements.levels
+    answered = [
+        key
+        for key in texts
+        if any(level > 0 for level in (*judged.get(key, {}).values(), *judgements.missing.get(key, ())))
+    ]
     if not answered:
         raise UserError(f"{qrels}: no query has a relevant document (score above 0), so there is nothing to find")
+    missing = [judgements.missing.get(key, []) for key in answered]
     return RetrievalTask(
         name=name,
         document_ids=list(documents),
         documents=list(documents.values()),
         query_ids=answered,
         queries=[texts[key] for key in answered],
-        judged=[judged[key] for key in answered],
-        without_relevant=len(judged) - len(answered),
+        judged=[judged.get(key, {}) for key in answered],
+        without_relevant=len({*judged, *judgements.missing}) - len(answered),
+        missing=missing if any(missing) else [],
+        notes=judgements.notes,
     )
 
 
@@ -176,32 +183,3 @@ def _field(record: dict[str, Any], name: str, where: str) -> str:
     if not is_unicode(value):
         raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; correct its \\u escapes")
     return value
-
-
-def _read_qrels(path: Path) -> Iterator[tuple[str, str, str, int]]:
-    """Place, query id, document id and relevance of each line after the header."""
-    header = True
-    for number, line in read_lines(path):
-        if not line.strip():
-            continue
-        where = f"{path}, line {number}"
-        fields = [field.strip() for field in line.split("\t")]
-        if len(fields) != 3 or not all(fields):
-            filled = sum(bool(field) for field in fields)
-            raise UserError(f"{where}: {filled} filled field(s) between tabs, 3 expected; a line is {HEADER}")
-        level = _integer(fields[2])
-        if header:
-            header = False
-            if level is not None:
-                raise UserError(f"{where}: the header is missing; put {HEADER} before the first judgement")
-            continue
-        if level is None:
-            raise UserError(f"{where}: the score {fields[2][:40]!r} is not an integer; a line is {HEADER}")
-        yield where, fields[0], fields[1], level
-
-
-def _integer(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None

@@ -29,6 +29,7 @@ class RetrievalScore(Settings):
         queries: queries in the means; those with a relevant document.
         without_relevant: judged queries left out, since no document is relevant to them.
         documents: documents searched.
+        identical_ids: documents with the id of a query that were left out of that query's ranking.
     """
 
     ndcg_at_10: FiniteFloat
@@ -40,10 +41,11 @@ class RetrievalScore(Settings):
     queries: int
     without_relevant: int
     documents: int
+    identical_ids: int = 0
 
     def measures(self) -> dict[str, float]:
         """The measures by name, without the counts."""
-        return self.model_dump(exclude={"queries", "without_relevant", "documents"})
+        return self.model_dump(exclude={"queries", "without_relevant", "documents", "identical_ids"})
 
 
 class RetrievalResult(EvaluationRecord):
@@ -83,7 +85,8 @@ def retrieval_table(results: Mapping[str, RetrievalResult]) -> Table:
     for label, result in results.items():
         for name, score in result.retrieval.items():
             rows.append([label, name, *(cell(value) for value in score.measures().values())])
-            notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents"] = None
+            own = f"; {score.identical_ids:,} with their query's own id left out" if score.identical_ids else ""
+            notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents{own}"] = None
         if len(result.retrieval) > 1:
             rows.append([label, "average", cell(result.average), *[ABSENT] * 5])
     measured = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")

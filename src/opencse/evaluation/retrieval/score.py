@@ -1,9 +1,10 @@
 """Retrieval: do the documents nearest to a query answer it?
 
 BEIR's protocol (Thakur et al. 2021): every document is ranked by its vector's similarity to the query's, title and
-text of a document are one text, a document with the query's own id is left out, and trec_eval's measures are
-averaged over queries. Differences: equal similarities stand in corpus order (trec_eval: by id, descending), and
-queries without a relevant document are left out and counted (BEIR's code counts them as 0).
+text of a document are one text, and trec_eval's measures are averaged over queries. Differences: a document with the
+query's own id is left out only where it is not judged relevant to that query (BEIR's code removes it always, trec_eval
+and pytrec_eval never, mteb for the tasks that say so); equal similarities are in corpus order (trec_eval: by id,
+descending); and queries without a relevant document are left out and counted (BEIR's code counts them as 0).
 """
 
 from __future__ import annotations
@@ -16,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Self
 
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.measures import average_precision, ndcg, recall, reciprocal_rank
-from opencse.evaluation.ranking import Similarity, nearest_rows
+from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
+from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.evaluation.retrieval.result import RetrievalResult, RetrievalScore, retrieval_table
 from opencse.evaluation.suite import Options, Suite
 
@@ -36,6 +38,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
     Attributes:
         similarity: ``cosine``, or ``dot`` for models trained with it.
         split: which judgements are read.
+        keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
     """
 
     name = "retrieval"
@@ -44,11 +47,12 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
     by_task = True
     similarity: Similarity = "cosine"
     split: str = "test"
+    keep_identical_ids: bool = False
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        """See ``Suite``; there is nothing to choose."""
-        return cls()
+        """See ``Suite``."""
+        return cls(keep_identical_ids=options.keep_identical_ids)
 
     def load(self, folder: Path, tasks: Sequence[str] | None = None) -> RetrievalData:
         """See ``load_retrieval``."""
@@ -56,23 +60,19 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
     def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
         """See ``Suite``."""
-        queries, documents = embedded.of(task.queries), embedded.of(task.documents)
-        # One more than needed: the document with the query's own id may be among them and goes.
-        positions, _ = nearest_rows(queries, documents, DEPTH + 1, self.similarity)
-        rankings: list[tuple[list[int], list[int]]] = []  # of each query: levels as ranked, all levels judged
-        for query, ranked, levels in zip(task.query_ids, positions.tolist(), task.judged, strict=True):
-            others = [place for place in ranked if task.document_ids[place] != query][:DEPTH]
-            rankings.append(([levels.get(place, 0) for place in others], list(levels.values())))
+        own = OwnDocuments.of(task, self.keep_identical_ids)
+        ranked = list(rankings(task, embedded, DEPTH, own, self.similarity))
         return RetrievalScore(
-            ndcg_at_10=_percent([ndcg(found, judged, 10) for found, judged in rankings]),
-            mrr_at_10=_percent([reciprocal_rank(found, 10) for found, _ in rankings]),
-            map_at_10=_percent([average_precision(found, judged, 10) for found, judged in rankings]),
-            recall_at_1=_percent([recall(found, judged, 1) for found, judged in rankings]),
-            recall_at_10=_percent([recall(found, judged, 10) for found, judged in rankings]),
-            recall_at_100=_percent([recall(found, judged, 100) for found, judged in rankings]),
+            ndcg_at_10=_percent([ndcg(one.found, one.judged, 10) for one in ranked]),
+            mrr_at_10=_percent([reciprocal_rank(one.found, 10) for one in ranked]),
+            map_at_10=_percent([average_precision(one.found, one.judged, 10) for one in ranked]),
+            recall_at_1=_percent([recall(one.found, one.judged, 1) for one in ranked]),
+            recall_at_10=_percent([recall(one.found, one.judged, 10) for one in ranked]),
+            recall_at_100=_percent([recall(one.found, one.judged, 100) for one in ranked]),
             queries=len(task.queries),
             without_relevant=task.without_relevant,
             documents=len(task.documents),
+            identical_ids=own.count,
         )
 
     def record(self, scores: dict[str, RetrievalScore], told: Mapping[str, Any]) -> RetrievalResult:
@@ -92,7 +92,9 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
         if task.without_relevant:
             line += f"; {task.without_relevant:,} more queries have no relevant document and are left out"
         empty = sum(not text for text in task.documents)
-        return f"{line}; {empty:,} documents are empty" if empty else line
+        own = OwnDocuments.of(task, self.keep_identical_ids).note()
+        more = [*([f"{empty:,} documents are empty"] if empty else []), *([own] if own else []), *task.notes]
+        return "; ".join([line, *more])
 
     @classmethod
     def table(cls, results: Mapping[str, RetrievalResult]) -> Table:
