@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
 import json
+import re
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import opencse
 from opencse.encoder.backbone import load_backbone
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
@@ -198,3 +201,51 @@ def test_pickled_weights_run_nothing(copy: Path, tmp_path: Path) -> None:
     with pytest.raises(UserError, match="no transformers model can be loaded"):
         SentenceEncoder.load(copy)
     assert not marker.exists()
+
+
+def takers() -> Iterator[tuple[str, Callable[..., Any]]]:
+    """Every public function, class and method that takes ``trust_remote_code``."""
+    from opencse.analysis.calibration import Calibration
+    from opencse.evaluation.models import open_model
+    from opencse.integrations.mteb import MtebEncoder
+    from opencse.text.tokenizer import Tokenizer
+
+    public = {name: getattr(opencse, name) for name in opencse.__all__}
+    public |= {"open_model": open_model, "Calibration": Calibration, "MtebEncoder": MtebEncoder, "Tokenizer": Tokenizer}
+    for name, value in public.items():
+        members = {f"{name}.{key}": getattr(value, key) for key in dir(value)} if isinstance(value, type) else {}
+        for path, function in {name: value, **members}.items():
+            try:
+                taken = inspect.signature(function).parameters
+            except (TypeError, ValueError):
+                continue
+            if "trust_remote_code" in taken:
+                assert taken["trust_remote_code"].kind is inspect.Parameter.KEYWORD_ONLY, path
+                yield path, function
+
+
+def test_every_function_that_runs_code_is_known() -> None:
+    names = {name for name, _ in takers()}
+    assert {"encode", "train", "adapt", "serve", "build_index", "evaluate", "SentenceEncoder.load"} <= names
+    assert len(names) >= 26
+
+
+@pytest.mark.parametrize("value", [None, "false", "False", "0", "", "true", 0, 1, [], b"no", 1.0])
+def test_trust_is_true_or_false_alone(value: Any) -> None:
+    for name, function in takers():
+        required = [one for one in inspect.signature(function).parameters.values() if one.default is one.empty]
+        given: dict[str, Any] = {one.name: "no-such-thing" for one in required if one.kind is not one.VAR_POSITIONAL}
+        given.pop("self", None)
+        with pytest.raises(TypeError, match=rf"trust_remote_code is True or False, not {re.escape(repr(value))}"):
+            function(**given, trust_remote_code=value)
+        assert name
+
+
+def test_a_study_file_trusts_by_true_alone(tmp_path: Path) -> None:
+    from opencse.studies.study_file import study_of
+
+    asked = {"text": "a.txt", "out": "b", "recipes": ["simcse-unsup"], "data": "c"}
+    assert not study_of({**asked, "trust_remote_code": False}).trust_remote_code
+    for value in ("true", "1", 1):
+        with pytest.raises(UserError, match="trust_remote_code"):
+            study_of({**asked, "trust_remote_code": value})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from opencse.errors import UserError
 
@@ -17,6 +18,33 @@ _ATTENTION_KEYS = ("attn_implementation", "_attn_implementation", "_attn_impleme
 _ATTENTION = ("eager", "sdpa", "flex_attention")
 # Where the package is not installed, transformers fetches a compiled kernel from the Hub in its place.
 _FLASH = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_3"}
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def checks_trust(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes ``function`` refuse a ``trust_remote_code`` that is no bool before it does anything.
+
+    Words such as ``"false"`` count as true in Python, and code of somebody else would be run.
+
+    Raises:
+        TypeError: when the function is called with another value.
+    """
+
+    @functools.wraps(function)
+    def checked(*args: P.args, **kwargs: P.kwargs) -> R:
+        require_bool(kwargs.get("trust_remote_code", False))
+        return function(*args, **kwargs)
+
+    return checked
+
+
+def require_bool(trust_remote_code: object) -> None:
+    """Raises a ``TypeError`` for anything but True and False."""
+    if not isinstance(trust_remote_code, bool):
+        raise TypeError(f"trust_remote_code is True or False, not {trust_remote_code!r}")
 
 
 def own_code(folder: Path) -> tuple[str, ...]:

@@ -106,6 +106,34 @@ def test_a_module_outside_the_folder(copy: Path, path: object) -> None:
     assert f"{copy / 'modules.json'}: path is {path!r}" in refused(copy)
 
 
+def test_folders_of_modules_without_their_list(copy: Path) -> None:
+    (copy / "modules.json").unlink()
+    message = refused(copy)
+    assert message.startswith(f"{copy}: modules.json is missing, which says how 1_Pooling, 2_Dense is used")
+    assert "copy modules.json from the model" in message
+    with pytest.raises(UserError, match=r"modules\.json is missing"):
+        SentenceEncoder.load(copy, pooling="cls", device="cpu")
+    for name in ("1_Pooling", "2_Dense"):
+        shutil.rmtree(copy / name)
+    assert SentenceEncoder.load(copy, device="cpu").dimension == 32
+
+
+@pytest.mark.parametrize("name", ["1_Pooling", "2_Dense"])
+def test_a_list_of_modules_whose_folder_is_not_there(copy: Path, name: str) -> None:
+    shutil.rmtree(copy / name)
+    message = refused(copy)
+    assert f"{copy / 'modules.json'}: names the {name[2:]} module in {name}, but there is no such folder" in message
+
+
+def test_normalize_needs_no_folder(copy: Path) -> None:
+    """Git keeps no empty folders."""
+    listing = json.loads((copy / "modules.json").read_text())
+    path = "3_Normalize"
+    listing.append({"idx": 3, "name": "3", "path": path, "type": "sentence_transformers.models.Normalize"})
+    (copy / "modules.json").write_text(json.dumps(listing))
+    assert SentenceEncoder.load(copy, device="cpu").normalize
+
+
 @pytest.mark.parametrize("change", ["gone", "cut", "shape", "name"])
 def test_the_weights_of_a_dense_module(copy: Path, change: str) -> None:
     from safetensors.torch import load_file, save_file

@@ -112,7 +112,7 @@ CASES: dict[str, tuple[Edit, str]] = {
             '[{"path": "0_T", "type": "sentence_transformers.models.Transformer"}, '
             '{"path": "2_Pooling", "type": "sentence_transformers.models.Pooling"}]',
         ),
-        r"names a folder that is not there \(0_T\)",
+        r"names the Transformer module in 0_T, but there is no such folder",
     ),
     "sigmoid": (put(DENSE, activation_function="torch.nn.modules.activation.Sigmoid"), "with torch.*Sigmoid is not"),
     "foreign tanh": (put(DENSE, activation_function="mine.Tanh"), "with mine.Tanh is not supported"),

@@ -57,14 +57,12 @@ def test_int8_is_of_each_vectors_own_largest(vectors: NDArray[np.float32]) -> No
 
 
 @pytest.mark.parametrize("numbers", NUMBERS)
-def test_what_is_not_finite_is_found(vectors: NDArray[np.float32], numbers: str) -> None:
+def test_what_does_not_fit_is_found(vectors: NDArray[np.float32], numbers: str) -> None:
     form = Form(numbers)  # type: ignore[arg-type]
-    assert first_wrong(vectors, form.of(vectors)) is None
+    assert first_wrong(form.of(vectors)) is None
     large = vectors.copy()
     large[7, 2] = 1e6
-    assert first_wrong(large, form.of(large)) == (7 if numbers == "float16" else None)
-    vectors[[5, 9], 1] = np.nan
-    assert first_wrong(vectors, form.of(vectors)) == 5
+    assert first_wrong(form.of(large)) == (7 if numbers == "float16" else None)
 
 
 def test_what_cannot_be_made_is_refused() -> None:

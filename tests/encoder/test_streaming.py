@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from numbered import LINES, numbered
 from opencse import SentenceEncoder
 from opencse.encoder import streaming
+from opencse.encoder.encoding import encoded
 from opencse.encoder.forms import Form
 from opencse.encoder.streaming import EncodedFile, encode_file
 from opencse.errors import UserError
@@ -218,18 +221,16 @@ def test_a_disk_without_room_is_told_of_before_the_work(
 def test_vectors_that_are_not_finite_are_refused(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
-    encode = SentenceEncoder.encode
-
-    def overflowing(self: SentenceEncoder, texts: list[str], **how: object) -> object:
-        vectors = encode(self, texts, **how)  # type: ignore[call-overload]
+    def overflowing(encoder: SentenceEncoder, texts: list[str], *how: Any) -> NDArray[np.float32]:
+        vectors = encoded(encoder, texts, *how)
         vectors[[text.startswith("sentence number 7 ") for text in texts], 3] = value
         return vectors
 
-    monkeypatch.setattr(SentenceEncoder, "encode", overflowing)
+    monkeypatch.setattr("opencse.encoder.encoder.encoded", overflowing)
     out.write_bytes(b"the old vectors")
     assert told(source, out, encoder, window=5) == (
         f"{source.location}, line 15: the vector of 'sentence number 7 of the text and more a' holds NaN or "
-        "infinity; the weights are damaged"
+        "infinity; the weights of the model are damaged"
     )
     assert told(source, out, encoder, window=5, precision="bf16").endswith("; try precision float32")
     assert out.read_bytes() == b"the old vectors"

@@ -16,6 +16,7 @@ from opencse.analysis.thresholds import Threshold, at_precision, best_f1
 from opencse.encoder.layout import CALIBRATION
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, distinct, embed
+from opencse.foreign import checks_trust
 from opencse.records import read_record, write_json
 from opencse.settings import Settings
 
@@ -59,6 +60,7 @@ class Calibration(Settings):
         write_json(Path(folder) / CALIBRATION, self.model_dump(mode="json"))
 
     @classmethod
+    @checks_trust
     def load(
         cls, folder: str | Path, encoder: SentenceEncoder | None = None, *, trust_remote_code: bool = False
     ) -> Calibration | None:

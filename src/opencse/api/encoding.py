@@ -15,6 +15,7 @@ from opencse.encoder.shards import FileFormat
 from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import InterruptedRunError, UserError
+from opencse.foreign import checks_trust
 from opencse.io import is_there
 from opencse.progress import Counted, Progress, Silent
 from opencse.text.given import GivenTexts, Text, open_texts
@@ -61,6 +62,7 @@ def encode(
 ) -> EncodedFile: ...
 
 
+@checks_trust
 def encode(
     model: Model,
     text: Text,

@@ -21,6 +21,7 @@ from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.result import TransferResult
 from opencse.evaluation.transforms import TARGET, Kind, anew_each_call, postprocessed
+from opencse.foreign import checks_trust
 from opencse.progress import Counted, Progress, Silent, Stages
 
 
@@ -95,6 +96,7 @@ def evaluate(
 ) -> EvaluationRecord: ...
 
 
+@checks_trust
 def evaluate(
     model: object,
     data: str | Path,
@@ -166,6 +168,7 @@ def evaluate(
     return found
 
 
+@checks_trust
 def evaluate_all(
     models: Sequence[object],
     data: str | Path,

@@ -16,6 +16,7 @@ from opencse.export.distil import Distilled, DistilSettings, distil
 from opencse.export.onnx_folder import OnnxExport, write_onnx
 from opencse.export.quantized import FEWEST
 from opencse.export.runtime import require_onnx
+from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.runs.card import distilled_card
 from opencse.runs.folder import make, require_empty
@@ -25,6 +26,7 @@ from opencse.text.given import Text, open_texts
 _TEXTS = 500
 
 
+@checks_trust
 def export_onnx(
     model: Model,
     out: str | Path,
@@ -79,6 +81,7 @@ def export_onnx(
     return done
 
 
+@checks_trust
 def export_static(
     model: Model,
     out: str | Path,

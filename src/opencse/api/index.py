@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, require_known
+from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.search.building import How
 from opencse.search.engines import KINDS, Kind
@@ -44,6 +45,7 @@ class Built:
     recall: Recall | None
 
 
+@checks_trust
 def build_index(
     folder: str | Path,
     model: Model,
@@ -106,6 +108,7 @@ def build_index(
         return Built(index.info(), None if kind == "flat" else measure_recall(index))
 
 
+@checks_trust
 def add_to_index(
     folder: str | Path,
     text: str | Path | Source | Sequence[RowLike],
@@ -165,6 +168,7 @@ def delete_from_index(
         return index.delete(ids, where=where, progress=progress)
 
 
+@checks_trust
 def query_index(
     folder: str | Path,
     queries: Sequence[str],
@@ -251,6 +255,7 @@ def index_duplicates(
         return index.duplicates(threshold, progress=progress)
 
 
+@checks_trust
 def index_negatives(
     folder: str | Path,
     pairs: Text,

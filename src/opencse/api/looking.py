@@ -16,6 +16,7 @@ from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
 from opencse.evaluation.suites import suite_folder
+from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.records import write_json
 from opencse.runs.folder import NUMBERS, REPORT, make
@@ -28,6 +29,7 @@ LONGEST = 1_000_000
 """Ids of a text that are counted, at most."""
 
 
+@checks_trust
 def check(
     text: Text,
     *,
@@ -65,6 +67,7 @@ def check(
     return check_corpus(texts, encoder.tokenizer, max_length=max_length, near_duplicates=near_duplicates)
 
 
+@checks_trust
 def analyze(
     models: str | Path | Sequence[str | Path],
     out: str | Path | None = None,

@@ -15,6 +15,7 @@ from opencse.encoder.lower_case import lower_casing
 from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation.transforms import sample_texts
+from opencse.foreign import checks_trust
 from opencse.making.static import Static, StaticSettings, build, check
 from opencse.making.vocabulary import train_wordpiece
 from opencse.progress import Counted, Progress, Silent
@@ -28,6 +29,7 @@ VOCABULARY = 24_576
 """Pieces of a new tokenizer."""
 
 
+@checks_trust
 def static(
     text: Text,
     out: str | Path,
@@ -120,6 +122,7 @@ class Whitened:
     texts: int
 
 
+@checks_trust
 def whiten(
     model: Model,
     text: Text,

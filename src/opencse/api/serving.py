@@ -15,6 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
+from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
 from opencse.search.rows import Row
@@ -25,6 +26,7 @@ _FEW = 20_000
 """Texts that are encoded at the start for a model that has no index of its own."""
 
 
+@checks_trust
 def serve(
     models: Model | Sequence[Model],
     *,

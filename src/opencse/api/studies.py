@@ -14,6 +14,7 @@ from opencse.errors import InterruptedRunError, UserError, nearest
 from opencse.evaluation.models import Precision
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
+from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.studies.comparison import Comparison
 from opencse.studies.files import write_comparison
@@ -26,6 +27,7 @@ from opencse.text.given import Text, open_texts
 SEEDS = (42, 43, 44, 45, 46)
 
 
+@checks_trust
 def compare(
     text: Text,
     out: str | Path,
@@ -125,6 +127,7 @@ class Reproduction:
     found: dict[str, Summary]
 
 
+@checks_trust
 def reproduce(
     recipe: str,
     text: Text,

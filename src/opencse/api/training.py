@@ -10,6 +10,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.environment import missing_packages
 from opencse.errors import UserError
+from opencse.foreign import checks_trust
 from opencse.making.backbone import Shape
 from opencse.processes import started
 from opencse.progress import Progress, Silent
@@ -29,6 +30,7 @@ VOCABULARY = 16_384
 """Pieces of a new vocabulary."""
 
 
+@checks_trust
 def train(
     text: Text,
     out: str | Path,
@@ -114,6 +116,7 @@ def train(
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 
 
+@checks_trust
 def pretrain(
     text: Text,
     out: str | Path,
@@ -199,6 +202,7 @@ def pretrain(
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 
 
+@checks_trust
 def adapt(
     corpus: str | Path | Sequence[GivenDocument],
     out: str | Path,

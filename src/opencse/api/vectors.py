@@ -18,6 +18,7 @@ from opencse.encoder.locate import locate
 from opencse.errors import UserError
 from opencse.evaluation import Encode, ScoredPairs, read_scored_pairs
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
+from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
 from opencse.search.kept import kept_index, place_beside, vectors_of
@@ -41,6 +42,7 @@ class Similar:
     similar: bool | None = None
 
 
+@checks_trust
 def similarity(
     model: Model,
     text: str,
@@ -87,6 +89,7 @@ def similarity(
     ]
 
 
+@checks_trust
 def nearest(
     models: Model | Sequence[Model],
     corpus: Text | None,
@@ -186,6 +189,7 @@ def nearest(
     )
 
 
+@checks_trust
 def calibrate(
     model: str | Path,
     text: Text,

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from opencse.encoder.quiet import quiet_transformers
+from opencse.encoder.weight_files import require_repeats, require_sizes
 from opencse.errors import UserError, reason
-from opencse.foreign import not_trusted, own_code, refuse_foreign
+from opencse.foreign import checks_trust, not_trusted, own_code, refuse_foreign
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
@@ -26,6 +27,7 @@ _DROPOUT_KEYS = (
 )
 
 
+@checks_trust
 def load_config(folder: Path, *, trust_remote_code: bool = False) -> PretrainedConfig:
     """Transformers' configuration in ``folder``; every model is opened through it.
 
@@ -71,6 +73,7 @@ def load_backbone(
     """
     from transformers import AutoModel
 
+    stored_bytes = require_repeats(folder)
     config = load_config(folder, trust_remote_code=trust_remote_code)
     if config.is_encoder_decoder:
         raise UserError(
@@ -79,6 +82,13 @@ def load_backbone(
     for key in ("hidden_size", "num_hidden_layers"):
         if not isinstance(getattr(config, key, None), int):
             raise UserError(f"{folder}: a {config.model_type} configuration has no {key}; give a text encoder")
+    try:
+        with quiet_transformers():
+            require_sizes(folder, config, stored_bytes, trust_remote_code=trust_remote_code)
+    except UserError:
+        raise
+    except Exception as error:
+        raise cannot_load(folder, error, trust_remote_code) from error
     if dropout is not None:
         _set_dropout(config, dropout, folder)
     if layers is not None:

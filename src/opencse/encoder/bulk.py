@@ -21,12 +21,13 @@ from typing import TYPE_CHECKING
 import torch
 
 from opencse.encoder.batches import require_options
+from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
-from opencse.encoder.forms import Form, first_wrong
+from opencse.encoder.forms import Form
 from opencse.encoder.known import AMONG, tell_unknown
 from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, write_shard
-from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready
+from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready, written_vectors
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
 from opencse.progress import Count, Say
@@ -55,10 +56,10 @@ class Task:
 
 @dataclass(frozen=True)
 class Wrong:
-    """The first text of a task whose vector is not finite, and the line of it."""
+    """The line of the first text of a task whose vector is not finite, and what is wrong with it."""
 
     line: int
-    text: str
+    error: DamagedVectorError
 
 
 Made = Iterator[tuple[int, Shard | Wrong]]
@@ -95,10 +96,10 @@ class Encoding:
 
     def __call__(self, task: Task) -> tuple[int, Shard | Wrong]:
         """Encodes the texts and writes their file."""
-        vectors = self._encoder.encode(task.texts, precision=self._precision, progress=self._count)
-        written = self._form.of(vectors)
-        if (row := first_wrong(vectors, written)) is not None:
-            return task.number, Wrong(task.lines[row], task.texts[row])
+        try:
+            written = written_vectors(self._encoder, task.texts, self._form, self._precision, self._count)
+        except DamagedVectorError as error:
+            return task.number, Wrong(task.lines[error.row], error)
         return task.number, write_shard(task.path, task.start, written)
 
 
@@ -191,7 +192,7 @@ def encode_folder(
                         made = _by_actors(work, recipe, encoder, cluster, processes, say)
                     for number, result in made:
                         if isinstance(result, Wrong):
-                            raise fault(source, result.line, result.text, form, precision)
+                            raise fault(source, result.line, result.error)
                         shards.add(number, result)
                     if len(shards.done) != shards.count or shards.rows != rows:
                         raise UserError(

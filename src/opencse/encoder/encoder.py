@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.batches import listed, require_options, require_texts
 from opencse.encoder.batches import token_budget as budget_of
+from opencse.encoder.damage import require_whole
 from opencse.encoder.devices import default_device, usable
-from opencse.encoder.encoding import encoded
+from opencse.encoder.encoding import Batching, encoded
 from opencse.encoder.head import Dense
 from opencse.encoder.kernels import Kernels
 from opencse.encoder.lower_case import lower_casing
@@ -32,6 +33,7 @@ from opencse.encoder.together import encode_together
 from opencse.encoder.vectors import as_vectors, cosines, unit_rows
 from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
+from opencse.foreign import checks_trust
 from opencse.processes import ALONE
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.moving import moved
@@ -62,6 +64,7 @@ class SentenceEncoder(nn.Module):
         together: the processes that encode what this one is asked for, each a share; see `opencse.encoder.together`.
     """
 
+    @checks_trust
     def __init__(
         self,
         model: str | Path = "opencse-mini",
@@ -429,7 +432,7 @@ class SentenceEncoder(nn.Module):
 
         Raises:
             UserError: if ``texts`` are not strings, for an unknown precision, no such device, a batch size or budget
-                below 1, or a progress bar beside ``progress``.
+                below 1, a progress bar and ``progress`` together, or vectors that hold NaN, infinity or zeros alone.
         """
         rows = [texts] if isinstance(texts, str) else listed(texts)
         require_texts(rows)
@@ -440,13 +443,9 @@ class SentenceEncoder(nn.Module):
             progress = Counted(Terminal(), "encoding")
         if device is not None:
             self.to(usable(device))
-        if self.together.several:
-            vectors = encode_together(
-                self, rows, {"batch_size": batch_size, "precision": precision, "token_budget": token_budget}
-            )
-        else:
-            budget = budget_of(self.device) if token_budget is None else token_budget
-            vectors = encoded(self, rows, budget=budget, most=batch_size, bf16=precision == "bf16", progress=progress)
+        how = Batching(token_budget or budget_of(self.device), batch_size, precision == "bf16")
+        vectors = encode_together(self, rows, how) if self.together.several else encoded(self, rows, how, progress)
+        require_whole(self, vectors, rows, bf16=how.bf16)
         if normalize_embeddings:
             vectors = unit_rows(vectors)
         given = vectors[0] if isinstance(texts, str) else vectors

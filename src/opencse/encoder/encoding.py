@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -24,14 +25,23 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+@dataclass(frozen=True)
+class Batching:
+    """How texts are put into batches.
+
+    Attributes:
+        budget: ids in a batch, padding counted.
+        most: texts in a batch, at most.
+        bf16: compute in bf16.
+    """
+
+    budget: int
+    most: int | None = None
+    bf16: bool = False
+
+
 def encoded(
-    encoder: SentenceEncoder,
-    texts: Sequence[str],
-    *,
-    budget: int,
-    most: int | None,
-    bf16: bool,
-    progress: Count | None,
+    encoder: SentenceEncoder, texts: Sequence[str], how: Batching, progress: Count | None = None
 ) -> NDArray[np.float32]:
     """(n, dimension) vectors of ``texts``; see `SentenceEncoder.encode`.
 
@@ -40,9 +50,7 @@ def encoded(
     Args:
         encoder: of the vectors.
         texts: in the order of the vectors.
-        budget: ids in a batch, padding counted.
-        most: texts in a batch, at most.
-        bf16: compute in bf16.
+        how: they are put into batches.
         progress: called after every batch with (texts done, texts in all).
     """
     vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
@@ -55,11 +63,11 @@ def encoded(
             made = torch.empty(len(ids), encoder.dimension, device=encoder.device)
             rows = np.empty(len(ids), dtype=np.int64)
             at = 0
-            for indices in token_batches([len(row) for row in ids], budget, most):
+            for indices in token_batches([len(row) for row in ids], how.budget, how.most):
                 filled = indices[[len(ids[i]) > 0 for i in indices]]
                 if len(filled):
                     tokens = encoder.tokenizer.pad([ids[i] for i in filled]).to(encoder.device)
-                    made[at : at + len(filled)] = encoder.embed(tokens, bf16=bf16)
+                    made[at : at + len(filled)] = encoder.embed(tokens, bf16=how.bf16)
                     rows[at : at + len(filled)] = start + filled
                     at += len(filled)
                 done += len(indices)

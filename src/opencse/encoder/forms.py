@@ -74,20 +74,7 @@ class Form:
         return np.asarray(written, dtype=np.float32)
 
 
-def first_wrong(vectors: NDArray[np.float32], written: NDArray[Any]) -> int | None:
-    """The first row that holds NaN or infinity, as a vector or as it is written; None if there is none."""
-    fine = np.isfinite(vectors).all(axis=1)
-    if written.dtype.kind == "f":
-        fine &= np.isfinite(written).all(axis=1)
-    wrong = np.flatnonzero(~fine)
+def first_wrong(written: NDArray[Any]) -> int | None:
+    """The first row of finite vectors, as they are written, that is not finite any more; None if there is none."""
+    wrong = np.flatnonzero(~np.isfinite(written).all(axis=1)) if written.dtype.kind == "f" else ()
     return int(wrong[0]) if len(wrong) else None
-
-
-def not_finite(text: str, form: Form, precision: str) -> str:
-    """What is said of such a row."""
-    mend = "the weights are damaged"
-    if precision == "bf16":
-        mend = "try precision float32"
-    elif form.numbers == "float16":
-        mend = "it does not fit into float16 (normalised it would), or the weights are damaged"
-    return f"the vector of {text[:40]!r} holds NaN or infinity; {mend}"

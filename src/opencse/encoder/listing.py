@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from opencse.encoder.token_weights import MODULE as TOKEN_WEIGHTS
 from opencse.errors import UserError
 
 _MODULES = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling", "Dense", "Normalize")
+_CONFIGURED = tuple(name for name in _MODULES if name != "Normalize")
+"""Modules with files of their own; the folder of the others is empty and may be missing (git keeps none)."""
+_MODULE_FOLDER = re.compile(r"\d+_[A-Z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True)
@@ -31,6 +35,7 @@ def list_modules(folder: Path) -> Modules | None:
     listing = folder / "modules.json"
     table = table_folder(folder)
     if not listing.is_file():
+        _refuse_unlisted(folder)
         return None if table is None else Modules(folder, folder, None, None, (), None, table=True)
     entries = read_json(listing)
     paths: dict[str, list[Path]] = {name: [] for name in _MODULES}
@@ -55,9 +60,14 @@ def list_modules(folder: Path) -> Modules | None:
         last = name
     if not paths["Transformer"] or not paths["Pooling"]:
         raise UserError(f"{folder}: modules.json lacks a Transformer or a Pooling module")
+    for name in _CONFIGURED:
+        for path in paths[name]:
+            if not path.is_dir():
+                raise UserError(
+                    f"{listing}: names the {name} module in {path.name}, but there is no such folder; copy it from "
+                    "the model that this folder was made of"
+                )
     transformer = paths["Transformer"][0]
-    if not transformer.is_dir():
-        raise UserError(f"{folder}: modules.json names a folder that is not there ({transformer.name})")
     return Modules(
         transformer=transformer,
         pooling=paths["Pooling"][0],
@@ -67,6 +77,16 @@ def list_modules(folder: Path) -> Modules | None:
         normalize=next(iter(paths["Normalize"]), None),
         table=table is not None,
     )
+
+
+def _refuse_unlisted(folder: Path) -> None:
+    """Refuses folders of modules without the list that says what they are: they would be left out silently."""
+    unlisted = sorted(path.name for path in folder.iterdir() if _MODULE_FOLDER.fullmatch(path.name) and path.is_dir())
+    if unlisted:
+        raise UserError(
+            f"{folder}: modules.json is missing, which says how {', '.join(unlisted)} is used; copy modules.json from "
+            "the model that this folder was made of, or delete the folders of modules to read the transformer alone"
+        )
 
 
 def _inside(listing: Path, given: object) -> Path:

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
@@ -22,10 +22,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.batches import require_options
+from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.forms import Form, first_wrong, not_finite
+from opencse.encoder.forms import Form, first_wrong
 from opencse.encoder.known import tell_unknown
 from opencse.errors import UserError, reason
 from opencse.foreign import told
@@ -111,16 +112,12 @@ def encode_file(
                 first = [texts[0] for _, texts in records]
                 if partial.done == before:
                     tell_unknown(encoder, first, say)
-                vectors = encoder.encode(
-                    first,
-                    precision=precision,
-                    progress=None if progress is None else partial.counting(progress),
-                )
-                written = form.of(vectors)
-                if (row := first_wrong(vectors, written)) is not None:
+                counting = None if progress is None else partial.counting(progress)
+                try:
+                    written = written_vectors(encoder, first, form, precision, counting)
+                except DamagedVectorError as error:
                     partial.discard()
-                    record, texts = records[row]
-                    raise fault(source, record.number, texts[0], form, precision)
+                    raise fault(source, records[error.row][0].number, error) from None
                 partial.add(written)
             if partial.done != rows:
                 partial.discard()
@@ -167,9 +164,25 @@ def identity_of(text: str, rows: int, encoder: SentenceEncoder, form: Form, prec
     }
 
 
-def fault(source: Source, line: int, text: str, form: Form, precision: Precision) -> UserError:
+def written_vectors(
+    encoder: SentenceEncoder, texts: Sequence[str], form: Form, precision: Precision, progress: Count | None = None
+) -> NDArray[Any]:
+    """(n, width): the vectors of ``texts`` as ``form`` writes them.
+
+    Raises:
+        DamagedVectorError: for a vector that holds NaN or infinity, or does not fit into the numbers of ``form``.
+    """
+    written = form.of(encoder.encode(texts, precision=precision, progress=progress))
+    if (row := first_wrong(written)) is not None:
+        raise DamagedVectorError(
+            f"the vector of {texts[row][:40]!r} does not fit into float16; normalise it or write float32", row
+        )
+    return written
+
+
+def fault(source: Source, line: int, error: DamagedVectorError) -> UserError:
     """Of a text whose vector is not finite."""
-    return UserError(f"{source.name}, {source.unit} {line}: {not_finite(text, form, precision)}")
+    return UserError(f"{source.name}, {source.unit} {line}: {error}")
 
 
 def write_lines(
@@ -193,10 +206,10 @@ def write_lines(
     for records in _windows(source, 0, window):
         if not rows:
             tell_unknown(encoder, [texts[0] for _, texts in records], say)
-        written = form.of(vectors := encoder.encode([texts[0] for _, texts in records], precision=precision))
-        if (row := first_wrong(vectors, written)) is not None:
-            record, texts = records[row]
-            raise fault(source, record.number, texts[0], form, precision)
+        try:
+            written = written_vectors(encoder, [texts[0] for _, texts in records], form, precision)
+        except DamagedVectorError as error:
+            raise fault(source, records[error.row][0].number, error) from None
         for (_, texts), vector in zip(records, written.tolist(), strict=True):
             out.write(json.dumps({"text": texts[0], "vector": vector}, ensure_ascii=False) + "\n")
         out.flush()

@@ -7,12 +7,13 @@ tells the others texts and settings, and they answer until it is done. All have 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from opencse.encoder.encoding import Batching, encoded
 from opencse.processes import ALONE, Processes
 
 if TYPE_CHECKING:
@@ -39,20 +40,20 @@ def evaluated(encoder: SentenceEncoder, world: Processes, evaluate: Callable[[Se
             world.share(None)
     else:
         while True:
-            asked: tuple[list[str], dict[str, Any]] | None = world.share()
+            asked: tuple[list[str], Batching] | None = world.share()
             if asked is None:
                 break
             _encoded(encoder, world, *asked)
     return world.share(found)
 
 
-def encode_together(encoder: SentenceEncoder, texts: Sequence[str], how: dict[str, Any]) -> Vectors:
+def encode_together(encoder: SentenceEncoder, texts: Sequence[str], how: Batching) -> Vectors:
     """(n, dimension): the vectors of ``texts``, a share by each process; called by the first one.
 
     Args:
         encoder: whose processes are asked.
         texts: n of them.
-        how: further arguments of `SentenceEncoder.encode`.
+        how: they are put into batches.
     """
     world, encoder.together = encoder.together, ALONE
     try:
@@ -62,10 +63,10 @@ def encode_together(encoder: SentenceEncoder, texts: Sequence[str], how: dict[st
         encoder.together = world
 
 
-def _encoded(encoder: SentenceEncoder, world: Processes, texts: Sequence[str], how: dict[str, Any]) -> Vectors:
+def _encoded(encoder: SentenceEncoder, world: Processes, texts: Sequence[str], how: Batching) -> Vectors:
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
     shares = [order[rank :: world.count] for rank in range(world.count)]
-    own = encoder.encode([texts[row] for row in shares[world.rank]], **how)
+    own = encoded(encoder, [texts[row] for row in shares[world.rank]], how)
     gathered = world.gathered(torch.from_numpy(own).to(encoder.device), [len(share) for share in shares])
     vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
     vectors[np.concatenate(shares).astype(np.intp)] = gathered.cpu().numpy()

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel
 from opencse.evaluation.once import NO_LAYERS
-from opencse.foreign import told
+from opencse.foreign import checks_trust, told
 from opencse.text.lines import require_file
 
 WORDS = "words:"
@@ -42,6 +42,7 @@ class _Placed(Protocol):
     def device(self) -> object: ...
 
 
+@checks_trust
 def open_model(
     model: object,
     *,

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from opencse.encoder.batches import token_batches
+from opencse.encoder.damage import require_whole
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
@@ -197,6 +198,7 @@ def _through(encoder: SentenceEncoder, names: Sequence[str | None], own: int, pr
     finally:
         encoder.normalize = unit
         progress.finish()
+    require_whole(encoder, found)
     return found
 
 

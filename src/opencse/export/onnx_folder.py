@@ -121,13 +121,14 @@ def write_onnx(
         with tempfile.TemporaryDirectory(dir=folder, prefix=io.WRITING) as there:
             work = Path(there)
             _write_tokenizer(encoder, work / TOKENIZER, texts)
+            expected = encoder.encode(texts, normalize_embeddings=True)
             progress.say("graph      exporting; this takes some seconds")
             write_graph(encoder, work / GRAPH)
             about = _description(encoder, name)
             io.write_text(work / DESCRIPTION, json.dumps(about))
             shapes, difference = _compare(encoder, work)
             exact = OnnxEncoder(work)
-            difference = max(difference, _compare_texts(encoder, exact, texts))
+            difference = max(difference, _require_same(exact.encode(texts), expected, f"on {len(texts):,} texts"))
             progress.say(
                 f"checked    against torch at {len(shapes)} shapes and on {len(texts):,} texts: no coordinate differs "
                 f"by more than {difference:.1e}"
@@ -229,11 +230,6 @@ def _compare(encoder: SentenceEncoder, folder: Path) -> tuple[tuple[tuple[int, i
             ) from error
         largest = max(largest, _require_same(np.asarray(given), expected, f"at {shape[0]} x {shape[1]} tokens"))
     return shapes, largest
-
-
-def _compare_texts(encoder: SentenceEncoder, exported: OnnxEncoder, texts: Sequence[str]) -> float:
-    expected = encoder.encode(texts, normalize_embeddings=True)
-    return _require_same(exported.encode(texts), expected, f"on {len(texts):,} texts")
 
 
 def _require_same(given: np.ndarray, expected: np.ndarray, where: str) -> float:

@@ -12,6 +12,7 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.locate import BUILTIN, locate
 from opencse.environment import require_packages
 from opencse.errors import UserError
+from opencse.foreign import checks_trust
 
 if TYPE_CHECKING:
     from mteb.abstasks.task_metadata import TaskMetadata
@@ -39,6 +40,7 @@ class MtebEncoder:
         encoder: the encoder evaluated.
     """
 
+    @checks_trust
     def __init__(
         self,
         model: str | Path | SentenceEncoder,

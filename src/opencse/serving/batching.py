@@ -13,8 +13,8 @@ import torch
 
 from opencse.encoder.batches import token_batches
 from opencse.encoder.batches import token_budget as budget_of
+from opencse.encoder.damage import require_whole
 from opencse.encoder.encoder import SentenceEncoder, Vectors
-from opencse.errors import UserError
 from opencse.text.tokenizer import Ids
 
 _ROUND = 4
@@ -146,8 +146,7 @@ class Batcher:
                 rows = [job.rows[row] for job, row in filled]
                 tokens = self.encoder.tokenizer.pad(rows).to(self.encoder.device)
                 vectors = self.encoder.embed(tokens).float().cpu().numpy()
-                if not np.isfinite(vectors).all():
-                    raise UserError("a vector holds NaN or infinity; the weights of the model are damaged")
+                require_whole(self.encoder, vectors)
                 for (job, row), vector in zip(filled, vectors, strict=True):
                     job.vectors[row] = vector
                 spent = time.perf_counter() - started

@@ -7,7 +7,7 @@ import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StrictBool
 
 from opencse.engines.choice import Engine
 from opencse.errors import UserError, reason, shortened
@@ -94,7 +94,7 @@ class StudyFile(Settings):
     engine: Engine = "local"
     precision: Precision = "float32"
     device: str | None = None
-    trust_remote_code: bool = False
+    trust_remote_code: StrictBool = False
 
 
 def read_study(path: Path, given: dict[str, Any]) -> StudyFile:

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.errors import UserError, reason
-from opencse.foreign import not_trusted, own_tokenizer
+from opencse.foreign import checks_trust, not_trusted, own_tokenizer
 from opencse.text.moving import moved
 from opencse.text.word_ids import WordIds
 
@@ -126,6 +126,7 @@ class Tokenizer:
             self._fast.encode_special_tokens = self.hf.split_special_tokens
 
     @classmethod
+    @checks_trust
     def load(cls, location: str | Path, *, trust_remote_code: bool = False) -> Tokenizer:
         """The tokenizer of a folder or Hub id.
 

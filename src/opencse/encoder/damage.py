@@ -1,0 +1,75 @@
+"""Vectors that no model with whole weights gives: NaN, infinity, or nothing but zeros."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from opencse.encoder.modes import evaluating
+from opencse.errors import UserError
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+_PROBES = 256
+"""Ids of the vocabulary that are encoded alone, where all vectors of a call are zero."""
+
+
+class DamagedVectorError(UserError):
+    """A vector holds NaN or infinity.
+
+    Attributes:
+        row: number of its text, from 0.
+    """
+
+    def __init__(self, message: str, row: int) -> None:
+        super().__init__(message)
+        self.row = row
+
+    def __reduce__(self) -> tuple[type[DamagedVectorError], tuple[str, int]]:
+        """Pickled with its row."""
+        return type(self), (str(self), self.row)
+
+
+def require_whole(
+    encoder: SentenceEncoder, vectors: NDArray[np.float32], texts: Sequence[str] | None = None, *, bf16: bool = False
+) -> None:
+    """Refuses vectors that hold NaN or infinity, and those of a model that gives zeros for everything.
+
+    A zero vector alone is no fault: a text without a known token has one in some models. So where all vectors are zero,
+    single tokens from all over the vocabulary are encoded too.
+
+    Args:
+        encoder: that made the vectors.
+        vectors: (n, d).
+        texts: of the vectors, for the message.
+        bf16: computed in bf16.
+
+    Raises:
+        DamagedVectorError: for NaN and infinity, naming the first text.
+        UserError: for a model of zeros.
+    """
+    whole = np.isfinite(vectors).all(axis=1)
+    if not whole.all():
+        row = int(np.argmin(whole))
+        which = "a vector" if texts is None else f"the vector of {texts[row][:40]!r}"
+        fix = "try precision float32" if bf16 else "the weights of the model are damaged"
+        raise DamagedVectorError(f"{which} holds NaN or infinity; {fix}", row)
+    if len(vectors) and not vectors.any() and not _gives_any(encoder):
+        raise UserError(
+            "the model gives the zero vector for every text; its weights are damaged: copy the model again, or take "
+            "another"
+        )
+
+
+def _gives_any(encoder: SentenceEncoder) -> bool:
+    """Whether a single token of the vocabulary has another vector than zero."""
+    count = encoder.tokenizer.vocabulary_size
+    ids = np.unique(np.linspace(0, count - 1, min(count, _PROBES)).astype(np.int32))
+    with evaluating(encoder), torch.inference_mode():
+        tokens = encoder.tokenizer.pad([ids[[at]] for at in range(len(ids))])
+        return bool(encoder.embed(tokens.to(encoder.device)).any())
