@@ -14,7 +14,7 @@ from opencse.cli.app import app
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
-from opencse.runs.next_steps import next_steps
+from opencse.runs.next_steps import INDEX, first_steps, next_steps
 from opencse.text.readers import Source
 
 KEPT = [("simcse", "best"), ("simcse", "last"), ("simcse", "start"), ("simcse", "given"), ("pretrain", "last")]
@@ -37,7 +37,7 @@ def test_every_command_exists_with_its_options(recipe: str, kept: str) -> None:
             command, words = command.get_command(cast(Any, None), words[0]), words[1:]
         parsed = command.make_context("opencse", words).params
         given = [one for value in parsed.values() for one in (value if isinstance(value, list | tuple) else [value])]
-        assert {"some/start", "a folder"} & set(map(str, given)), line
+        assert {"some/start", "a folder", INDEX} & set(map(str, given)), line
 
 
 def test_it_differs_by_how_the_run_ended() -> None:
@@ -45,3 +45,16 @@ def test_it_differs_by_how_the_run_ended() -> None:
     assert firsts["start"] == firsts["given"]
     assert len({firsts["best"], firsts["last"], firsts["start"], told("pretrain", "last")[0][0]}) == 4
     assert not any("serve" in command for _, command in told("simcse", "start")), "nothing new is there to be served"
+
+
+def test_the_readme_says_the_same() -> None:
+    readme = " ".join((Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8").split())
+    commands = [line for _, command in first_steps() for line in command.splitlines()]
+    assert len(commands) >= 6
+    assert [command for command in commands if command not in readme] == []
+
+
+def test_adapt_is_what_is_suggested_for_text() -> None:
+    for kept in ("best", "last", "start", "given"):
+        assert "opencse train" not in "".join(command for _, command in told("simcse", kept))
+    assert "opencse adapt" in told("simcse", "start")[-1][1]

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from opencse import __version__
 from opencse.analysis.figures import gold_against_cosine, training_curves
-from opencse.analysis.report import Section, code, figure, figures, paragraph, quote, table, write_report
+from opencse.analysis.report import Section, figure, figures, paragraph, quote, steps, table, write_report
 from opencse.api.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
@@ -25,13 +25,16 @@ from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder, State, make, names_in
 from opencse.runs.job import TrainJob
 from opencse.runs.lock import LOCK, require_free
+from opencse.runs.next_steps import first_steps
 from opencse.runs.report import losses_of
+from opencse.selection.holdout import hold_out, normalised
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.metrics import MetricsLog
 
-HELD_OUT = 160
-PAIRS, TEXT_ONLY, ENCODER, INDEX = "pairs.csv", "text-only", "encoder", "index"
+HELD_OUT = 0.12
+"""Share of the sample's articles that nothing is trained on."""
+TEXT, PAIRS, TEXT_ONLY, ENCODER, INDEX = "text.txt", "pairs.csv", "text-only", "encoder", "index"
 EXAMPLES = (
     "What should I do when my train is late?",
     "Why does my phone battery run down so fast in the cold?",
@@ -48,7 +51,7 @@ class DemoScores:
     Attributes:
         spearman: x 100, on the sample's 150 test pairs.
         cosines: of these pairs.
-        found: share (x 100) of `HELD_OUT` held-out queries whose sentence is among the first three of the whole text.
+        found: share (x 100) of the held-out queries whose sentence is among the first three of the whole text.
         hits: for each of `EXAMPLES`, the three nearest sentences with their cosines.
     """
 
@@ -67,6 +70,7 @@ class DemoResult:
         index: folder with a search index of the sample's text, by that encoder.
         report: the page.
         scores: by encoder: ``before``, ``raw text alone``, ``pairs``; on what was neither trained nor selected on.
+        queries: how many queries are held out, each about a sentence of a held-out article.
         seconds: of everything.
     """
 
@@ -74,6 +78,7 @@ class DemoResult:
     index: Path
     report: Path
     scores: dict[str, DemoScores]
+    queries: int
     seconds: float
 
 
@@ -94,12 +99,16 @@ def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | N
     started, folder, tell = time.perf_counter(), Path(out), progress or Silent()
     _make_room(folder)
     make(folder)
-    queries = _hold_out(folder / PAIRS)
-    tell.say("1. raw text alone: 3,421 sentences, the next sentence as the positive")
+    parts = split_sample()
+    (folder / TEXT).write_text(parts.text, encoding="utf-8")
+    (folder / PAIRS).write_bytes(parts.pairs)
+    queries = parts.queries
+    tell.say(f"held out: {parts.held_out} of the sample's articles, and {len(queries)} queries about them")
+    tell.say("1. raw text alone: the next sentence as the positive")
     settings = ("training.epochs=6", f"training.seed={seed}")
-    job = TrainJob(Source(str(sample.TRAIN)), recipe="next-sentence", settings=settings, dev=None)
+    job = TrainJob(Source(str(folder / TEXT)), recipe="next-sentence", settings=settings, dev=None)
     _run(job, folder / TEXT_ONLY, tell)
-    tell.say("2. pairs: 1,400 paraphrases and questions with the sentence they belong to")
+    tell.say("2. pairs: paraphrases and questions, with the sentence they belong to")
     settings = ("training.epochs=10", f"training.seed={seed}")
     job = TrainJob(Source(str(folder / PAIRS)), recipe="simcse-supervised", settings=settings)
     result = _run(job, folder / ENCODER, tell)
@@ -114,8 +123,8 @@ def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | N
     tell.say("4. index the text for search")
     build_index(folder / INDEX, folder / ENCODER, sample.TRAIN, overwrite=True, progress=tell)
     page = folder / REPORT
-    _write(page, result, scores, test, time.perf_counter() - started)
-    return DemoResult(folder / ENCODER, folder / INDEX, page, scores, time.perf_counter() - started)
+    _write(page, result, scores, test, len(queries), time.perf_counter() - started)
+    return DemoResult(folder / ENCODER, folder / INDEX, page, scores, len(queries), time.perf_counter() - started)
 
 
 def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
@@ -132,30 +141,52 @@ def _make_room(out: Path) -> None:
     if not names:
         return
     runs = [RunFolder(out / name) for name in (TEXT_ONLY, ENCODER) if name in names]
-    own = names <= {PAIRS, TEXT_ONLY, ENCODER, INDEX, REPORT} and (out / PAIRS).is_file()
-    if not own or (out / PAIRS).read_bytes() != _split()[0] or State.FOREIGN in [run.state() for run in runs]:
+    own = names <= {TEXT, PAIRS, TEXT_ONLY, ENCODER, INDEX, REPORT} and (out / PAIRS).is_file()
+    if not own or (out / PAIRS).read_bytes() != split_sample().pairs or State.FOREIGN in [run.state() for run in runs]:
         raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
     for run in runs:
         require_free(run.path / LOCK)
         shutil.rmtree(run.path)
-    for name in names & {PAIRS, REPORT}:
+    for name in names & {TEXT, PAIRS, REPORT}:
         (out / name).unlink()
 
 
-def _split() -> tuple[bytes, list[tuple[str, str]]]:
-    """The sample's pairs but the last ones, as a csv file, and those."""
+@dataclass(frozen=True)
+class SampleParts:
+    """The sample, parted into what the demo trains on and what it evaluates on.
+
+    Attributes:
+        text: the articles to train on, one sentence per line, a blank line between articles.
+        pairs: a csv file of the pairs to train on; no text of theirs is in a held-out article or query.
+        queries: a question or paraphrase with its sentence, each of a held-out article.
+        held_out: how many articles these are.
+    """
+
+    text: str
+    pairs: bytes
+    queries: list[tuple[str, str]]
+    held_out: int
+
+
+def split_sample() -> SampleParts:
+    """Holds out whole articles of the sample, and the pairs about them."""
+    texts = Source(str(sample.TRAIN)).read()
+    if texts.documents is None:
+        raise RuntimeError("the sample has lost its blank lines")
+    held = hold_out(texts, HELD_OUT)
+    articles: dict[int, list[str]] = {}
+    for (sentence,), article, out in zip(texts.rows, texts.documents, held.left_out, strict=True):
+        if not out:
+            articles.setdefault(article, []).append(sentence)
+    answers = {normalised(row[0]) for row, out in zip(texts.rows, held.left_out, strict=True) if out}
     with sample.PAIRS.open(encoding="utf-8", newline="") as stream:
-        rows = list(csv.reader(stream))
+        head, *rows = csv.reader(stream)
+    queries = [(query, answer) for query, answer in rows if normalised(answer) in answers]
+    apart = answers | {normalised(query) for query, _ in queries}
     written = io.StringIO(newline="")
-    csv.writer(written).writerows(rows[:-HELD_OUT])
-    return written.getvalue().encode(), [(query, wanted) for query, wanted in rows[-HELD_OUT:]]
-
-
-def _hold_out(path: Path) -> list[tuple[str, str]]:
-    """Writes the sample's pairs but the last ones, and returns those."""
-    kept, held_out = _split()
-    path.write_bytes(kept)
-    return held_out
+    csv.writer(written).writerows([head, *(row for row in rows if not apart & {normalised(text) for text in row})])
+    text = "\n\n".join("\n".join(sentences) for sentences in articles.values())
+    return SampleParts(f"{text}\n", written.getvalue().encode(), queries, len(set(held.units[held.held].tolist())))
 
 
 def _measure(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str, str]]) -> DemoScores:
@@ -179,6 +210,7 @@ def _write(
     result: TrainResult,
     found: dict[str, DemoScores],
     test: ScoredPairs,
+    queries: int,
     seconds: float,
 ) -> None:
     folder = RunFolder(result.folder)
@@ -189,21 +221,16 @@ def _write(
         searches += quote(query) + table(["", "before", "", "after"], rows)
     scores = [[name, f"{it.spearman:.2f}", f"{it.found:.1f}"] for name, it in found.items()]
     lead = (
-        table(["", "150 graded pairs", f"{HELD_OUT} queries found"], scores)
+        table(["", "150 graded pairs", f"{queries} queries found"], scores)
         + paragraph(f"Pairs: {result.verdict}.")
         + paragraph(
             f"opencse {__version__}, built-in encoder and sample, {seconds:.0f} s. Graded pairs: Spearman x 100 of "
-            "cosine and gold score. Queries: share (%) whose sentence is among the first three of 3,421. None of "
-            "either was trained or selected on.",
+            "cosine and gold score. Queries: share (%) whose sentence is among the first three of 3,421. Neither the "
+            "graded pairs nor the queries and the articles that answer them were trained or selected on.",
             "muted",
         )
     )
     curve = training_curves(losses, result.scores)
-    commands = (
-        "opencse train TEXT --recipe next-sentence --out DIR      # running text\n"
-        "opencse train TEXT --recipe simcse --out DIR             # loose sentences\n"
-        "opencse train TEXT --recipe simcse-supervised --out DIR  # pairs"
-    )
     gold = gold_against_cosine(test.scores.tolist(), {name: it.cosines for name, it in found.items()})
     write_report(
         path,
@@ -213,6 +240,6 @@ def _write(
             Section("Training on pairs", figures(*map(figure, curve))),
             Section("Cosine against gold score", figures(*map(figure, gold))),
             Section("Search: some examples", searches),
-            Section("Next: your own text", code(commands)),
+            Section("What to do next: your own text", steps(first_steps())),
         ],
     )

@@ -28,7 +28,7 @@ from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
 from opencse.runs.start import Start, build_encoder, put_weights, settle, weigh_tokens
 from opencse.runs.trackers import open_tracker
-from opencse.selection.chosen import AUTO, DevChoice, load_selector
+from opencse.selection.chosen import AUTO, DevChoice, load_selector, unseen
 from opencse.selection.score import DevScore, Selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
@@ -158,6 +158,10 @@ class TrainJob:
         start = settle(asked.recipe, asked.model, asked.said)
         recipe, model = start.recipe, start.model
         dev = load_selector(self.dev, self.text, self.metric, keep_identical_ids=self.keep_identical_ids)
+        if dev is not None:
+            dev, left_out_questions = unseen(dev, (row for _, row in self.text.rows_with_documents()))
+            for line in left_out_questions:
+                progress.say(line)
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         longest = longest_text(encoder, recipe, model)
         objective = Objective.from_settings(recipe.objective).to(encoder.device)

@@ -1,29 +1,69 @@
-"""What to do after a run, by how it ended: each step with the command that does it."""
+"""Says what to do next, each step with the command that does it; every page and command takes the steps from here."""
 
 from __future__ import annotations
 
 import shlex
 
+from opencse.encoder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
 
-_PAIRS = "opencse train pairs.csv --recipe simcse-supervised --columns question,answer --model {model} --out pair-model"
+CORPUS, PAIRS, QUERIES, MODEL, INDEX = "corpus.txt", "pairs.csv", "beir", "my-model", "my-index"
+"""What the files and folders of a user are called where their names are not known."""
+
+Step = tuple[str, str]
+"""What to do, and the command that does it (empty where there is none)."""
 
 
-def next_steps(job: TrainJob, result: TrainResult) -> list[tuple[str, str]]:
-    """Texts and commands, the first thing to do first; a text without a command has an empty one."""
-    folder, model = shlex.quote(str(result.folder)), shlex.quote(job.model)
-    text = shlex.quote(job.text.location) if isinstance(job.text, Source) else "TEXT"
-    check = (
+def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MODEL) -> str:
+    """Returns the command that adapts a model to documents.
+
+    Example:
+        >>> adapt("my notes", "some/model", "--dev beir")
+        "opencse adapt 'my notes' --model some/model --dev beir --out my-model"
+    """
+    start = [] if model == BUILTIN else ["--model", shlex.quote(model)]
+    return " ".join(["opencse adapt", shlex.quote(text), *start, *options, "--out", shlex.quote(out)])
+
+
+def check(model: str = BUILTIN, adapted: str = MODEL) -> Step:
+    """Returns the step that evaluates a model before and after, on the user's own queries."""
+    return (
         "Evaluate it on queries of your own, with the documents that answer them (a folder in BEIR's layout). Only "
         "that tells what users will see:",
-        f"opencse evaluate {model} {folder} --suite retrieval --data FOLDER",
+        f"opencse evaluate {shlex.quote(model)} {shlex.quote(adapted)} --suite retrieval --data {QUERIES}",
     )
-    use = (
+
+
+def use(model: str = MODEL, text: str = CORPUS) -> Step:
+    """Returns the step that searches with a model and serves it."""
+    folder = shlex.quote(model)
+    return (
         "Then search with it, and serve it:",
-        f"opencse index build my-index {folder} {text}\nopencse serve {folder} --index my-index",
+        f"opencse index build {INDEX} {folder} {shlex.quote(text)}\n"
+        f'opencse index query {INDEX} "how do I descale the kettle" --hybrid\n'
+        f"opencse serve {folder} --index {INDEX}",
     )
+
+
+def with_pairs(text: str = CORPUS, model: str = BUILTIN) -> Step:
+    """Returns the step that adapts with pairs of question and answer, too."""
+    return (
+        "Pairs of question and answer can help search more still:",
+        adapt(text, model, "--pairs", PAIRS, "--columns", "question,answer"),
+    )
+
+
+def first_steps() -> list[Step]:
+    """Returns what somebody does who has a text and no model of their own yet."""
+    return [("Adapt a model to your documents; no labels are needed:", adapt()), check(), use(), with_pairs()]
+
+
+def next_steps(job: TrainJob, result: TrainResult) -> list[Step]:
+    """Returns what to do after a run, by how it ended; the first thing to do comes first."""
+    folder = str(result.folder)
+    text = job.text.location if isinstance(job.text, Source) and job.text.suffix in (".txt", ".md") else CORPUS
     read = (
         "Read the nearest neighbours below: of the same queries, are the sentences on the right nearer in meaning than "
         "those on the left?",
@@ -31,19 +71,17 @@ def next_steps(job: TrainJob, result: TrainResult) -> list[tuple[str, str]]:
     )
     if not result.plan.recipe.objective.negatives and result.kept == "last":
         return [
-            (
-                "This is a backbone, not yet a sentence encoder. Train one from it:",
-                f"opencse adapt {text} --model {folder} --out my-model",
-            ),
+            ("This is a backbone, not yet a sentence encoder. Train one from it:", adapt(text, folder)),
             ("Then evaluate that one. A backbone's own vectors are poor, and the numbers below are theirs.", ""),
         ]
+    put_to_use = [read, check(job.model, folder), use(folder, text)]
     if result.kept == "best":
-        return [("The encoder in this folder is the trained one.", ""), read, check, use]
+        return [("The encoder in this folder is the trained one.", ""), *put_to_use]
     if result.kept == "last":
         unknown = (
             "The encoder of the last step is in this folder, but nothing was held out to tell whether it is better."
         )
-        return [(unknown, ""), read, check, use]
+        return [(unknown, ""), *put_to_use]
     return [
         (
             "Training did not help, so the encoder in this folder is the one that you started from. There is nothing "
@@ -53,10 +91,10 @@ def next_steps(job: TrainJob, result: TrainResult) -> list[tuple[str, str]]:
         (
             "Read the nearest neighbours below. If those of the start are good, it knows your texts already, and you "
             "are done. If they are poor, pairs of question and answer help more than text alone:",
-            _PAIRS.format(model=model),
+            with_pairs(text, job.model)[1],
         ),
         (
             "If you have queries of your own, let them choose, not questions made from the text:",
-            f"opencse train {text} --model {model} --dev FOLDER --out other-model",
+            adapt(text, job.model, "--dev", QUERIES, out="other-model"),
         ),
     ]

@@ -15,6 +15,7 @@ from opencse.analysis.report import Section, code, figure, figures, folded, para
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError, reason
+from opencse.evaluation import ScoredPairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
 from opencse.foreign import told
@@ -30,6 +31,8 @@ from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_start, put_weights
 from opencse.selection.asking import Asking
 from opencse.selection.chosen import graded_pairs
+from opencse.selection.graded import Dev
+from opencse.selection.trained import Trained
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
 from opencse.text.given import some_texts
@@ -59,8 +62,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
         subject("start", load_start(recipe, model, job.device, job.trust_remote_code, result.plan.token_weights)),
         subject("trained", SentenceEncoder.load(trained, device=job.device, trust_remote_code=job.trust_remote_code)),
     ]
-    texts = some_texts(job.text)
-    material = Material(pairs=graded_pairs(job.dev), texts=texts, source=job.text.name)
+    material = _material(job, result)
     findings = inspect(subjects, material, progress=progress.say)
     log = MetricsLog(folder.metrics_file).read()
     write_json(
@@ -83,6 +85,28 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
     return page
 
 
+FEWEST_TEXTS = 200
+"""Held-out texts that a report needs, to look at these alone."""
+
+
+def _material(job: TrainJob, result: TrainResult) -> Material:
+    """Graded pairs and texts that were not trained on, where there are any; else the page says that they were."""
+    dev = result.plan.dev
+    if isinstance(dev, Dev):
+        pairs: ScoredPairs | None = dev.pairs
+    else:
+        pairs = graded_pairs(job.dev)
+        if pairs is not None:
+            rows = (row for _, row in job.text.rows_with_documents())
+            seen = Trained.among(rows, [*pairs.first, *pairs.second])
+            apart = not any(seen.pair(*two) for two in zip(pairs.first, pairs.second, strict=True))
+            pairs = pairs if apart else None
+    held_out = dev.questions.held_out() if isinstance(dev, Asking) else []
+    if len(held_out) >= FEWEST_TEXTS:
+        return Material(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
+    return Material(pairs=pairs, texts=some_texts(job.text), source=f"{job.text.name}, which was trained on")
+
+
 def opening(result: TrainResult, findings: Findings) -> Markup:
     """What was kept and why; where graded pairs selected it, their comparison first."""
     kept = "The start was kept; what is shown as trained is the encoder of the last step."
@@ -90,7 +114,8 @@ def opening(result: TrainResult, findings: Findings) -> Markup:
     told = f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}"
     if isinstance(result.plan.dev, Asking):
         return paragraph(told, "verdict") + aside(findings)
-    return lead(findings) + paragraph(told)
+    chosen = "" if result.kept == "last" else " The step was chosen by these very pairs, so they flatter it."
+    return lead(findings) + paragraph(told + chosen)
 
 
 def subject(name: str, encoder: SentenceEncoder) -> Subject:

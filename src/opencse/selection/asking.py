@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -13,6 +13,7 @@ from opencse.selection.finding import Difference, Floats, Integers, paired_diffe
 from opencse.selection.guard import Guard
 from opencse.selection.holdout import Flags
 from opencse.selection.score import Choice, DevScore, Given, History
+from opencse.selection.trained import Trained
 
 
 class Questions(Protocol):
@@ -48,6 +49,15 @@ class Questions(Protocol):
 
     @property
     def unknown(self) -> str: ...  # noqa: D102
+
+    def held_out(self) -> list[str]:
+        """Texts that are asked about and not trained on."""
+
+    def asked(self) -> Iterable[str]:
+        """The texts that must not be trained on; see `Selector.asked`."""
+
+    def without(self, trained: Trained) -> tuple[Questions, list[str]]:
+        """The same without the questions that are trained on; see `Selector.without`."""
 
     def fingerprint(self) -> str:
         """A hash of the questions and their answers."""
@@ -95,6 +105,16 @@ class Asking:
     def left_out(self) -> Flags | None:
         """(M,) rows of the text that training must not touch."""
         return self.questions.left_out
+
+    def asked(self) -> list[str]:
+        """The texts that must not be trained on, the guard's included."""
+        return [*self.questions.asked(), *(() if self.guard is None else self.guard.asked())]
+
+    def without(self, trained: Trained) -> tuple[Asking, list[str]]:
+        """The same without the questions that are trained on; general ones may be left out altogether."""
+        questions, told = self.questions.without(trained)
+        guard, of_guard = (None, []) if self.guard is None else self.guard.without(trained)
+        return Asking(questions, guard), [*told, *of_guard]
 
     def fingerprint(self) -> str:
         """A hash of the questions and the guard's."""

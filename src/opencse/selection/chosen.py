@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from opencse.errors import UserError
@@ -15,6 +16,7 @@ from opencse.selection.graded import Dev
 from opencse.selection.guard import Guard
 from opencse.selection.own_text import FEWEST, own_text
 from opencse.selection.score import Selector
+from opencse.selection.trained import Trained
 from opencse.text import sample
 from opencse.text.given import TextSource
 
@@ -89,3 +91,20 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
 def asking(questions: Questions) -> Asking:
     """Whoever chooses by ``questions``; the built-in pairs watch for forgetting."""
     return Asking(questions, Guard.built_in())
+
+
+def unseen(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selector, list[str]]:
+    """Leaves out the questions that are trained on.
+
+    Args:
+        selector: what a run is chosen by.
+        rows: all rows of the training text.
+
+    Returns:
+        The selector without these questions, and lines for the user that say how many they are.
+
+    Raises:
+        UserError: where nothing is left to choose by.
+    """
+    asked = [*selector.asked()]
+    return selector.without(Trained.among(rows, asked)) if asked else (selector, [])

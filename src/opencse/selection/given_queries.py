@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.io import hash_json
 from opencse.selection.finding import Floats, Integers, Measure
+from opencse.selection.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -81,6 +82,39 @@ class GivenQueries:
     def unknown(self) -> str:
         """What a choice by these queries cannot tell."""
         return "the gain was chosen by these very queries, so others may gain a little less"
+
+    def held_out(self) -> list[str]:
+        """The queries."""
+        return self.task.queries
+
+    def asked(self) -> list[str]:
+        """The queries; the documents are what is searched, and may be trained on."""
+        return self.task.queries
+
+    def without(self, trained: Trained) -> tuple[GivenQueries, list[str]]:
+        """The same without the queries that are trained on.
+
+        Raises:
+            UserError: where none is left.
+        """
+        task = self.task
+        kept = [row for row, query in enumerate(task.queries) if query not in trained]
+        dropped = len(task.queries) - len(kept)
+        if not dropped:
+            return self, []
+        if not kept:
+            raise UserError(
+                f"{task.name}: all {dropped:,} queries are in the training text, so they cannot choose; choose by "
+                "other queries (--dev), or leave these out of the text"
+            )
+        left = replace(
+            task,
+            query_ids=[task.query_ids[row] for row in kept],
+            queries=[task.queries[row] for row in kept],
+            judged=[task.judged[row] for row in kept],
+        )
+        told = f"{dropped:,} of {len(task.queries):,} queries are in the training text and are not asked"
+        return replace(self, task=left), [f"queries    {told}"]
 
     def fingerprint(self) -> str:
         """A hash of queries, documents and judgements, and the measure."""

@@ -14,8 +14,10 @@ from dataclasses import dataclass
 from opencse.analysis.alignment import alignment, positive_sides, uniformity
 from opencse.analysis.significance import paired_bootstrap
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, spearman
 from opencse.selection.score import Choice, DevScore, Given, History
+from opencse.selection.trained import Trained
 
 SPREAD = 1_000
 """Sentences whose pairs the uniformity is taken over, so that following it costs next to nothing."""
@@ -34,6 +36,33 @@ class Dev:
 
     name: str
     pairs: ScoredPairs
+
+    def asked(self) -> list[str]:
+        """All sentences."""
+        return [*self.pairs.first, *self.pairs.second]
+
+    def without(self, trained: Trained) -> tuple[Dev, list[str]]:
+        """The same without the pairs that are trained on as pairs; a sentence alone tells nothing of its gold score.
+
+        Raises:
+            UserError: where fewer than two pairs are left.
+        """
+        pairs = self.pairs
+        rows = enumerate(zip(pairs.first, pairs.second, strict=True))
+        kept = [row for row, two in rows if not trained.pair(*two)]
+        dropped = len(pairs) - len(kept)
+        if not dropped:
+            return self, []
+        if len(kept) < 2:
+            raise UserError(
+                f"{self.name}: {dropped:,} of {len(pairs):,} pairs are trained on too, so they cannot choose; choose "
+                "by other pairs (--dev)"
+            )
+        left = ScoredPairs(
+            pairs.name, pairs.scores[kept], [pairs.first[row] for row in kept], [pairs.second[row] for row in kept]
+        )
+        told = f"{dropped:,} of {len(pairs):,} graded pairs are in the training text and do not count"
+        return Dev(self.name, left), [f"pairs      {told}"]
 
     def fingerprint(self) -> str:
         """A hash of the sentences and their gold scores, 64 hexadecimal digits."""

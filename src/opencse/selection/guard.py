@@ -10,8 +10,9 @@ import numpy as np
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
 from opencse.selection.finding import Floats, Measure, paired_difference
-from opencse.selection.own_text import answered
+from opencse.selection.own_text import FEWEST, answered
 from opencse.selection.probes import Probes
+from opencse.selection.trained import Trained
 from opencse.text import sample
 from opencse.text.readers import Source
 
@@ -45,7 +46,7 @@ class Guarded:
 class Guard:
     """General questions with known answers that watch for forgetting.
 
-    They watch less where they are themselves trained on (the built-in sample and its pairs).
+    A run leaves out those that are trained on (`without`).
 
     Attributes:
         questions: a question or paraphrase each, and the sentence that it means among those of all.
@@ -66,6 +67,27 @@ class Guard:
     def built_in(cls) -> Guard:
         """Of the built-in sample's pairs."""
         return cls.of_pairs(Source(str(sample.PAIRS)).read().rows)
+
+    def asked(self) -> list[str]:
+        """The texts that must not be trained on: questions and answers."""
+        return self.questions.texts()
+
+    def without(self, trained: Trained) -> tuple[Guard | None, list[str]]:
+        """The same without the questions that are trained on; None where fewer than `FEWEST`, or than half, are left.
+
+        A text that holds most of these questions is of their own kind: they are not general beside it.
+        """
+        asked = self.questions
+        rows = [(query, asked.candidates[row]) for query, row in zip(asked.queries, asked.answers, strict=True)]
+        kept = [row for row in rows if not any(text in trained for text in row)]
+        dropped = len(rows) - len(kept)
+        if not dropped:
+            return self, []
+        if len(kept) < max(FEWEST, len(rows) / 2):
+            told = f"{dropped:,} of the {len(rows):,} general questions are in the training text"
+            return None, [f"guard      none: {told}, so they cannot show what is forgotten"]
+        told = f"{dropped:,} general questions are in the training text and are not asked"
+        return Guard.of_pairs(kept), [f"guard      {told}"]
 
     def __len__(self) -> int:
         return len(self.questions)

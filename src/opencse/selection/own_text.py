@@ -15,6 +15,7 @@ from opencse.io import hash_json
 from opencse.selection.finding import Floats, Integers, Measure
 from opencse.selection.holdout import Flags, HeldOut, hold_out
 from opencse.selection.probes import Probes, halves, neighbours, overlapping_crops, pairs
+from opencse.selection.trained import Trained
 from opencse.text.readers import Texts
 
 FEWEST = 100
@@ -77,6 +78,20 @@ class OwnText:
                 "(--dev FOLDER)"
             )
         return "your users may ask other questions than these: measure with your own queries (--dev FOLDER)"
+
+    def held_out(self) -> list[str]:
+        """Texts that are asked about, each once; none of them is trained on as it is asked."""
+        asked = ([*p.queries, *(p.candidates[row] for row in p.answers)] for p in self.probes)
+        return list(dict.fromkeys(text for texts in asked for text in texts))
+
+    def asked(self) -> list[str]:
+        """Nothing to look for: what is asked about is held out when the rows to train on are made."""
+        return []
+
+    def without(self, trained: Trained) -> tuple[OwnText, list[str]]:
+        """The same; see `asked`."""
+        del trained
+        return self, []
 
     def fingerprint(self) -> str:
         """A hash of the questions, their candidates and answers, and the measure."""

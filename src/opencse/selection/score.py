@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol, runtime_checkable
 
@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.selection.trained import Trained
 
 
 @dataclass(frozen=True)
@@ -125,6 +126,16 @@ class Selector(Protocol):
     @property
     def left_out(self) -> NDArray[np.bool_] | None:
         """(M,) rows of the text that training must not touch; None where there are none."""
+
+    def asked(self) -> Iterable[str]:
+        """The texts that must not be trained on; none where what is asked about is held out of the text itself."""
+
+    def without(self, trained: Trained) -> tuple[Selector, list[str]]:
+        """The same without the questions that are trained on, and lines for the user that say how many they are.
+
+        Raises:
+            UserError: where too few questions are left to choose by.
+        """
 
     def fingerprint(self) -> str:
         """A hash of all that is asked; equal fingerprints give an encoder the same value."""
