@@ -24,6 +24,7 @@ from opencse.selection.graded import Dev
 from opencse.selection.guard import TOLERANCE, Guard, Guarded
 from opencse.selection.own_text import own_text
 from opencse.selection.score import DevScore, Given, History
+from opencse.selection.trained import Trained
 from opencse.text import sample
 from opencse.text.readers import Source, Texts
 
@@ -39,6 +40,16 @@ class Fixed:
     units: Integers = field(default_factory=lambda: np.arange(4))
     left_out: None = None
     unknown: str = "nothing is known"
+
+    def held_out(self) -> list[str]:
+        return []
+
+    def asked(self) -> list[str]:
+        return []
+
+    def without(self, trained: Trained) -> tuple[Fixed, list[str]]:
+        del trained
+        return self, []
 
     def fingerprint(self) -> str:
         return self.name
