@@ -32,6 +32,7 @@ __all__ = [
     "export_index",
     "export_onnx",
     "export_static",
+    "finish",
     "index_duplicates",
     "index_info",
     "index_negatives",
@@ -58,6 +59,7 @@ if TYPE_CHECKING:
     from opencse.api.encoding import encode
     from opencse.api.evaluation import evaluate, evaluate_all
     from opencse.api.exporting import export_onnx, export_static
+    from opencse.api.finishing import finish
     from opencse.api.index import (
         add_to_index,
         build_index,
@@ -101,6 +103,7 @@ _HOMES = {
         "export_onnx",
         "export_static",
     ),
+    "opencse.api.finishing": ("finish",),
     "opencse.api.looking": (
         "analyze",
         "check",

@@ -13,6 +13,7 @@ import torch
 
 from helpers import Broken
 from opencse import SentenceEncoder, UserError, adapt, train
+from opencse.errors import InterruptedRunError
 from opencse.evaluation import read_scored_pairs
 from opencse.progress import Silent
 from opencse.runs.adaptation import adaptation_job, read_pairs
@@ -105,7 +106,7 @@ def test_the_order_of_the_shares_does_not_matter(tmp_path: Path) -> None:
 def test_a_resumed_run_is_the_same(folder: Path, tmp_path: Path) -> None:
     settings = [*QUICK, "training.checkpoint_every=2", "training.learning_rate=0.05"]
     whole = adapt(folder, tmp_path / "whole", settings=settings)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError):
         adapt(folder, tmp_path / "broken", settings=settings, progress=Broken(5, KeyboardInterrupt()))
     resumed = adapt(folder, tmp_path / "broken", settings=settings, resume=True)
     assert resumed.verdict == whole.verdict

@@ -16,9 +16,10 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.progress import Silent
 from opencse.runs import report
+from opencse.runs.best_so_far import open_checkpoint
 from opencse.runs.folder import RunFolder
 from opencse.runs.job import TrainJob
-from opencse.runs.report import losses_of, open_checkpoint, open_subjects, write_run_report
+from opencse.runs.report import losses_of, open_subjects, write_run_report
 from opencse.text.readers import Source
 from opencse.training.metrics import MetricsLog
 

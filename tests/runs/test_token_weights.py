@@ -12,6 +12,7 @@ from helpers import Broken
 from opencse import SentenceEncoder, UserError, train
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.token_weights import TokenWeights
+from opencse.errors import InterruptedRunError
 from opencse.runs import job
 from opencse.runs.start import weigh_tokens
 from opencse.text import sample
@@ -45,7 +46,7 @@ def test_the_weights_are_those_of_the_text(start: Path, tmp_path: Path, capsys: 
 @pytest.mark.slow
 def test_a_resumed_run_is_the_same(start: Path, tmp_path: Path) -> None:
     whole = train(sample.TRAIN, tmp_path / "whole", model=str(start), settings=QUICK)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError):
         train(
             sample.TRAIN, tmp_path / "broken", model=str(start), settings=QUICK, progress=Broken(3, KeyboardInterrupt())
         )

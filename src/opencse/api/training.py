@@ -9,7 +9,7 @@ from pathlib import Path
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.environment import missing_packages
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.foreign import checks_trust
 from opencse.making.backbone import Shape
 from opencse.processes import started
@@ -17,6 +17,7 @@ from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe
 from opencse.runs.adaptation import RECIPE, adaptation_job
 from opencse.runs.begin import GivenEncoder, NewBackbone
+from opencse.runs.best_so_far import after_kill
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
@@ -320,7 +321,10 @@ def _carry_out(
     if report and started().first and not (result.folder / REPORT).is_file():
         from opencse.runs.report import write_run_report
 
-        tell.say(f"report     {write_run_report(job, result, tell)}")
+        try:
+            tell.say(f"report     {write_run_report(job, result, tell)}")
+        except KeyboardInterrupt:
+            raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
     return result
 
 

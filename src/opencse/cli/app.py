@@ -17,6 +17,7 @@ PURPOSES = {
     "Train": {
         "adapt": "Adapt an encoder to your documents; no labels needed.",
         "train": "Train a sentence encoder from text by a recipe; no labels needed.",
+        "finish": "Make a usable model out of an interrupted run.",
         "check": "Look at a text before training on it; with advice.",
         "recipes": "List the recipes; show their settings, presets and differences.",
     },

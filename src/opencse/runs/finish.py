@@ -12,6 +12,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import locate
 from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.together import evaluated
+from opencse.objective.objective import Objective
 from opencse.objective.vectors.masked import Masked
 from opencse.processes import Processes
 from opencse.progress import Progress
@@ -85,17 +86,16 @@ def finish(
         choice = _choose(trainer, history, plan.dev, plan, record.given)
         kept, verdict = choice.kept, choice.verdict
     card = _card(plan, record, scores, encoder, "last", verdict)
-    encoder.eval().save(folder.last, card=card, masked_lm=_keeps_head(trainer))
+    encoder.eval().save(folder.last, card=card, masked_lm=keeps_head(trainer.objective))
     kept_encoder = encoder
     if kept == "best":
         encoder.load_state_dict(trainer.best)
     elif kept != "last":
         kept_encoder = _untrained(plan, kept)
-    if kept_encoder is not encoder and _keeps_head(trainer):
-        words = cast(nn.Embedding, kept_encoder.backbone.get_input_embeddings())
-        kept_encoder.lm_head = MaskedLMHead.load(locate(plan.model), words, trust_remote_code=bool(plan.code))
+    if kept_encoder is not encoder and keeps_head(trainer.objective):
+        add_masked_lm_head(kept_encoder, plan.model, trust_remote_code=bool(plan.code))
     card = _card(plan, record, scores, kept_encoder, kept, verdict)
-    kept_encoder.save(folder.path, card=card, masked_lm=_keeps_head(trainer))
+    kept_encoder.save(folder.path, card=card, masked_lm=keeps_head(trainer.objective))
     step = {"best": history.best_step, "last": trainer.steps, "start": 0}.get(kept)
     record.result = Outcome(kept=kept, verdict=verdict, scores=scores, steps=trainer.steps, step=step)
     record.finished = now()
@@ -147,10 +147,17 @@ def _given(plan: Plan) -> SentenceEncoder | None:
     return load_given(plan.recipe, plan.model, plan.device, bool(plan.code), weighed=weighed)
 
 
-def _keeps_head(trainer: Trainer) -> bool:
-    """Whether the masked-LM head is the result, as in pretraining, and not a help in training."""
-    objective = trainer.objective
+def keeps_head(objective: Objective) -> bool:
+    """Whether the masked-LM head is the result, as in pretraining, and not only used in training."""
     return not objective.negatives and any(isinstance(request, Masked) for request in objective.reads)
+
+
+def add_masked_lm_head(
+    encoder: SentenceEncoder, model: str, *, tied: bool = True, trust_remote_code: bool = False
+) -> None:
+    """Gives ``encoder`` the masked-LM head of the folder or Hub id ``model``; see `MaskedLMHead.load`."""
+    words = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
+    encoder.lm_head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
 
 
 def _loss_verdict(trainer: Trainer) -> str:

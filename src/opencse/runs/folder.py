@@ -234,6 +234,16 @@ class RunFolder:
         """Keeps ``record`` as it is now."""
         record.write(self.record_file)
 
+    def reopen(self, record: RunRecord, tell: Progress, *, write: bool) -> None:
+        """Continues a run that was finished before its last step."""
+        if record.result is not None:
+            tell.say(
+                f"reopened   the run was finished at step {record.result.steps:,} of {record.steps:,}; it continues"
+            )
+        record.result = record.finished = None
+        if write:
+            self.write(record)
+
     def require_same(self, record: RunRecord, identity: Identity) -> None:
         """Refuses to go on with another run than the one that was begun.
 
@@ -242,6 +252,18 @@ class RunFolder:
         """
         if difference := record.identity.difference(identity):
             raise UserError(f"{self.path}: cannot resume with {difference}; start the new run in another --out")
+
+    def has_checkpoint(self) -> bool:
+        """Whether there is a checkpoint to continue from, whole or damaged."""
+        return any(folder.exists() for folder in checkpoint_folders(self.checkpoint))
+
+    def require_idle(self) -> None:
+        """Refuses a run that another process is working on.
+
+        Raises:
+            UserError: naming the process.
+        """
+        lock.require_free(self._lock)
 
     def remove_checkpoints(self) -> None:
         """Removes the state of a run that has finished."""
@@ -254,7 +276,7 @@ class RunFolder:
         for folder in (self.path, self.last):
             for left in folder.glob(f"{io.WRITING}*"):
                 _remove(left)
-        if record is not None and record.result is not None:
+        if record is not None and record.result is not None and not record.ended_early:
             self.remove_checkpoints()
 
     def _start_is_ours(self) -> bool:

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.encoder.precision import choose_precision
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.sentences import HardNegatives
@@ -20,6 +20,7 @@ from opencse.processes import ALONE, Processes, joined
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
+from opencse.runs.best_so_far import after_kill, after_stop
 from opencse.runs.devices import own_device, tell_of_others
 from opencse.runs.finish import TrainResult, finish, start_score
 from opencse.runs.fitting import begin_parts, check_and_complete, choose_forward, longest_text, near_duplicates
@@ -38,7 +39,7 @@ from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.memory import keep_freed_memory
 from opencse.training.pace import plan_batches, seconds_per_step
 from opencse.training.soundness import probes_of, require_known, require_sound
-from opencse.training.trainer import Trainer
+from opencse.training.trainer import Trainer, stop_requests
 
 
 @dataclass(frozen=True)
@@ -257,6 +258,14 @@ class TrainJob:
     ) -> TrainResult:
         """Trains; see `opencse.train`."""
         folder = RunFolder.at(out)
+        try:
+            return self._run_in_processes(folder, resume, overwrite, progress)
+        except KeyboardInterrupt:
+            raise InterruptedRunError(after_kill(folder)) from None
+
+    def _run_in_processes(
+        self, folder: RunFolder, resume: bool, overwrite: bool, progress: Progress | None
+    ) -> TrainResult:
         device = own_device(self.device)
         with joined(device or "") as world:
             job, tell = replace(self, device=device), Silent() if progress is None or not world.first else progress
@@ -284,6 +293,8 @@ class TrainJob:
             identity = plan.identity()
             folder.require_same(record, identity)
             record.identity = identity
+            if world.share(record.ended_early and folder.has_checkpoint()):
+                folder.reopen(record, tell, write=world.first)
         return self._train(prepared, folder, record, resume, tell, world)
 
     def _train(
@@ -305,14 +316,25 @@ class TrainJob:
         heard = (*self.callbacks, *trackers) if world.first else ()
         trainer = prepared.trainer(folder.path, tell, dev=plan.dev, start=start, callbacks=heard)
         started = time.perf_counter()
-        history = trainer.run(resume=resume)
+        try:
+            history = trainer.run(resume=resume)
+        except InterruptedRunError as stopped:
+            told = str(stopped)
+            if world.first:
+                tell.say("stopping   the best model so far is being written; Ctrl-C once more stops at once")
+                told = after_stop(folder, told, trust_remote_code=bool(plan.code))
+            world.wait()
+            raise InterruptedRunError(told) from None
         record.seconds = round(time.perf_counter() - started, 1)
-        if world.first:
-            finish(trainer, history, plan, folder, record, tell)
+        with stop_requests(once=not world.several) as stop:
+            if world.first:
+                finish(trainer, history, plan, folder, record, tell)
         outcome = world.share(record.result)
         if outcome is None:
             raise RuntimeError("the first process shared no outcome")
         trainer.callbacks.on_end(folder.path, outcome.verdict)
+        if stop.is_set() and not world.several:
+            raise KeyboardInterrupt
         return TrainResult(folder.path, outcome.kept, outcome.verdict, outcome.scores, plan)
 
     def _prepare(self, tell: Progress, record: RunRecord | None, staged: Path, world: Processes = ALONE) -> Prepared:

@@ -118,6 +118,7 @@ class Plan:
             examples=self.examples,
             steps=self.steps,
             environment=Environment.here(self.device),
+            measure=self.dev.measure if self.dev else None,
         )
 
     def _adapters(self) -> list[str]:

@@ -101,7 +101,7 @@ class Outcome(_Kept):
         kept: which encoder.
         verdict: why.
         scores: dev scores by step.
-        steps: of the run.
+        steps: that were made; fewer than the run's where it was finished early.
         step: which of them the kept encoder is of, 0 for the start; None for the model as it was given, and in older
             records.
     """
@@ -133,6 +133,7 @@ class RunRecord(_Kept):
         environment: versions and machine.
         start: dev score of the start as training takes it up, once it is known.
         given: the same with the model's own pooling, where that is another.
+        measure: what dev scores are; None without, and in older records.
         seconds: of training, by the process that finished it.
         result: how it ended; None until then.
         finished: when.
@@ -149,9 +150,15 @@ class RunRecord(_Kept):
     environment: Environment
     start: DevScore | None = None
     given: Given | None = None
+    measure: str | None = None
     seconds: FiniteFloat | None = None
     result: Outcome | None = None
     finished: AwareDatetime | None = None
+
+    @property
+    def ended_early(self) -> bool:
+        """Whether the run was finished (``opencse finish``) before its last step, so that it can be continued."""
+        return self.result is not None and self.result.steps < self.steps
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,7 @@ from opencse.analysis.inspection import Findings, Material, Subject, inspect, sh
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, steps, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.token_weights import TokenWeights
-from opencse.errors import UserError, reason
+from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
@@ -23,12 +23,13 @@ from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
 from opencse.records import write_json
+from opencse.runs.best_so_far import open_checkpoint
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import next_steps
-from opencse.runs.record import RunRecord
-from opencse.runs.start import build_encoder, load_start, put_weights
+from opencse.runs.record import Outcome, RunRecord
+from opencse.runs.start import load_start
 from opencse.selection.asking import Asking
 from opencse.selection.chosen import graded_pairs
 from opencse.selection.graded import Dev
@@ -36,7 +37,6 @@ from opencse.selection.trained import Trained
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
 from opencse.text.given import some_texts
-from opencse.training.checkpoint import load_checkpoint
 from opencse.training.metrics import MetricsLog
 from opencse.training.settings import TrainingSettings
 
@@ -105,6 +105,35 @@ def _material(job: TrainJob, result: TrainResult) -> Material:
     if len(held_out) >= FEWEST_TEXTS:
         return Material(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
     return Material(pairs=pairs, texts=some_texts(job.text), source=f"{job.text.name}, which was trained on")
+
+
+def write_curves_report(run: RunFolder, outcome: Outcome) -> Path:
+    """Writes ``report.html`` of a run that was finished early, from its files alone: the outcome, curves and settings.
+
+    Raises:
+        UserError: if it cannot be written.
+    """
+    record = run.record()
+    recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
+    log = MetricsLog(run.metrics_file).read()
+    page = run.path / REPORT
+    folder, start = shlex.quote(str(run.path)), shlex.quote(record.identity.model)
+    todo = [
+        ("Continue the run:", "the command that began it, with --resume"),
+        ("See what training changed, on your text:", f"opencse analyze {start} {folder} TEXT"),
+    ]
+    write_report(
+        page,
+        f"{recipe.name} on {record.source}",
+        paragraph(f"{outcome.verdict[0].upper()}{outcome.verdict[1:]}.", "verdict"),
+        [
+            Section("What to do next", steps(todo)),
+            training_of(log, record, record.measure or "dev score"),
+            settings_of(recipe, record),
+            how_to_load(str(run.path)),
+        ],
+    )
+    return page
 
 
 def opening(result: TrainResult, findings: Findings) -> Markup:
@@ -216,33 +245,6 @@ def settings_of(recipe: Recipe, record: RunRecord) -> Section:
     ]
     everything = "\n".join(f"{key} = {value!r}" for key, value in flatten(record.identity.recipe).items())
     return Section("Settings", table(["", ""], rows) + folded("Every setting", code(everything)))
-
-
-def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: bool = False) -> SentenceEncoder:
-    """The encoder of a run that is still going (or was broken off), as its last checkpoint has it.
-
-    Raises:
-        UserError: if there is no run, or no checkpoint yet.
-    """
-    run = RunFolder(folder)
-    identity = run.record().identity if run.record_file.is_file() else None
-    checkpoint = load_checkpoint(run.checkpoint)
-    if identity is None or checkpoint is None:
-        raise UserError(f"{folder}: holds no checkpoint of a run; give the folder of a run that has reached one")
-    recipe = validate(Recipe, identity.recipe, f"{run.record_file}: recipe")
-    encoder = build_encoder(recipe, identity.model, device, trust_remote_code)
-    tensors = checkpoint.of("encoder")
-    weights = tensors.get("token_weights.weights")
-    put_weights(encoder, None if weights is None else TokenWeights(weights))
-    own = encoder.state_dict()
-    try:
-        encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in own})
-    except RuntimeError as error:
-        raise UserError(
-            f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put back the run's own"
-        ) from None
-    encoder.projection = None
-    return encoder.eval()
 
 
 _SIMILARITIES = {"positives": "positive_similarity", "negatives": "negative_similarity"}

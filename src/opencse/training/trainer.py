@@ -127,7 +127,7 @@ class Trainer:
         self.world.wait()
         self.progress.start("training", self.steps, step)
         try:
-            with _stop_requests(once=not self.world.several) as stop:
+            with stop_requests(once=not self.world.several) as stop:
                 while step < self.steps:
                     outcome = self._step(step)
                     step += 1
@@ -309,8 +309,8 @@ def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: f
 
 
 @contextmanager
-def _stop_requests(*, once: bool) -> Iterator[threading.Event]:
-    """An event that Ctrl-C and SIGTERM set; handlers are put back after it.
+def stop_requests(*, once: bool) -> Iterator[threading.Event]:
+    """Yields an event that Ctrl-C and SIGTERM set, so that what is in the block ends in order; then restores handlers.
 
     Args:
         once: a second one stops at once. Among several processes it does not: their launcher passes a stop on to all,

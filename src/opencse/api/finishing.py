@@ -1,0 +1,111 @@
+"""`finish`: a usable model out of a run that was interrupted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from opencse.environment import missing_packages
+from opencse.errors import UserError
+from opencse.progress import Progress, Silent
+from opencse.runs.best_so_far import write_best_so_far
+from opencse.runs.folder import RECORD, RunFolder, locked
+from opencse.runs.record import Outcome, now
+from opencse.studies.record import StudyRecord
+
+
+def finish(
+    folder: str | Path,
+    *,
+    report: bool = False,
+    trust_remote_code: bool = False,
+    progress: Progress | None = None,
+) -> Outcome:
+    """Ends an interrupted run: makes a model of the best step so far.
+
+    The run may have been stopped (Ctrl-C) or killed; what came after its last checkpoint is lost. The folder then has
+    what a run leaves: the model with its card, ``last/``, and the outcome in ``run.json``. The checkpoint stays, so
+    ``resume`` continues the run as before; delete ``checkpoint/`` when you do not need it.
+
+    Args:
+        folder: of `train`, `adapt` or `pretrain`.
+        report: write ``report.html`` with the curves of training; needs ``opencse[train]``.
+        trust_remote_code: run the Python code of the folder that the run began with.
+        progress: is told what is done.
+
+    Returns:
+        What was kept and why. A run that has finished already is left as it is.
+
+    Raises:
+        UserError: if the folder holds no run, the run is still going on, it has no checkpoint yet, or the model that it
+            began with is gone.
+
+    Example:
+        >>> opencse.finish("my-model").verdict  # doctest: +SKIP
+        'stopped after step 80 of 200; the best model so far is that of step 50 (nDCG@10 x 100: 82.10, start 27.90)'
+    """
+    if not isinstance(folder, str | Path):
+        raise TypeError(f"folder is a path, not {type(folder).__name__}")
+    run, tell = RunFolder.at(folder), progress or Silent()
+    _require_run(run)
+    try:
+        run.require_idle()
+    except UserError as busy:
+        raise UserError(f"the run is still going on, so it cannot be finished: {busy}") from None
+    with locked(run.path, tell):
+        outcome = run.record().result
+        if outcome is not None:
+            tell.say(f"this run has finished already: {outcome.verdict}")
+        else:
+            outcome = _finish(run, trust_remote_code, tell)
+        if report:
+            _report(run, outcome, tell)
+    return outcome
+
+
+def _finish(run: RunFolder, trust_remote_code: bool, tell: Progress) -> Outcome:
+    record = run.record()
+    if not run.has_checkpoint():
+        raise UserError(
+            f"{run.path}: the run was stopped before its first checkpoint, so there is no trained model; start it "
+            "again with --resume"
+        )
+    tell.say(f"finishing  {run.path}: the model is being written")
+    chosen = write_best_so_far(run, trust_remote_code=trust_remote_code, last=True)
+    record.result = Outcome(
+        kept=chosen.kept, verdict=chosen.verdict, scores=chosen.scores, steps=chosen.reached, step=chosen.step
+    )
+    record.finished = now()
+    run.write(record)
+    tell.say(chosen.verdict)
+    if record.ended_early:
+        tell.say(f"kept       {run.checkpoint}, so --resume can continue the run; delete it to save space")
+    else:
+        run.remove_checkpoints()
+    return record.result
+
+
+def _report(run: RunFolder, outcome: Outcome, tell: Progress) -> None:
+    lacking = missing_packages("matplotlib")
+    if lacking:
+        tell.say(f'report     none: its pictures need {", ".join(lacking)}; pip install "opencse[train]"')
+        return
+    from opencse.runs.folder import REPORT
+    from opencse.runs.report import write_curves_report
+
+    if (run.path / REPORT).is_file() and not run.record().ended_early:
+        return
+    tell.say(f"report     {write_curves_report(run, outcome)}")
+
+
+def _require_run(run: RunFolder) -> None:
+    """Refuses a folder without a run, by what it is instead."""
+    if run.record_file.is_file():
+        return
+    path = run.path
+    if not path.exists():
+        raise UserError(f"{path}: there is no such folder; give the folder of opencse train, adapt or pretrain")
+    if any(StudyRecord.read(one) for one in path.glob("starts/*")) or any(path.glob(f"runs/*/*/*/{RECORD}")):
+        raise UserError(f"{path}: holds a comparison; the same compare command continues it")
+    if (path / "config.json").is_file() or (path / "modules.json").is_file():
+        raise UserError(f"{path}: holds a model and no run ({RECORD}); there is nothing to finish")
+    raise UserError(f"{path}: holds no run ({RECORD}); give the folder of opencse train, adapt or pretrain")

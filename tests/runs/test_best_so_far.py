@@ -1,0 +1,311 @@
+"""What is left of a run that was stopped: the best model so far, and the way to continue or to end it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import opencse
+from helpers import Broken, Heard, Stopped
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.environment import Environment
+from opencse.errors import InterruptedRunError, UserError
+from opencse.progress import Silent
+from opencse.runs import lock
+from opencse.runs.best_so_far import choose_so_far
+from opencse.runs.folder import RunFolder, State
+from opencse.runs.job import TrainJob
+from opencse.runs.record import Identity, RunRecord, TextCounts
+from opencse.selection.score import DevScore, Given, History
+from opencse.text.readers import Source
+from opencse.training.checkpoint import load_checkpoint
+
+Run = Callable[..., tuple[int, str, str]]
+SETTINGS = (
+    "training.epochs=10",
+    "training.max_steps=6",
+    "training.batch_size=4",
+    "training.checkpoint_every=3",
+    "training.log_every=1",
+    "training.evaluate_every=2",
+    "training.learning_rate=1e-3",
+    "training.precision=float32",
+    "encoder.pooling=mean",
+)
+TEXTS = ["A dog barks.", "It rains in the hills."]
+
+
+@pytest.fixture
+def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> TrainJob:
+    (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
+    text = Source(str(tmp_path / "text.txt"))
+    return TrainJob(text, model=str(tiny_folder), settings=SETTINGS, dev="sample", device="cpu")
+
+
+def stopped(job: TrainJob, out: Path, step: int) -> str:
+    with pytest.raises(InterruptedRunError) as caught:
+        job.run(out, progress=Stopped(step))
+    return str(caught.value)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    names = ("model.safetensors", "last/model.safetensors", "metrics.jsonl", "README.md")
+    return {name: (folder / name).read_bytes() for name in names}
+
+
+def record(*, dev: str | None = "sample", given: Given | None = None) -> RunRecord:
+    return RunRecord(
+        identity=Identity(recipe={}, model="m", text="", precision="float32", dev=dev),
+        source="text.txt",
+        corpus=TextCounts(rows=1, tokens=1, duplicates=0),
+        steps=10,
+        environment=Environment.here("cpu"),
+        given=given,
+    )
+
+
+@pytest.mark.parametrize(
+    ("scores", "given", "kept", "step"),
+    [
+        ({}, None, "last", 7),
+        ({0: 50.0}, None, "last", 7),
+        ({0: 50.0, 2: 49.0, 4: 51.0, 6: 50.5}, None, "best", 4),
+        ({0: 50.0, 2: 49.0, 4: 50.0}, None, "start", 0),
+        ({0: 50.0, 2: 49.0, 4: 51.0}, Given("cls", 52.0), "given", None),
+        ({0: 50.0, 2: 53.0, 4: 51.0}, Given("cls", 52.0), "best", 2),
+        ({0: 50.0, 2: 49.0}, Given("cls", 40.0), "start", 0),
+    ],
+)
+def test_what_is_kept(scores: dict[int, float], given: Given | None, kept: str, step: int | None) -> None:
+    history = History({at: DevScore(value) for at, value in scores.items()})
+    chosen = choose_so_far(record(given=given), history, 7)
+    assert (chosen.kept, chosen.step, chosen.reached) == (kept, step, 7)
+    assert chosen.verdict.startswith("stopped after step 7 of 10; ")
+
+
+def test_a_step_that_forgets_is_not_kept() -> None:
+    history = History({0: DevScore(50.0), 2: DevScore(60.0, forgets=True), 4: DevScore(51.0)})
+    assert choose_so_far(record(), history, 5).step == 4
+    del history.found[4]
+    assert choose_so_far(record(), history, 5).kept == "start"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [1, 2, 3, 5])
+def test_a_stopped_run_leaves_a_model_and_still_continues_bit_for_bit(job: TrainJob, tmp_path: Path, step: int) -> None:
+    job.run(tmp_path / "whole")
+    told = stopped(job, tmp_path / "run", step)
+    assert told.startswith(f"stopped after step {step} of 6; ")
+    assert "--resume" in told
+    assert f"opencse finish {tmp_path / 'run'}" in told
+    run = RunFolder(tmp_path / "run")
+    assert run.state() is State.BEGUN
+    checkpoint = load_checkpoint(run.checkpoint)
+    assert checkpoint is not None
+    left = SentenceEncoder.load(run.path, device="cpu")
+    if step == 1:  # before the first evaluation
+        assert "no trained step has been evaluated yet" in told
+        weights = load_file(run.path / "model.safetensors")
+        inside = checkpoint.of("encoder")
+        assert all(torch.equal(tensor, inside[f"backbone.{name}"]) for name, tensor in weights.items())
+    assert np.isfinite(left.encode(TEXTS)).all()
+    job.run(run.path, resume=True)
+    assert files(run.path) == files(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_the_kept_step_is_the_best_one_that_was_evaluated(job: TrainJob, tmp_path: Path) -> None:
+    told = stopped(job, tmp_path / "run", 5)
+    checkpoint = load_checkpoint(RunFolder(tmp_path / "run").checkpoint)
+    assert checkpoint is not None
+    history = History({int(k): DevScore(**v) for k, v in checkpoint.values["history"]["found"].items()})
+    start = history.scores[0]
+    left = load_file(tmp_path / "run" / "model.safetensors")
+    better = history.scores[history.best_step] > start
+    expected = checkpoint.of("best") if better else None
+    assert ("the best model so far is that of step" in told) is better
+    if expected is None:
+        given = SentenceEncoder.load(job.model, pooling="mean", device="cpu").backbone.state_dict()
+        expected = {f"backbone.{name}": tensor for name, tensor in given.items()}
+    assert all(torch.equal(tensor, expected[f"backbone.{name}"]) for name, tensor in left.items())
+
+
+@pytest.mark.slow
+def test_finish_makes_a_model_of_a_killed_run_which_still_continues(
+    job: TrainJob, tmp_path: Path, opencse: Run
+) -> None:
+    job.run(tmp_path / "whole")
+    with pytest.raises(RuntimeError, match="killed"):
+        job.run(tmp_path / "run", progress=Broken(5, RuntimeError("killed")))
+    run = RunFolder(tmp_path / "run")
+    assert not (run.path / "config.json").exists()
+    code, out, err = opencse("finish", run.path)
+    assert (code, out.strip()) == (0, str(run.path)), err
+    assert "stopped after step 3 of 6" in err
+    assert run.state() is State.FINISHED
+    finished = run.record()
+    assert finished.result is not None
+    assert finished.ended_early
+    assert finished.result.steps == 3
+    assert finished.finished is not None
+    assert finished.result.verdict in json.loads((run.path / "run.json").read_text())["result"]["verdict"]
+    assert "stopped after step 3 of 6" in (run.path / "README.md").read_text()
+    assert "Training curves" in (run.path / "report.html").read_text()
+    for folder in (run.path, run.last):
+        assert SentenceEncoder.load(folder, device="cpu").encode(TEXTS).shape == (2, 32)
+
+    before = (run.path / "run.json").read_bytes()
+    code, _, err = opencse("finish", run.path)
+    assert code == 0
+    assert "this run has finished already: stopped after step 3 of 6" in err
+    assert (run.path / "run.json").read_bytes() == before
+
+    heard = Heard()
+    job.run(run.path, resume=True, progress=heard)
+    assert any(line.startswith("reopened   the run was finished at step 3 of 6") for line in heard.said)
+    assert files(run.path) == files(tmp_path / "whole")
+    assert not run.checkpoint.exists()
+    code, _, err = opencse("finish", run.path)
+    assert code == 0
+    assert "this run has finished already" in err
+
+
+@pytest.mark.slow
+def test_without_its_checkpoint_a_run_that_was_finished_early_says_so_on_resume(job: TrainJob, tmp_path: Path) -> None:
+    stopped(job, tmp_path / "run", 3)
+    opencse.finish(tmp_path / "run")
+    shutil.rmtree(tmp_path / "run" / "checkpoint")
+    heard = Heard()
+    result = job.run(tmp_path / "run", resume=True, progress=heard)
+    assert any("this run had finished before: stopped after step 3 of 6" in line for line in heard.said)
+    assert result.verdict.startswith("stopped after step 3 of 6")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "recipe"),
+    [
+        (("encoder.lora.rank=2",), "simcse"),
+        (("encoder.token_weights=idf",), "simcse"),
+        (("encoder.head.kind=mlp",), "simcse"),
+        (("data.max_length=32", "training.batch_tokens=200"), "pretrain"),
+    ],
+)
+def test_every_kind_of_encoder_is_made_of_a_checkpoint(
+    job: TrainJob, tmp_path: Path, settings: tuple[str, ...], recipe: str
+) -> None:
+    own = tuple(one for one in SETTINGS if recipe == "simcse" or "batch_size" not in one)
+    other = TrainJob(job.text, recipe, job.model, settings=(*own, *settings), dev=None, device="cpu")
+    other.run(tmp_path / "three")
+    stopped(other, tmp_path / "run", 3)
+    opencse.finish(tmp_path / "run")
+    stored = set(load_file(tmp_path / "three" / "model.safetensors"))
+    assert set(load_file(tmp_path / "run" / "model.safetensors")) == stored
+    names = {path.relative_to(tmp_path / "three").as_posix() for path in (tmp_path / "three").rglob("*")}
+    left = {path.relative_to(tmp_path / "run").as_posix() for path in (tmp_path / "run").rglob("*")}
+    assert names <= left
+    other.run(tmp_path / "run", resume=True)
+    assert files(tmp_path / "run") == files(tmp_path / "three")
+
+
+@pytest.mark.slow
+def test_a_start_that_is_gone_or_changed_is_named(job: TrainJob, tmp_path: Path) -> None:
+    start = tmp_path / "start"
+    shutil.copytree(job.model, start)
+    moved = TrainJob(job.text, model=str(start), settings=SETTINGS, dev=None, device="cpu")
+    stopped(moved, tmp_path / "run", 3)
+    (start / "config.json").write_text((start / "config.json").read_text() + "\n")
+    with pytest.raises(UserError, match="which has changed since"):
+        opencse.finish(tmp_path / "run")
+    shutil.rmtree(start)
+    with pytest.raises(UserError, match="cannot be opened from here"):
+        opencse.finish(tmp_path / "run")
+
+
+def test_what_holds_no_run_is_refused(tmp_path: Path, tiny_folder: Path, opencse: Run) -> None:
+    (tmp_path / "notes").mkdir()
+    (tmp_path / "notes" / "a.txt").write_text("a")
+    (tmp_path / "study" / "runs" / "a" / "b" / "1").mkdir(parents=True)
+    (tmp_path / "study" / "runs" / "a" / "b" / "1" / "run.json").write_text("{}")
+    expected = {
+        tmp_path / "none": "there is no such folder",
+        tmp_path / "notes": "holds no run",
+        tmp_path / "study": "holds a comparison",
+        tiny_folder: "holds a model and no run",
+    }
+    for folder, told in expected.items():
+        before = sorted(path.name for path in folder.rglob("*")) if folder.exists() else []
+        code, out, err = opencse("finish", folder)
+        assert (code, out, len(err.splitlines())) == (2, "", 1), err
+        assert told in err
+        assert (sorted(path.name for path in folder.rglob("*")) if folder.exists() else []) == before
+
+
+@pytest.mark.slow
+def test_a_run_before_its_first_checkpoint_and_one_that_goes_on_are_refused(job: TrainJob, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError):
+        job.run(tmp_path / "run", progress=Broken(2, RuntimeError("killed")))
+    with pytest.raises(UserError, match="before its first checkpoint"):
+        opencse.finish(tmp_path / "run")
+    with lock.held(tmp_path / "run" / lock.LOCK), pytest.raises(UserError, match=r"still going on.*in use by another"):
+        opencse.finish(tmp_path / "run")
+
+
+class Interrupting(Silent):
+    """Presses Ctrl-C when a line with a certain beginning is said."""
+
+    def __init__(self, beginning: str) -> None:
+        self.beginning = re.compile(beginning)
+
+    def say(self, line: str) -> None:
+        if self.beginning.match(line):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("text ", "stopped before training began; run the same command again"),
+        ("start ", "stopped before the first checkpoint; .* begin again with --resume"),
+        ("the best|training did", "model in .* is complete"),
+    ],
+)
+def test_ctrl_c_outside_the_steps_says_what_is_left(job: TrainJob, tmp_path: Path, line: str, told: str) -> None:
+    with pytest.raises(InterruptedRunError, match=told):
+        job.run(tmp_path / "run", progress=Interrupting(line))
+    whole = job.run(tmp_path / "whole")
+    again = job.run(tmp_path / "run", resume=True)
+    assert again.verdict == whole.verdict
+    assert files(tmp_path / "run") == files(tmp_path / "whole")
+
+
+@pytest.mark.slow
+def test_ctrl_c_while_the_report_is_written_leaves_a_complete_model(
+    job: TrainJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("matplotlib")
+    from opencse.runs import report
+
+    def pressed(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    asked = {"model": job.model, "settings": SETTINGS, "dev": "sample", "device": "cpu"}
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "inspect", pressed)
+        patch.setattr(report, "some_texts", pressed)
+        with pytest.raises(InterruptedRunError, match="is complete, and --resume makes what is missing"):
+            opencse.train(job.text, tmp_path / "run", report=True, **asked)  # type: ignore[arg-type]
+    assert RunFolder(tmp_path / "run").state() is State.FINISHED
+    opencse.train(job.text, tmp_path / "run", report=True, resume=True, **asked)  # type: ignore[arg-type]
+    assert (tmp_path / "run" / "report.html").is_file()
