@@ -6,6 +6,7 @@ from pathlib import Path
 
 from opencse.environment import missing_packages
 from opencse.errors import UserError
+from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.runs.best_so_far import write_best_so_far
 from opencse.runs.folder import RECORD, RunFolder, locked
@@ -13,6 +14,7 @@ from opencse.runs.record import Outcome, now
 from opencse.studies.record import StudyRecord
 
 
+@checks_trust
 def finish(
     folder: str | Path,
     *,
