@@ -139,7 +139,7 @@ def test_layers_that_share_their_weights(copy: Path, groups: int) -> None:
     from transformers import AlbertConfig, AlbertModel
 
     rows = json.loads((copy / "config.json").read_text())["vocab_size"]
-    sizes = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes: dict[str, Any] = {"hidden_size": 16, "embedding_size": 8, "num_attention_heads": 2, "intermediate_size": 16}
     AlbertModel(AlbertConfig(vocab_size=rows, num_hidden_layers=40, **sizes)).save_pretrained(copy)
     change(copy / "config.json", num_hidden_groups=groups)
     if groups == 1:

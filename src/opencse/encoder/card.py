@@ -93,9 +93,7 @@ def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limi
         parameters=sum(p.numel() for p in encoder.parameters()) / 1e6,
         layers=encoder.depth,
         dimension=encoder.dimension,
-        pooling=encoder.pooling
-        if encoder.token_weights is None
-        else f"{encoder.pooling}, tokens weighed (WordWeights)",
+        pooling=f"{encoder.pooling}{_weighing(encoder)}",
         normalized="L2-normalised" if encoder.normalize else "not normalised",
         max_length=encoder.max_length,
         prompt=as_text(repr(encoder.prompt)) if encoder.prompt else "none",
@@ -105,6 +103,13 @@ def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limi
     use = _USE + ("" if config.model_type == TABLE else _ONNX)
     head = front_matter("sentence-transformers", ["sentence-transformers"], base)
     return f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=HERE)}"
+
+
+def _weighing(encoder: SentenceEncoder) -> str:
+    if encoder.token_weights is None:
+        return ""
+    table = encoder.backbone.config.model_type == TABLE
+    return ", unknown tokens left out" if table else ", tokens weighed (WordWeights)"
 
 
 def front_matter(library: str, tags: Sequence[str], base: str | None = None) -> str:

@@ -153,17 +153,19 @@ def _read_table(
         raise UserError(f"max_length {max_length} leaves no room for text")
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
-    table, tokenizer, length = read_table(folder, modules.transformer, dropout=dropout)
+    read = read_table(folder, modules.transformer, dropout=dropout)
     dense = [read_dense(path) for path in modules.dense]
-    require_chain(folder, int(table.config.hidden_size), dense)
+    require_chain(folder, int(read.table.config.hidden_size), dense)
+    normalize = modules.normalize is not None
     return Parts(
-        table,
-        tokenizer,
+        read.table,
+        read.tokenizer,
         pooling=Pooling.MEAN,
-        max_length=max_length or length,
+        max_length=max_length or read.max_length,
         dense=dense,
-        normalize=modules.normalize is not None or bool(read_config(folder / "config.json").get("normalize")),
+        normalize=normalize if read.normalize is None or dense else read.normalize,
         prompt=_default_prompt(folder),
+        token_weights=read.token_weights,
     )
 
 

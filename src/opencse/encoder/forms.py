@@ -76,5 +76,7 @@ class Form:
 
 def first_wrong(written: NDArray[Any]) -> int | None:
     """The first row of finite vectors, as they are written, that is not finite any more; None if there is none."""
-    wrong = np.flatnonzero(~np.isfinite(written).all(axis=1)) if written.dtype.kind == "f" else ()
+    if written.dtype.kind != "f":
+        return None
+    wrong = np.flatnonzero(~np.isfinite(written).all(axis=1))
     return int(wrong[0]) if len(wrong) else None

@@ -131,7 +131,7 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
         _add_masked_lm_head(encoder, folder, dtype)
     if len(encoder.pooling.layers(encoder.depth)) > 1:
         _write_layer_weights(encoder, place("WeightedLayerPooling"))
-    if encoder.token_weights is not None:
+    if encoder.token_weights is not None and not table:  # a table's leave out its unknown token alone
         encoder.token_weights.write(place(TOKEN_WEIGHTS), encoder.tokenizer)
     if not table:
         _write_pooling(encoder, place("Pooling"))

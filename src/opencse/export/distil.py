@@ -32,7 +32,7 @@ from opencse.encoder.damage import require_whole
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
-from opencse.encoder.table import bare_tokenizer, new_table
+from opencse.encoder.table import model2vec_tokenizer, new_table, without_unknown
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
 from opencse.progress import Progress
@@ -107,7 +107,7 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
     if settings.words and not texts:
         raise UserError("words are counted in a text; give --corpus too")
     added = _frequent_words(encoder, texts, settings)
-    tokenizer = bare_tokenizer(_with_words(hf.backend_tokenizer, added))
+    tokenizer = model2vec_tokenizer(_with_words(hf.backend_tokenizer, added))
     names = _by_id(tokenizer.hf.get_vocab())
     special = {hf.convert_tokens_to_ids(token) for token in hf.all_special_tokens} | {tokenizer.pad_id}
     vectors = _through(encoder, names, 1 + max(hf.get_vocab().values()), progress)
@@ -131,6 +131,7 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
             max_length=512,
             normalize=True,
             prompt=encoder.prompt,
+            token_weights=without_unknown(tokenizer, len(rows)),
         )
     )
     return Distilled(table.eval(), len(rows), len(added), used, before, after)

@@ -179,6 +179,7 @@ def _description(encoder: SentenceEncoder, name: str) -> dict[str, object]:
         "fingerprint": fingerprint(encoder),
         "dimension": encoder.dimension,
         "max_length": encoder.max_length,
+        "max_characters": encoder.tokenizer.longest_text(encoder.max_length),
         "prompt": encoder.prompt,
         "pooling": str(encoder.pooling),
         "normalized": True,
@@ -204,7 +205,8 @@ def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str])
     own.save(str(file))
     read = Tokenizer.from_file(str(file))
     read.no_padding()
-    written = [encoding.ids for encoding in read.encode_batch_fast([encoder.prompt + text for text in texts])]
+    longest = encoder.tokenizer.longest_text(encoder.max_length)
+    written = [one.ids for one in read.encode_batch_fast([(encoder.prompt + text)[:longest] for text in texts])]
     if any(row.tolist() != other for row, other in zip(encoder.tokenize(texts), written, strict=True)):
         raise UserError(
             f"{hf.name_or_path or type(hf).__name__}: its tokenizer.json gives other ids than transformers does "

@@ -61,6 +61,7 @@ class OnnxEncoder:
         try:
             self.description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
             self._prompt = str(self.description["prompt"])
+            self._longest: int | None = self.description.get("max_characters")
             self._dimension = int(self.description["dimension"])
             self._tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
             self._session = session(path / GRAPH, threads)
@@ -85,7 +86,7 @@ class OnnxEncoder:
         """
         rows = [texts] if isinstance(texts, str) else list(texts)
         require_texts(rows)
-        encoded = self._tokenizer.encode_batch_fast([self._prompt + text for text in rows])
+        encoded = self._tokenizer.encode_batch_fast([(self._prompt + text)[: self._longest] for text in rows])
         ids = [np.asarray(one.ids, dtype=np.int64) for one in encoded]
         vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
         for indices in token_batches([len(row) for row in ids], _TOKEN_BUDGET):

@@ -92,12 +92,14 @@ class Tokenizer:
     Attributes:
         hf: transformers' tokenizer; settings changed on it later do not reach the private copy.
         pad_id: id of its padding token.
+        characters_per_id: texts are truncated after so many characters for each id of the longest input, before they
+            are split into tokens (model2vec); None truncates by ids alone.
 
     Raises:
         UserError: if it has no padding token.
     """
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase) -> None:
+    def __init__(self, tokenizer: PreTrainedTokenizerBase, *, characters_per_id: int | None = None) -> None:
         from transformers import PreTrainedTokenizerFast
 
         if tokenizer.pad_token_id is None:
@@ -106,6 +108,7 @@ class Tokenizer:
                 "set tokenizer.pad_token and save it again"
             )
         self.hf = tokenizer
+        self.characters_per_id = characters_per_id
         self.pad_id = int(tokenizer.pad_token_id)
         self._fast: Backend | None = None
         self._limit: int | None = None
@@ -162,7 +165,8 @@ class Tokenizer:
         digest = hashlib.sha256()
         if self._fast is not None:
             with self._truncated(self._fast, None) as fast:
-                how = (fast.to_str(), fast.encode_special_tokens, self.hf.truncation_side)
+                how: tuple[object, ...] = (fast.to_str(), fast.encode_special_tokens, self.hf.truncation_side)
+                how += () if self.characters_per_id is None else (self.characters_per_id,)
             digest.update(repr(how).encode())
         else:
             with tempfile.TemporaryDirectory() as folder:
@@ -180,6 +184,7 @@ class Tokenizer:
         """
         if len(texts) == 0:
             return []
+        texts = self._shortened(texts, max_length)
         if self._fast is not None:
             if len(texts) >= _MANY and (by_word := self._by_word(self._fast)) is not None:
                 limit = sys.maxsize // 2**16 if max_length is None else max_length
@@ -207,12 +212,21 @@ class Tokenizer:
                 f"{self.hf.name_or_path or type(self.hf).__name__}: this tokenizer does not tell which word an id is "
                 "of, which changes to words and tokens need; choose a model with a fast tokenizer, or another view"
             )
+        texts = self._shortened(texts, max_length)
         with self._truncated(self._fast, max_length) as fast:
             encodings = fast.encode_batch(list(texts))
         return [
             TokenisedText(np.asarray(e.ids, dtype=np.int32), _word_numbers(text, e.offsets, e.special_tokens_mask))
             for text, e in zip(texts, encodings, strict=True)
         ]
+
+    def longest_text(self, max_length: int | None) -> int | None:
+        """Characters of a text that are read, for a longest input in ids; None: all."""
+        return None if self.characters_per_id is None or max_length is None else self.characters_per_id * max_length
+
+    def _shortened(self, texts: Sequence[str], max_length: int | None) -> Sequence[str]:
+        longest = self.longest_text(max_length)
+        return texts if longest is None else [text[:longest] for text in texts]
 
     def _by_word(self, backend: Backend) -> WordIds | None:
         """The table of words, made when first asked for; None where this tokenizer allows none."""
