@@ -313,6 +313,10 @@ class Objective(nn.Module):
         """Columns in an anchor's denominator besides its positive, for a full batch without duplicates."""
         return sum(source.count(batch_size, hard) for source in self.negatives)
 
+    def stores(self) -> dict[str, int]:
+        """Vectors of earlier steps that each negative source stores at most, by its name."""
+        return {source.name: source.stored for source in self.negatives if source.stored}
+
 
 def _name(role: str, parts: Sequence[Part]) -> None:
     """Names of parts as recipes write them: ``negatives.in_batch``, and ``negatives.in_batch#2`` for the second."""

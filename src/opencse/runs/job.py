@@ -21,6 +21,7 @@ from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.recipe import Recipe, resolve_recipe
 from opencse.runs.begin import NewStart
 from opencse.runs.best_so_far import after_kill, after_stop
+from opencse.runs.bounds import Sizes, bounded_settings
 from opencse.runs.devices import own_device, tell_of_others
 from opencse.runs.finish import TrainResult, finish, start_score
 from opencse.runs.fitting import begin_parts, check_and_complete, choose_forward, longest_text, near_duplicates
@@ -204,6 +205,15 @@ class TrainJob:
                 pace = world.share(pace)
                 progress.say(f"pace       {pace:.3f} s a step, measured")
             steps = recipe.training.steps(batches.steps_per_epoch, tokens, pace)
+        sizes = Sizes(
+            examples=len(inputs),
+            batches_per_epoch=batches.steps_per_epoch,
+            steps=steps,
+            batch_size=batches.batch_size,
+            texts_per_step=(2 + inputs.hard) * batches.batch_size,
+            stores=objective.stores(),
+            evaluates=dev is not None,
+        )
         plan = Plan(
             recipe=recipe,
             model=model,
@@ -231,6 +241,7 @@ class TrainJob:
             pooling_reason=start.reason,
             chunks=chunks,
             chunks_reason=why,
+            bounded=tuple(bounded_settings(recipe.training, asked.said, sizes)),
         )
         return Prepared(plan, encoder, objective, inputs, batches)
 

@@ -48,6 +48,7 @@ class Plan:
     near_duplicates: int | None = None
     token_weights: TokenWeights | None = None
     replaced: tuple[str, ...] = ()
+    bounded: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
         """The plan, to be read."""
@@ -86,6 +87,7 @@ class Plan:
             *(f"setting    {line}" for line in self.replaced),
             f"steps      {self.steps:,} of {self._batch()}; "
             f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",
+            *(f"limit      {line}" for line in self.bounded),
             *self._passes(),
             *self._chunks(),
             f"negatives  {self.negatives_per_anchor:,} per anchor{hard}"

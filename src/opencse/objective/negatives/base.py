@@ -26,6 +26,11 @@ class NegativeSource(Part, ABC):
         """Whether the loss is the mean of those with and without this source's columns."""
         return False
 
+    @property
+    def stored(self) -> int:
+        """Vectors of earlier steps that it stores at most; 0 for none, and before it has begun."""
+        return 0
+
     @abstractmethod
     def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
         """This source's columns of the denominator: by their vectors, or as logits where they are few."""

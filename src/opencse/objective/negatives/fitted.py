@@ -58,6 +58,11 @@ class Fitted(Generated):
         self.store: VectorQueue | None = None
         self.distribution: Distribution | None = None
 
+    @property
+    def stored(self) -> int:
+        """The size of its queue, once it has begun."""
+        return 0 if self.store is None else self.store.size
+
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the empty store and the distribution."""
         super().begin(encoder, batch_size=batch_size, seed=seed)

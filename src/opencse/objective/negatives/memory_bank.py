@@ -45,6 +45,11 @@ class MemoryBank(NegativeSource):
         super().__init__(settings)
         self.queue: VectorQueue | None = None
 
+    @property
+    def stored(self) -> int:
+        """The size of its queue, once it has begun."""
+        return 0 if self.queue is None else self.queue.size
+
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the empty queue."""
         del seed

@@ -79,6 +79,11 @@ class MomentumQueue(NegativeSource):
         self.average: MovingAverage | None = None
         self.queue: VectorQueue | None = None
 
+    @property
+    def stored(self) -> int:
+        """The size of its queue, once it has begun."""
+        return 0 if self.queue is None else self.queue.size
+
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Makes the momentum encoder and the empty queue."""
         settings = self.settings
