@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 
@@ -70,6 +71,30 @@ def test_a_figure(name: str) -> None:
         assert text in told
     assert make() == svg
     assert 'href="http' not in svg.replace("http://www.w3.org", "")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FIGURES)
+def test_no_text_of_a_figure_is_a_formula(name: str) -> None:
+    """matplotlib's own labels of a logarithmic axis, and of large numbers, are."""
+    svg = ElementTree.fromstring(FIGURES[name][0]())
+    told = ["".join(one.itertext()) for one in svg.iter() if one.tag.endswith("}text")]
+    assert told
+    assert [text for text in told if re.search(r"[$^{}]|mathdefault", text)] == []
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([1.0, 1e-3, 1e-6], ["10⁻⁶", "10⁻²", "1"]),
+        ([1.0, 0.5, 0.3], ["0.3", "0.6", "1"]),
+        ([1.0, 1.0], ["1"]),
+    ],
+)
+def test_powers_of_ten_are_read_as_such(values: list[float], labels: list[str]) -> None:
+    told = [one.text for one in ElementTree.fromstring(spectra({"m": values})).iter() if one.tag.endswith("}text")]
+    assert [label for label in labels if label not in told] == []
+    assert not [text for text in told if text and re.search(r"[$^{}]|math", text)]
 
 
 @pytest.mark.slow

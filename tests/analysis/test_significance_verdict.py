@@ -103,6 +103,24 @@ def test_verdict_of_a_system_that_is_better() -> None:
     assert verdict(family["x"]).endswith("p = .085 after Holm over 31 comparisons: no difference shown")
 
 
+def test_two_seeds_give_no_verdict_however_small_their_p() -> None:
+    two = paired_seeds({1: 76.0, 2: 75.1}, {1: 75.0, 2: 74.0})
+    assert two.p is not None
+    assert two.p < 0.05
+    assert two.direction() is None
+    told = "+1.05 (95% interval +0.41 to +1.69) over 2 paired seeds: too few seeds to tell, at least 3 are needed"
+    assert verdict(two) == told
+    assert brief(two) == "+1.05 ± 0.64"
+    three = paired_seeds({1: 76.0, 2: 75.1, 3: 70.9}, {1: 75.0, 2: 74.0, 3: 69.9})
+    family = after_holm({"two": two, "three": three})
+    assert verdict(family["two"]) == told
+    assert family["two"].holm is None
+    assert family["three"].holm == AfterHolm(p=three.p or 0.0, comparisons=1), (
+        "what decides nothing is not adjusted for"
+    )
+    assert family["three"].direction() == "better"
+
+
 def test_in_brief() -> None:
     better = paired_seeds({1: 76.2, 2: 76.9, 3: 77.4, 4: 75.9, 5: 76.4}, {1: 74.8, 2: 75.3, 3: 75.2, 4: 75.1, 5: 75.0})
     assert brief(better) == "+1.48 ± 0.62 (p = .003)"
@@ -115,11 +133,12 @@ def test_verdict_where_nothing_can_be_told() -> None:
     assert verdict(three) == (
         "+0.20 (95% interval -3.70 to +4.10) over 3 paired seeds; p = .846: too few to tell at this spread"
     )
-    assert verdict(paired_seeds({1: 76.0}, {1: 75.0})) == "+1.00 over 1 paired seed: too few to tell"
-    same = paired_seeds({1: 76.0, 2: 75.0}, {1: 75.0, 2: 74.0})
-    assert verdict(same) == ("+1.00 over 2 paired seeds: the same at every seed, so there is no spread to test against")
-    zero = paired_seeds({1: 76.0, 2: 75.0}, {1: 76.0, 2: 75.0})
-    assert verdict(zero) == "+0.00 over 2 paired seeds: no difference shown"
+    few = "too few seeds to tell, at least 3 are needed"
+    assert verdict(paired_seeds({1: 76.0}, {1: 75.0})) == f"+1.00 over 1 paired seed: {few}"
+    same = paired_seeds({1: 76.0, 2: 75.0, 3: 77.0}, {1: 75.0, 2: 74.0, 3: 76.0})
+    assert verdict(same) == ("+1.00 over 3 paired seeds: the same at every seed, so there is no spread to test against")
+    zero = paired_seeds({1: 76.0, 2: 75.0, 3: 74.0}, {1: 76.0, 2: 75.0, 3: 74.0})
+    assert verdict(zero) == "+0.00 over 3 paired seeds: no difference shown"
     assert verdict(steiger(1.0, 0.5, 0.5, 50)) == (
         "+50.00 over 50 pairs (Steiger test): the test is not defined for these correlations"
     )

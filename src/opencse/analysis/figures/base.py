@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import math
 import re
 import warnings
 from collections.abc import Iterator, Mapping
@@ -13,6 +14,7 @@ from zlib import crc32
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
     from matplotlib.cm import ScalarMappable
     from matplotlib.figure import Figure
 
@@ -23,6 +25,7 @@ SERIES = (AFTER, THIRD, "#6b46c1", "#2f855a", "#b83280", "#975a16", INK, BEFORE)
 """Colours of models side by side, told apart on white and on black."""
 _NAMES = ("--after", "--third", "--series-3", "--series-4", "--series-5", "--series-6", "--ink", "--before")
 _COLORBAR = "<colorbar>"  # the label that matplotlib gives their axes
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _METADATA = re.compile(r"\s*<metadata>.*?</metadata>", flags=re.DOTALL)
 _GROUP = re.compile(r'<g id="[^"]*"')  # nothing refers to groups, and a page has many pictures
 
@@ -108,5 +111,33 @@ def _clean(axes: Axes, legend: Mapping[str, object]) -> None:
         text.set_fontsize(9)
     if not axes.images:
         axes.grid(alpha=0.2)
+    for axis in (axes.xaxis, axes.yaxis):
+        if axis.get_scale() == "log":
+            _label_powers(axis)
     if axes.get_legend_handles_labels()[0]:
         axes.legend(**{"frameon": False, "fontsize": 8, "labelcolor": INK, **legend})
+
+
+def _label_powers(axis: Axis) -> None:
+    """Labels a logarithmic axis in plain text, since matplotlib's own labels are formulas and formulas are off."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    low, high = axis.get_view_interval()
+    decades = FuncFormatter(lambda value, _: power_of_ten(value))
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    wide = high >= 100 * low
+    axis.set_major_formatter(decades if wide else plain)
+    axis.set_minor_formatter(NullFormatter() if wide else plain)
+
+
+def power_of_ten(value: float) -> str:
+    """Returns a value as a power of ten, or as it is where it is none.
+
+    Example:
+        >>> power_of_ten(1e-6), power_of_ten(1.0), power_of_ten(250.0)
+        ('10⁻⁶', '1', '250')
+    """
+    exponent = math.log10(value) if value > 0 else math.nan
+    if not exponent or not math.isclose(exponent, round(exponent), abs_tol=1e-9):
+        return f"{value:g}"
+    return "10" + str(round(exponent)).translate(_SUPERSCRIPTS)

@@ -53,12 +53,18 @@ class Difference(Settings, ABC):
     def over(self) -> str:
         """What it was taken over, for instance ``5 paired seeds``."""
 
+    def decides(self) -> bool:
+        """Whether it rests on enough to say better or worse at all."""
+        return True
+
     def undecided(self) -> str:
         """What it means here that p is absent or not below ``ALPHA``."""
         return "no difference shown"
 
     def decisive_p(self) -> float | None:
-        """The p after Holm if the difference was adjusted, else p."""
+        """The p after Holm if the difference was adjusted, else p; None where there is too little to decide on."""
+        if not self.decides():
+            return None
         return self.p if self.holm is None else self.holm.p
 
     def direction(self) -> str | None:
@@ -106,9 +112,9 @@ def holm(p_values: Mapping[K, float | None]) -> dict[K, float]:
 def after_holm(differences: Mapping[K, D]) -> dict[K, D]:
     """The differences, all those looked at together, each with its p ``after Holm``; see ``holm``.
 
-    Those without a p stay as they are and do not count.
+    Those without a p, or with too few seeds to decide, stay as they are and do not count.
     """
-    adjusted = holm({name: one.p for name, one in differences.items()})
+    adjusted = holm({name: one.p if one.decides() else None for name, one in differences.items()})
     found = dict(differences)
     for name, p in adjusted.items():
         found[name] = found[name].model_copy(update={"holm": AfterHolm(p=p, comparisons=len(adjusted))})
@@ -119,7 +125,8 @@ def verdict(found: Difference) -> str:
     """Difference, interval, what it was taken over, p, and what follows, in one line.
 
     ``better`` or ``worse`` only where p, after Holm if the difference was adjusted, is below ``ALPHA``; else
-    ``no difference shown``, which is not "equal", or why it cannot be told. For instance::
+    ``no difference shown``, which is not "equal", or why it cannot be told (over seeds: fewer than three). For
+    instance::
 
         +1.23 (95% interval +0.41 to +2.05) over 5 paired seeds; p = .012 after Holm over 6 comparisons: better
         +0.20 (95% interval -3.70 to +4.10) over 3 paired seeds; p = .846: too few to tell at this spread
@@ -131,7 +138,7 @@ def verdict(found: Difference) -> str:
     p = found.decisive_p()
     if p is not None:
         text += f"; p {_shown(p)}"
-    if found.holm is not None:
+    if p is not None and found.holm is not None:
         count = found.holm.comparisons
         text += f" after Holm over {count} comparison{'s' * (count > 1)}"
     return f"{text}: {found.direction() or found.undecided()}"

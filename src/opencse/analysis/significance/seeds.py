@@ -18,6 +18,10 @@ Floats = NDArray[np.float64]
 MOST_FLIPPED = 20
 """Beyond this many seeds the 2^n sign flips are not listed."""
 
+LEAST_SEEDS = 3
+"""With fewer, no difference is called better or worse: two differences of -0.1 and 5 points and two of 2.4 and 2.5 have
+one degree of freedom, and p is then about how equal the two happen to be."""
+
 FEW_SEEDS = 5
 """With fewer, a test that does not reject tells next to nothing: t needs 3 to 13 standard errors."""
 
@@ -67,10 +71,14 @@ class PairedSeeds(Difference):
         """The number of seeds used."""
         return f"{len(self.seeds)} paired seed{'s' * (len(self.seeds) > 1)}"
 
+    def decides(self) -> bool:
+        """Whether there are ``LEAST_SEEDS``."""
+        return len(self.seeds) >= LEAST_SEEDS
+
     def undecided(self) -> str:
         """See ``Difference``."""
-        if len(self.seeds) == 1:
-            return "too few to tell"
+        if not self.decides():
+            return f"too few seeds to tell, at least {LEAST_SEEDS} are needed"
         if self.p is None and self.difference:
             return "the same at every seed, so there is no spread to test against"
         if self.p is not None and len(self.seeds) < FEW_SEEDS:
