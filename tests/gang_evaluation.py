@@ -32,9 +32,9 @@ def main() -> None:
     counts: list[int] = []
     tokenize = SentenceEncoder.tokenize
 
-    def counting(self: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
+    def counting(self: SentenceEncoder, texts: Sequence[str], prompt: str = "") -> list[Ids]:
         counts.append(len(texts))
-        return tokenize(self, texts)
+        return tokenize(self, texts, prompt)
 
     SentenceEncoder.tokenize = counting  # type: ignore[method-assign]
     found = {}

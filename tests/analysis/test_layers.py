@@ -146,7 +146,7 @@ def test_wrong_input_is_refused(encoder: SentenceEncoder, monkeypatch: pytest.Mo
     none = np.zeros(0, dtype=np.int32)
     own = encoder.tokenize
     monkeypatch.setattr(
-        encoder, "tokenize", lambda texts: [ids if t else none for t, ids in zip(texts, own(texts), strict=True)]
+        encoder, "tokenize", lambda texts, _: [ids if t else none for t, ids in zip(texts, own(texts), strict=True)]
     )
     with pytest.raises(UserError, match="text 2 of 3 has no token"):
         layer_similarities(encoder, ["a", "", "b"])
@@ -160,7 +160,7 @@ def test_single_tokens_have_no_likeness_to_others(encoder: SentenceEncoder, monk
     monkeypatch.setattr(
         encoder,
         "tokenize",
-        lambda texts: [ids[1:2] if t == "x" else ids for t, ids in zip(texts, own(texts), strict=True)],
+        lambda texts, _: [ids[1:2] if t == "x" else ids for t, ids in zip(texts, own(texts), strict=True)],
     )
     mixed = layer_similarities(encoder, TEXTS)
     assert (mixed.n, mixed.tok_n) == (4, 3)

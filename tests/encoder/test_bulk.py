@@ -293,7 +293,7 @@ def test_processes_by_memory(encoder: SentenceEncoder, monkeypatch: pytest.Monke
 
 def test_lines_come_as_they_are_made(source: Source, encoder: SentenceEncoder, tmp_path: Path) -> None:
     with (tmp_path / "lines.jsonl").open("w+") as stream:
-        found = write_lines(source, stream, encoder, form=Form(dimensions=4), window=5)
+        found = write_lines(source, stream, encoder, prompt="", form=Form(dimensions=4), window=5)
         stream.seek(0)
         rows = [json.loads(line) for line in stream]
     assert (found.rows, found.dimension) == (23, 4)

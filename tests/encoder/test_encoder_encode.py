@@ -22,6 +22,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.outputs import MaskedTokens
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.prompts import Prompts
 from opencse.errors import UserError
 
 
@@ -214,8 +215,8 @@ def test_a_device_is_gone_to_or_refused(encoder: SentenceEncoder) -> None:
     np.testing.assert_array_equal(encoder.encode("A dog.", device="cpu"), encoder.encode("A dog."))
     with pytest.raises(UserError, match="device warp: cannot be used here"):
         encoder.encode("A dog.", device="warp")
-    with pytest.raises(TypeError, match="prompt_name"):
-        encoder.encode("A dog.", prompt_name="query")  # type: ignore[call-overload]
+    with pytest.raises(TypeError, match="output_value"):
+        encoder.encode("A dog.", output_value="token_embeddings")  # type: ignore[call-overload]
 
 
 def test_progress_is_told_after_every_batch_and_ends_at_n(encoder: SentenceEncoder, shuffled: list[str]) -> None:
@@ -246,7 +247,7 @@ def test_unknown_settings_are_refused(encoder: SentenceEncoder) -> None:
 def test_prompt_is_put_before_every_text(encoder: SentenceEncoder) -> None:
     expected = encoder.encode(["query: A dog.", "query: "])
     without = encoder.encode(["A dog.", ""])
-    encoder.prompt = "query: "
+    encoder.prompts = Prompts({"default": "query: "}, "default")
     assert np.array_equal(encoder.encode(["A dog.", ""]), expected)
     assert largest_difference(without, expected) > 1e-3
 

@@ -7,6 +7,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.prompts import Prompts
 
 
 @pytest.mark.parametrize("pooling", ["mean", "top2"])
@@ -26,7 +27,7 @@ def test_what_changes_vectors_changes_it(tiny_folder: Path) -> None:
     weights, prompt, unit = loaded(), loaded(), loaded()
     with torch.no_grad():
         next(weights.backbone.parameters())[5, 3] += 1e-3
-    prompt.prompt = "query: "
+    prompt.prompts = Prompts({"default": "query: "}, "default")
     unit.normalize = True
     others = [weights, prompt, unit, loaded("cls"), loaded(max_length=9)]
     assert len({fingerprint(encoder) for encoder in [loaded(), *others]}) == 6

@@ -15,6 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import has_own_pooling
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.prompts import Prompts, Role
 from opencse.errors import UserError
 
 Edit = Callable[[Path], object]
@@ -26,7 +27,7 @@ def good(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     encoder = SentenceEncoder.load(tiny_folder, pooling="first_last_1", device="cpu")
     encoder.dense.extend([Dense(32, 8), Dense(8, 4, "identity")])
     encoder.normalize = True
-    encoder.prompt = "query: "
+    encoder.prompts = Prompts({"default": "query: "}, "default")
     folder = tmp_path_factory.mktemp("good")
     encoder.save(folder)
     return folder
@@ -89,7 +90,7 @@ POOLING_CASES: dict[str, tuple[Edit, str]] = {
     "two modes": (put(POOLING, pooling_mode_cls_token=True), "pooling cls + mean is not supported"),
     "two new modes": (put(POOLING, pooling_mode=["cls", "max"]), "pooling cls + max is not supported"),
     "no mode": (put(POOLING, **NO_FLAG), "pooling none is not supported"),
-    "without prompt": (put(POOLING, include_prompt=False), "leaves out the prompt"),
+    "without prompt": (put(POOLING, pooling_mode="max", include_prompt=False), "leaves out the prompt"),
     "layers of cls": (put(POOLING, pooling_mode="cls"), "this weighting of layers"),
     "uneven layers": (weights(LAYERS, layer_weights=torch.tensor([0.0, 1.0, 0.0, 2.0])), "this weighting of layers"),
     "all layers": (weights(LAYERS, layer_weights=torch.ones(4)), "this weighting of layers"),
@@ -168,7 +169,7 @@ def test_the_good_folder_opens(good: Path) -> None:
     assert encoder.pooling is Pooling.FIRST_LAST_1
     assert encoder.dimension == 4
     assert encoder.normalize
-    assert encoder.prompt == "query: "
+    assert encoder.prompts == Prompts({"default": "query: "}, "default")
     assert encoder.encode(["a", "b"]).shape == (2, 4)
 
 
@@ -194,7 +195,7 @@ def test_an_empty_default_prompt_is_no_prompt(good: Path, tmp_path: Path) -> Non
     edit = put("config_sentence_transformers.json", prompts={"default": ""})
     folder = broken(good, tmp_path / "model", edit)
     put(POOLING, include_prompt=False)(folder)
-    assert SentenceEncoder.load(folder, device="cpu").prompt == ""
+    assert SentenceEncoder.load(folder, device="cpu").prompts.of(Role.PLAIN) == ""
 
 
 def test_who_says_how_to_pool(good: Path, tiny_folder: Path) -> None:

@@ -28,6 +28,7 @@ from sentence_transformers.sentence_transformer.modules import (
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.prompts import Prompts
 
 pytestmark = pytest.mark.slow
 
@@ -96,7 +97,7 @@ def unit(encoder: SentenceEncoder) -> None:
 
 
 def prompted(encoder: SentenceEncoder) -> None:
-    encoder.prompt = "query: "
+    encoder.prompts = Prompts({"default": "query: "}, "default")
 
 
 def shorter(encoder: SentenceEncoder) -> None:

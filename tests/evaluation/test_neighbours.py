@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from opencse.errors import UserError
+from opencse.evaluation.embedding import Encode, SearchEncode, distinct, embed
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours, neighbours_table
 
 LETTERS = "abcdefghijklmnopqrstuvwxyz"
@@ -23,6 +24,16 @@ def letters(texts: Sequence[str]) -> NDArray[np.float64]:
 
 def lengths(texts: Sequence[str]) -> NDArray[np.float32]:
     return np.array([[1.0, len(text.split())] for text in texts], dtype=np.float32)
+
+
+def searching(encode: Encode) -> SearchEncode:
+    """A model that reads queries and sentences in the same way, by one call."""
+
+    def both(queries: Sequence[str], texts: Sequence[str]) -> tuple[NDArray[np.floating], NDArray[np.floating]]:
+        embedded = embed(encode, distinct([texts, queries]))
+        return embedded.of(queries), embedded.of(texts)
+
+    return both
 
 
 CORPUS = ["a dog runs", "A  Dog runs", "the cat sleeps", "dogs run", "rain", "the cat sleeps", "a cat", "go"]
@@ -45,7 +56,7 @@ def naive(corpus: Sequence[str], query: str, k: int) -> list[tuple[str, float]]:
 @pytest.mark.parametrize("k", [1, 3, 20])
 @pytest.mark.parametrize("query", ["a dog runs", "THE CAT  sleeps", "a bird sings"])
 def test_lists_equal_a_sort_of_all_cosines(query: str, k: int) -> None:
-    found = compare_neighbours({"letters": letters}, CORPUS, [query], k=k)
+    found = compare_neighbours({"letters": searching(letters)}, CORPUS, [query], k=k)
     list_ = found.queries[0].models["letters"]
     expected = naive(CORPUS, query, k)
     assert [one.text for one in list_] == [text for text, _ in expected]
@@ -64,7 +75,12 @@ def test_models_stand_side_by_side_and_each_encodes_once() -> None:
     lines: list[str] = []
     queries = ["a dog runs", "rain", "new"]
     found = compare_neighbours(
-        {"letters": letters, "lengths": counted}, CORPUS, queries, k=2, source="here", progress=lines.append
+        {"letters": searching(letters), "lengths": searching(counted)},
+        CORPUS,
+        queries,
+        k=2,
+        source="here",
+        progress=lines.append,
     )
     assert calls == [["a dog runs", "the cat sleeps", "dogs run", "rain", "a cat", "go", "new"]]
     assert [asked.query for asked in found.queries] == queries
@@ -76,7 +92,7 @@ def test_models_stand_side_by_side_and_each_encodes_once() -> None:
 
 
 def test_json_is_plain_and_reads_back(tmp_path: Path) -> None:
-    found = compare_neighbours({"m": letters}, CORPUS, ["rain"], k=1, source="here")
+    found = compare_neighbours({"m": searching(letters)}, CORPUS, ["rain"], k=1, source="here")
     found.write_json(tmp_path / "n.json")
     data = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))
     assert Neighbours.model_validate(data) == found
@@ -87,7 +103,9 @@ def test_json_is_plain_and_reads_back(tmp_path: Path) -> None:
 
 def test_table_has_a_column_a_model() -> None:
     corpus = [*CORPUS, "[bold]barn[/bold]"]
-    found = compare_neighbours({"[i]one": letters, "two": lengths}, corpus, ["brain", "a dog"], k=2)
+    found = compare_neighbours(
+        {"[i]one": searching(letters), "two": searching(lengths)}, corpus, ["brain", "a dog"], k=2
+    )
     console = Console(width=120, force_terminal=False)
     with console.capture() as capture:
         console.print(neighbours_table(found))
@@ -104,7 +122,7 @@ def test_table_has_a_column_a_model() -> None:
 
 
 def test_a_corpus_of_the_query_alone_gives_nothing() -> None:
-    found = compare_neighbours({"m": letters}, ["Rain", "rain "], ["rain"])
+    found = compare_neighbours({"m": searching(letters)}, ["Rain", "rain "], ["rain"])
     assert found.queries[0].models == {"m": []}
     assert [list(column.cells) for column in neighbours_table(found).columns][1][1:] == ["-"]
 
@@ -113,10 +131,10 @@ def test_what_is_missing_is_told() -> None:
     with pytest.raises(UserError, match="no model"):
         compare_neighbours({}, CORPUS, ["rain"])
     with pytest.raises(UserError, match="no sentence in the corpus"):
-        compare_neighbours({"m": letters}, [], ["rain"])
+        compare_neighbours({"m": searching(letters)}, [], ["rain"])
     with pytest.raises(UserError, match="no query"):
-        compare_neighbours({"m": letters}, CORPUS, [])
+        compare_neighbours({"m": searching(letters)}, CORPUS, [])
     with pytest.raises(UserError, match="a query is blank"):
-        compare_neighbours({"m": letters}, CORPUS, ["rain", " "])
+        compare_neighbours({"m": searching(letters)}, CORPUS, ["rain", " "])
     with pytest.raises(UserError, match="at least 1, not 0"):
-        compare_neighbours({"m": letters}, CORPUS, ["rain"], k=0)
+        compare_neighbours({"m": searching(letters)}, CORPUS, ["rain"], k=0)

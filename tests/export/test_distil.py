@@ -17,6 +17,7 @@ from transformers import PreTrainedTokenizerFast
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.prompts import Prompts
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
 from opencse.export import distil
@@ -129,7 +130,7 @@ def test_words_of_the_text_and_the_fit(
 def test_the_fit_reads_what_the_encoder_and_the_table_read(
     encoder: SentenceEncoder, sentences: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scattered(encoder).prompt = "a question: "
+    scattered(encoder).prompts = Prompts({"query": "a question: "}, "query")
     read: list[list[int]] = []
 
     def fitted(rows: Floats, ids: list[list[int]], *rest: object) -> tuple[Floats, float, float]:
@@ -138,8 +139,8 @@ def test_the_fit_reads_what_the_encoder_and_the_table_read(
 
     monkeypatch.setattr(distil, "_fitted", fitted)
     made = distil.distil(encoder, DistilSettings(dimension=16), sentences[:20], Silent()).encoder
-    assert read == [list(row) for row in made.tokenize(sentences[:20])]
-    assert made.prompt == encoder.prompt
+    assert read == [list(row) for row in made.tokenize(sentences[:20], "a question: ")]
+    assert made.prompts == encoder.prompts
 
 
 def test_other_tokenizers_get_added_words(byte_level: Tokenizer, sentences: list[str]) -> None:

@@ -19,6 +19,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.head import Dense
 from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.prompts import Prompts
 from opencse.errors import UserError
 from opencse.export import onnx_folder
 from opencse.export.graph import write_graph
@@ -86,7 +87,7 @@ def test_backbones_pooling_dense_layers_and_prompt(
     encoder = family(name, byte_level)
     encoder.pooling = pooling
     encoder.dense.append(Dense(32, 7, "gelu"))
-    encoder.prompt = "query: "
+    encoder.prompts = Prompts({"default": "query: "}, "default")
     before = encoder.encode(sentences[:3])
     done = opencse.export_onnx(encoder, tmp_path, text=sentences[:20])
     assert np.array_equal(encoder.encode(sentences[:3]), before), "the encoder stays as it is"
@@ -98,7 +99,7 @@ def test_backbones_pooling_dense_layers_and_prompt(
     one = exported.encode(sentences[0])
     assert one.shape == (7,)
     assert np.allclose(np.linalg.norm(one), 1, atol=1e-6)
-    exported._prompt = ""
+    exported.prompts = Prompts()
     assert np.abs(exported.encode(sentences[0]) - one).max() > 1e-4, "the prompt counts"
 
 

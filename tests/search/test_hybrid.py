@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.search import kept_words
 from opencse.search.index import Index
@@ -29,7 +30,7 @@ def naive(index: Index, query: str, weight: float, among: set[int] | None = None
     model.index(words, show_progress=False)
     asked = [word for word in query.lower().split() if word in model.vocab_dict]
     by_words = model.get_scores(asked) if asked else np.zeros(len(texts))
-    own = index.encode_queries([query])[0].astype(np.float64)
+    own = index.encode([query], Role.QUERY)[0].astype(np.float64)
     cosines = [float((vector.astype(np.float64) * own).sum()) for vector in index.vectors()]
     allowed = set(range(len(texts))) if among is None else among
     low, high = min(cosines), max(cosines[row] for row in allowed)

@@ -173,9 +173,10 @@ def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:
     assert len(chosen.guard) == 1560
     encoder = SentenceEncoder.load(device="cpu")
     before = chosen.guard.values(encoder)
-    vectors = encoder.encode(chosen.guard.questions.texts(), normalize_embeddings=True)
+    asked = chosen.guard.questions
+    vectors = encoder.encode([*asked.queries, *asked.candidates], normalize_embeddings=True)
     found = vectors[: len(before)] @ vectors[len(before) :].T
-    right = found[np.arange(len(before)), chosen.guard.questions.answers]
+    right = found[np.arange(len(before)), asked.answers]
     ranks = (found > right[:, None]).sum(axis=1) + 1
     assert before.mean() == pytest.approx(np.where(ranks <= 10, 100 / np.log2(ranks + 1), 0).mean(), abs=0.05)
     with torch.no_grad():

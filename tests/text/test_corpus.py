@@ -10,6 +10,7 @@ from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_module
+from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.corpus import text_key, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
@@ -156,7 +157,7 @@ def test_a_prompt_comes_before_every_text_and_is_none_of_its_words(
     prompt: str, own: int, source: Source, tokenizer: Tokenizer, cache: Path
 ) -> None:
     plain = tokenise(source, tokenizer, 64, words=True, cache=cache)
-    prompted = tokenise(source, tokenizer, 64, prompt=prompt, words=True, cache=cache)
+    prompted = tokenise(source, tokenizer, 64, prompts=ColumnPrompts(prompt), words=True, cache=cache)
     texts = [" ".join(line.split()) for line in TEXT.splitlines() if line]
     assert [prompted.text_ids(row, 0).tolist() for row in range(5)] == [
         ids.tolist() for ids in tokenizer.encode([prompt + text for text in texts], 64)

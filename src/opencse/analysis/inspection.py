@@ -21,7 +21,7 @@ from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.significance import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
-from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, distinct, embed, silent
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, SearchEncode, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts.data import StsData
@@ -165,7 +165,7 @@ def inspect(
         by_task.append(cosines)
     neighbours = None
     if texts and queries:
-        encoders = {name: embedded.of for name, embedded in of_texts.items()}
+        encoders = {one.judged.name: _searching(one.judged, of_texts[one.judged.name]) for one in subjects}
         neighbours = compare_neighbours(encoders, texts, queries, source=material.source)
     return Findings(
         environment=Environment.here(subjects[0].judged.device),
@@ -176,6 +176,14 @@ def inspect(
         difference=_difference(material, by_task[-1], by_task[0], resamples, seed) if len(subjects) > 1 else None,
         neighbours=neighbours,
     )
+
+
+def _searching(model: EmbeddingModel, embedded: Embedded) -> SearchEncode:
+    """How texts near to queries are sought: by their own vectors, or those of the model's prompts for search."""
+    if model.searching is None:
+        return lambda queries, texts: (embedded.of(queries), embedded.of(texts))
+    searching = model.searching
+    return lambda queries, texts: (searching.queries(queries), searching.documents(texts))
 
 
 def short_names(models: Sequence[str]) -> list[str]:

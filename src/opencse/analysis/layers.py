@@ -11,6 +11,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import BUDGET, layer_states, require_layer, token_ids
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.settings import Settings
 
@@ -77,12 +78,13 @@ def layer_similarities(
     """
     if not len(texts):
         raise UserError("no sentences to compare layers on; give at least one")
-    ids = token_ids(encoder, texts)
+    prompt = encoder.prompts.of(Role.PLAIN)
+    ids = token_ids(encoder, texts, prompt)
     empty = next((number for number, row in enumerate(ids, start=1) if not len(row)), None)
     if empty is not None:
         raise UserError(f"text {empty} of {len(ids)} has no token for this model; leave it out")
     set_sims, tok_sims, tok_n = torch.zeros(0), torch.zeros(0), 0
-    for batch in layer_states(encoder, ids, token_budget):
+    for batch in layer_states(encoder, ids, token_budget, unpooled=encoder.unpooled(prompt)):
         sentences = [encoder.pool([state], batch.tokens) for state in batch.states]
         found = torch.stack([_total(torch.cosine_similarity(*pair, dim=-1)) for pair in pairwise(sentences)])
         several = batch.mask.sum(dim=1) > 1
@@ -130,7 +132,7 @@ def token_similarities(encoder: SentenceEncoder, text: str, layer: int | None = 
         UserError: for an encoder without layers or hidden states, a layer it has not, or a text without a token.
     """
     require_layer(encoder, layer)
-    ids = token_ids(encoder, [text])
+    ids = token_ids(encoder, [text], encoder.prompts.of(Role.PLAIN))
     if not len(ids[0]):
         raise UserError("the sentence has no token for this model; give another")
     (batch,) = layer_states(encoder, ids, BUDGET)

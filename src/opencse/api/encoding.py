@@ -11,6 +11,7 @@ from opencse.encoder.bulk import encode_folder
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form, Numbers
+from opencse.encoder.prompts import Role
 from opencse.encoder.shards import FileFormat
 from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines
 from opencse.engines.choice import Engine, require_engine
@@ -28,6 +29,8 @@ def encode(
     out: None = None,
     *,
     column: str | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
     normalize: bool = False,
     dimensions: int | None = None,
     precision: Precision = "float32",
@@ -46,6 +49,8 @@ def encode(
     out: str | Path | TextIO,
     *,
     column: str | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
     normalize: bool = False,
     numbers: Numbers = "float32",
     dimensions: int | None = None,
@@ -69,6 +74,8 @@ def encode(
     out: str | Path | TextIO | None = None,
     *,
     column: str | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
     normalize: bool = False,
     numbers: Numbers = "float32",
     dimensions: int | None = None,
@@ -94,6 +101,9 @@ def encode(
         out: ``.npy`` file to write, a folder for files of ``shard_rows`` vectors each and a manifest, or an open text
             file for JSON lines (``text``, ``vector``); with a list of texts there is none.
         column: of a file, by name or position.
+        prompt_name: name of the model's prompt that is put before each text (``query``, ``document``, ...); by default
+            its default prompt, if it has one. See `SentenceEncoder.encode`.
+        prompt: text that is put before each text instead.
         normalize: L2-normalise the vectors.
         numbers: that are written: ``float32``, ``float16``, ``int8`` or ``binary``; see `opencse.encoder.forms.Form`.
         dimensions: keep only the first ones; for models trained so (Matryoshka).
@@ -131,7 +141,8 @@ def encode(
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         form.require(encoder.dimension)
         first = [row[0] for row in source.read().rows]
-        return form.of(encoded(encoder, first, "encoding", tell, precision=precision))
+        before = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
+        return form.of(encoded(encoder, first, "encoding", tell, prompt=before, precision=precision))
     if isinstance(source, GivenTexts):
         raise UserError(
             f"{source.name}: vectors are written of a file alone; index a folder (opencse index build), and of a list "
@@ -139,7 +150,8 @@ def encode(
         )
     if not isinstance(out, str | Path):
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-        return write_lines(source, out, encoder, form=form, precision=precision, say=tell.say)
+        before = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
+        return write_lines(source, out, encoder, prompt=before, form=form, precision=precision, say=tell.say)
     if not overwrite and Path(out).suffix == SUFFIX and is_there(out):
         raise UserError(f"{out}: is there already; replace it with --overwrite, or choose another --out")
     given = open_encoder(model, tell, pooling=pooling, device=device) if isinstance(model, SentenceEncoder) else model
@@ -154,6 +166,8 @@ def encode(
                 shard_rows=shard_rows,
                 processes=processes,
                 engine=engine,
+                prompt_name=prompt_name,
+                prompt=prompt,
                 precision=precision,
                 pooling=pooling,
                 device=device,
@@ -166,6 +180,8 @@ def encode(
             out,
             given,
             form=form,
+            prompt_name=prompt_name,
+            prompt=prompt,
             precision=precision,
             pooling=pooling,
             device=device,

@@ -12,7 +12,7 @@ from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model, require_there
-from opencse.evaluation.once import Remembered, cut_short, one_by_one
+from opencse.evaluation.once import cut_short, one_by_one, remembering
 from opencse.evaluation.probing.result import ProbingResult
 from opencse.evaluation.regression.result import RegressorResult
 from opencse.evaluation.retrieval.result import RetrievalResult
@@ -233,7 +233,7 @@ def evaluate_all(
 
     def ready() -> Iterator[tuple[str, EmbeddingModel]]:
         for one in _opened(models, layers, dimensions, told):
-            again = replace(one, encode=Remembered(one.encode)) if several else one
+            again = remembering(one) if several else one
             yield one.name, _transformed(again, transform, fit, tell)
 
     kept: list[tuple[str, EmbeddingModel]] = []

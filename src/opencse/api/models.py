@@ -47,11 +47,19 @@ def name_of(model: Model) -> str:
 
 
 def encoded(
-    encoder: SentenceEncoder, texts: Sequence[str], what: str, progress: Progress, *, precision: Precision = "float32"
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    what: str,
+    progress: Progress,
+    *,
+    prompt: str,
+    precision: Precision = "float32",
 ) -> Vectors:
-    """The vectors of ``texts``, told as a bar called ``what``."""
+    """The vectors of ``texts``, each with ``prompt`` before it, told as a bar called ``what``."""
     progress.start(what, len(texts))
     try:
-        return encoder.encode(texts, precision=precision, progress=lambda done, _: progress.advance(done))
+        return encoder.encode(
+            texts, prompt=prompt, precision=precision, progress=lambda done, _: progress.advance(done)
+        )
     finally:
         progress.finish()

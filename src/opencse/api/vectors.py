@@ -6,17 +6,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
 from opencse.api.models import Model, encoded, name_of, open_encoder
-from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.known import tell_unknown
 from opencse.encoder.locate import locate
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
-from opencse.evaluation import Encode, ScoredPairs, read_scored_pairs
+from opencse.evaluation import ScoredPairs, read_scored_pairs
+from opencse.evaluation.embedding import SearchEncode
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
@@ -157,18 +156,22 @@ def nearest(
         place = place_beside(source) if cache else None
     several = list(dict.fromkeys(texts))
 
-    def encoding(number: int, model: Model) -> Encode:
+    def encoding(number: int, model: Model) -> SearchEncode:
         """Loads its model when it is called, so that one at a time is in memory."""
 
-        def encode(texts: Sequence[str]) -> NDArray[np.floating]:
+        def encode(queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:
             encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+            if not indexes and place is None:
+                what = f"encoding with {name_of(model)}"
+                rows = encoded(encoder, documents, what, tell, prompt=encoder.prompts.of(Role.DOCUMENT))
+                return encoder.encode_query(queries), rows
             if indexes:
-                with Index.open(indexes[number], encoder=encoder) as kept:
-                    return vectors_of(kept, texts)
-            if place is not None:
-                with kept_index(place, several, name_of(model), encoder, tell) as kept:
-                    return vectors_of(kept, texts)
-            return encoded(encoder, texts, f"encoding with {name_of(model)}", tell)
+                opened = Index.open(indexes[number], encoder=encoder)
+            else:
+                assert place is not None
+                opened = kept_index(place, several, name_of(model), encoder, tell)
+            with opened as kept:
+                return vectors_of(kept, queries, Role.QUERY), vectors_of(kept, documents, Role.DOCUMENT)
 
         return encode
 

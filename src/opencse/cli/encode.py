@@ -50,6 +50,11 @@ def encode(
         ),
     ],
     column: Annotated[str | None, typer.Option(help="Column to read, by name or position.")] = None,
+    prompt_name: Annotated[
+        str | None,
+        typer.Option(help="Prompt of the model to put before each text: query, document, ...; by default its default."),
+    ] = None,
+    prompt: Annotated[str | None, typer.Option(help="Text to put before each text, in place of a prompt.")] = None,
     normalize: Annotated[bool, typer.Option("--normalize", help="L2-normalise the vectors.")] = False,
     dimensions: Annotated[
         int | None, typer.Option(min=1, help="Keep only the first N dimensions of each vector; by default all.")
@@ -84,6 +89,8 @@ def encode(
         text,
         sys.stdout if to_stdout else out,
         column=column,
+        prompt_name=prompt_name,
+        prompt=prompt,
         normalize=normalize,
         numbers=numbers.value,
         dimensions=dimensions,

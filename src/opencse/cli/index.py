@@ -236,6 +236,8 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
     echo(f"texts      {found.documents:,}, {found.rows:,} rows; {cut}")
     echo(f"kind       {found.kind}, {found.dimension} dimensions, {found.megabytes:,.1f} MB of vectors")
     echo(f"model      {found.model or 'given in Python'}, fingerprint {found.fingerprint}")
+    if found.query_prompt or found.document_prompt:
+        echo(f"prompts    queries {found.query_prompt!r}, documents {found.document_prompt!r}")
     echo(f"metadata   {columns}")
 
 

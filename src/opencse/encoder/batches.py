@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
+from opencse.progress import Count
 from opencse.text.scripts import is_unicode
 
 if TYPE_CHECKING:
     import torch
+
+
+class EncodeOptions(TypedDict, total=False):
+    """Options that every way of encoding has; see `SentenceEncoder.encode`."""
+
+    batch_size: int | None
+    show_progress_bar: bool
+    normalize_embeddings: bool
+    device: str | torch.device | None
+    precision: Literal["float32", "bf16"]
+    token_budget: int | None
+    progress: Count | None
 
 
 _BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}

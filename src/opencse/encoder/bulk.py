@@ -26,6 +26,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form
 from opencse.encoder.known import AMONG, tell_unknown
+from opencse.encoder.prompts import Role
 from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, write_shard
 from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready, written_vectors
 from opencse.engines.choice import Engine, require_engine
@@ -74,6 +75,7 @@ class Recipe:
     pooling: str | None
     device: str
     trust_remote_code: bool
+    prompt: str
     precision: Precision
     form: Form
 
@@ -85,19 +87,20 @@ class Recipe:
         encoder = SentenceEncoder.load(
             self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code
         )
-        return Encoding(encoder, self.precision, self.form, count)
+        return Encoding(encoder, self, count)
 
 
 class Encoding:
     """An encoder at work on tasks."""
 
-    def __init__(self, encoder: SentenceEncoder, precision: Precision, form: Form, count: Count | None) -> None:
-        self._encoder, self._precision, self._form, self._count = encoder, precision, form, count
+    def __init__(self, encoder: SentenceEncoder, recipe: Recipe, count: Count | None) -> None:
+        self._encoder, self._recipe, self._count = encoder, recipe, count
 
     def __call__(self, task: Task) -> tuple[int, Shard | Wrong]:
         """Encodes the texts and writes their file."""
+        how = self._recipe
         try:
-            written = written_vectors(self._encoder, task.texts, self._form, self._precision, self._count)
+            written = written_vectors(self._encoder, task.texts, how.prompt, how.form, how.precision, self._count)
         except DamagedVectorError as error:
             return task.number, Wrong(task.lines[error.row], error)
         return task.number, write_shard(task.path, task.start, written)
@@ -113,6 +116,8 @@ def encode_folder(
     shard_rows: int = WINDOW,
     processes: int | None = 1,
     engine: Engine = "local",
+    prompt_name: str | None = None,
+    prompt: str | None = None,
     precision: Precision = "float32",
     pooling: str | None = None,
     device: str | None = None,
@@ -136,6 +141,8 @@ def encode_folder(
             as new interpreters, so a script needs its ``if __name__ == "__main__"``.
         engine: ``local``, or ``ray``: the processes are actors of a Ray cluster, see `opencse.engines.ray`; they find
             ``out`` and the model under the same names. None: one for each of its GPUs, else cores.
+        prompt_name: name of the model's prompt that is put before each text; see `SentenceEncoder.encode`.
+        prompt: text that is put before each text instead.
         precision: see `SentenceEncoder.encode`.
         pooling: replaces the model's own (not with an encoder).
         device: where to put the model (not with an encoder).
@@ -167,10 +174,11 @@ def encode_folder(
             device = device or ("cuda" if cluster.gpus else "cpu")
         here = device if cluster is None else "cpu"  # the actors have the GPUs
         encoder = ready(model, form, say, pooling=pooling, device=here, trust_remote_code=trust_remote_code)
+        prompt = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
         dimension = form.kept(encoder.dimension)
         identity = {
             "version": 1,
-            **identity_of(text, rows, encoder, form, precision),
+            **identity_of(text, rows, encoder, prompt, form, precision),
             "format": file_format,
             "shard_rows": shard_rows,
         }
@@ -185,7 +193,7 @@ def encode_folder(
                     report = None if progress is None else Reported(progress, before, rows)
                     work = Work(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
                     named = None if isinstance(model, SentenceEncoder) else model
-                    recipe = Recipe(named, pooling, device or "", trust_remote_code, precision, form)
+                    recipe = Recipe(named, pooling, device or "", trust_remote_code, prompt, precision, form)
                     if cluster is None:
                         made = _locally(work, recipe, encoder, _devices(encoder, device, processes, work.left), say)
                     else:
@@ -249,7 +257,7 @@ def _locally(work: Work, recipe: Recipe, encoder: SentenceEncoder, devices: list
     """By this process, or by one for each of several devices."""
     report = work.report
     if len(devices) == 1 or recipe.model is None:
-        encoding = Encoding(encoder, recipe.precision, recipe.form, None if report is None else report.within)
+        encoding = Encoding(encoder, recipe, None if report is None else report.within)
         for number, result in map(encoding, work.tasks()):
             yield number, result
             if report is not None:

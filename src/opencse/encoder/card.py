@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from opencse import __version__
 from opencse.encoder.layout import TABLE
+from opencse.encoder.prompts import Role
 from opencse.environment import installed
 from opencse.markdown import as_text
 
@@ -30,7 +31,7 @@ _ENCODER = """## The encoder
 | network | {network}, {parameters:.1f}M parameters, {layers} layers |
 | vectors | {dimension} dimensions, pooling {pooling}, {normalized} |
 | longest text | {max_length:,} ids; what is longer is cut |
-| prompt | {prompt} |
+| prompts | {prompt} |
 | written by | {versions} |
 
 """
@@ -59,6 +60,14 @@ from opencse import SentenceEncoder
 
 encoder = SentenceEncoder.load("{here}")
 vectors = encoder.encode(["One sentence.", "Another one."])
+```
+"""
+_RETRIEVAL = """
+Queries and documents have their own prompts, which these put before the texts (the same in sentence-transformers):
+
+```python
+queries = encoder.encode_query(["What is leaking?"])
+documents = encoder.encode_document(["The valve leaks."])
 ```
 """
 _ONNX = """
@@ -96,11 +105,11 @@ def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limi
         pooling=f"{encoder.pooling}{_weighing(encoder)}",
         normalized="L2-normalised" if encoder.normalize else "not normalised",
         max_length=encoder.max_length,
-        prompt=as_text(repr(encoder.prompt)) if encoder.prompt else "none",
+        prompt=as_text(encoder.prompts.line(*Role)) if encoder.prompts else "none",
         versions=", ".join([f"opencse {__version__}", *(f"{name} {version}" for name, version in packages if version)]),
     )
     listed = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
-    use = _USE + ("" if config.model_type == TABLE else _ONNX)
+    use = _USE + (_RETRIEVAL if encoder.prompts.differ else "") + ("" if config.model_type == TABLE else _ONNX)
     head = front_matter("sentence-transformers", ["sentence-transformers"], base)
     return f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=HERE)}"
 

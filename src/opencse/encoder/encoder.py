@@ -6,7 +6,7 @@ import copy
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Literal, Self, overload
+from typing import Literal, Self, Unpack, overload
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from opencse.encoder.backbone import dropout_rates
-from opencse.encoder.batches import listed, require_options, require_texts
+from opencse.encoder.batches import EncodeOptions, listed, require_options, require_texts
 from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.damage import require_whole
 from opencse.encoder.devices import default_device, usable
@@ -28,6 +28,7 @@ from opencse.encoder.outputs import Disturb, Encoded, MaskedTokens
 from opencse.encoder.packed import unpackable
 from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.prompts import Role
 from opencse.encoder.states import inferred_states, plain_states, trained_states
 from opencse.encoder.together import encode_together
 from opencse.encoder.vectors import as_vectors, cosines, unit_rows
@@ -55,7 +56,8 @@ class SentenceEncoder(nn.Module):
         lm_head: the masked-LM head, there only while an objective has the MLM term.
         normalize: whether vectors are L2-normalised.
         max_length: longest text in ids, special tokens counted; longer ones are cut.
-        prompt: put before every text (models from elsewhere).
+        prompts: what is put before texts, by what they are for; see `opencse.encoder.prompts`.
+        pool_prompt: whether pooling counts the tokens of the prompt (sentence-transformers' ``include_prompt``).
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
         packed: whether the training forward computes no padding; see `opencse.encoder.packed`.
         own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
@@ -133,7 +135,8 @@ class SentenceEncoder(nn.Module):
         self.projection: Dense | None = None
         self.lm_head: MaskedLMHead | None = None
         self.normalize = parts.normalize
-        self.prompt = parts.prompt
+        self.prompts = parts.prompts
+        self.pool_prompt = parts.pool_prompt
         self.lower_case = parts.lower_case
         self.packed = False
         self.kernels = Kernels()
@@ -300,7 +303,8 @@ class SentenceEncoder(nn.Module):
         """
         fast = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled() and not self.training
         fast = fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None
-        if fast and self.pooling is Pooling.MEAN and self.token_weights is None and WordMeans.fits(self.backbone):
+        plain_mean = self.pooling is Pooling.MEAN and self.token_weights is None and tokens.unpooled is None
+        if fast and plain_mean and WordMeans.fits(self.backbone):
             pooled = self.kernels.word_means(self.backbone)(tokens)
         elif fast:
             layers, first = self._layers(need_all=self._need_all()), self.pooling is Pooling.CLS
@@ -344,7 +348,7 @@ class SentenceEncoder(nn.Module):
     def pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """One vector a sentence, (rows, hidden), of hidden states (rows, length, hidden) that are averaged."""
         weights = None if self.token_weights is None else self.token_weights(tokens.input_ids)
-        return self.pooling(states, tokens.attention_mask, weights)
+        return self.pooling(states, tokens.pooled_mask, weights)
 
     def project(self, pooled: Tensor) -> Tensor:
         """Pooled vectors (rows, hidden) through the dense layers and the training head, if there is one."""
@@ -359,45 +363,45 @@ class SentenceEncoder(nn.Module):
         logits: Tensor = self.lm_head(hidden.flatten(0, 1).index_select(0, moved(places, hidden.device)))
         return logits
 
-    def tokenize(self, texts: Sequence[str]) -> list[Ids]:
-        """Ids of each text as `encode` uses them: prompt put before, cut to ``max_length``."""
-        prepared = [self.prompt + text for text in texts] if self.prompt else texts
-        return self.tokenizer.encode(prepared, self.max_length)
+    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
+        """Ids of each text with ``prompt`` put before it, truncated to ``max_length``, as `encode` uses them."""
+        return self.tokenizer.encode([prompt + text for text in texts] if prompt else texts, self.max_length)
+
+    def unpooled(self, prompt: str) -> int:
+        """How many first tokens of a text with ``prompt`` before it pooling leaves out; 0 where it counts all."""
+        if self.pool_prompt or not prompt:
+            return 0
+        ids = self.tokenizer.encode([prompt], self.max_length)[0]
+        return len(ids) - int(len(ids) > 0 and int(ids[-1]) in self.tokenizer.hf.all_special_ids)
 
     @overload
     def encode(
         self,
         texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
-        normalize_embeddings: bool = False,
         convert_to_tensor: Literal[False] = False,
-        device: str | torch.device | None = None,
-        precision: Literal["float32", "bf16"] = "float32",
-        token_budget: int | None = None,
-        progress: Count | None = None,
+        **options: Unpack[EncodeOptions],
     ) -> Vectors: ...
 
     @overload
     def encode(
         self,
         texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         *,
-        batch_size: int | None = None,
-        show_progress_bar: bool = False,
-        normalize_embeddings: bool = False,
         convert_to_tensor: Literal[True],
-        device: str | torch.device | None = None,
-        precision: Literal["float32", "bf16"] = "float32",
-        token_budget: int | None = None,
-        progress: Count | None = None,
+        **options: Unpack[EncodeOptions],
     ) -> Tensor: ...
 
     @torch.inference_mode()
     def encode(
         self,
         texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
         *,
         batch_size: int | None = None,
         show_progress_bar: bool = False,
@@ -417,6 +421,9 @@ class SentenceEncoder(nn.Module):
 
         Args:
             texts: one text or many (a list, an array or a generator of them).
+            prompt_name: name of the model's prompt that is put before each text; by default the model's default
+                prompt, if it has one. See `encode_query` and `encode_document`.
+            prompt: text that is put before each text instead.
             batch_size: texts in a batch, at most; by default the token budget alone decides.
             show_progress_bar: show a bar on stderr, where that is a terminal.
             normalize_embeddings: L2-normalise the vectors.
@@ -431,25 +438,131 @@ class SentenceEncoder(nn.Module):
             (n, dimension) float32; (dimension,) for a single text.
 
         Raises:
-            UserError: if ``texts`` are not strings, for an unknown precision, no such device, a batch size or budget
-                below 1, a progress bar and ``progress`` together, or vectors that hold NaN, infinity or zeros alone.
+            UserError: if ``texts`` are not strings, for an unknown prompt or precision, no such device, a batch size or
+                budget below 1, a progress bar and ``progress`` together, or vectors that hold NaN, infinity or zeros
+                alone.
         """
         rows = [texts] if isinstance(texts, str) else listed(texts)
         require_texts(rows)
         require_options(precision, token_budget=token_budget, batch_size=batch_size)
+        prompt = self.prompts.chosen(Role.PLAIN, prompt_name, prompt)
         if show_progress_bar:
             if progress is not None:
                 raise UserError("show_progress_bar and progress are two ways to be told; give one of them")
             progress = Counted(Terminal(), "encoding")
         if device is not None:
             self.to(usable(device))
-        how = Batching(token_budget or budget_of(self.device), batch_size, precision == "bf16")
+        how = Batching(token_budget or budget_of(self.device), batch_size, precision == "bf16", prompt)
         vectors = encode_together(self, rows, how) if self.together.several else encoded(self, rows, how, progress)
         require_whole(self, vectors, rows, bf16=how.bf16)
         if normalize_embeddings:
             vectors = unit_rows(vectors)
         given = vectors[0] if isinstance(texts, str) else vectors
         return torch.from_numpy(given).to(self.device) if convert_to_tensor else given
+
+    @overload
+    def encode_query(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        convert_to_tensor: Literal[False] = False,
+        **options: Unpack[EncodeOptions],
+    ) -> Vectors: ...
+
+    @overload
+    def encode_query(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        convert_to_tensor: Literal[True],
+        **options: Unpack[EncodeOptions],
+    ) -> Tensor: ...
+
+    def encode_query(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        convert_to_tensor: bool = False,
+        **options: Unpack[EncodeOptions],
+    ) -> Vectors | Tensor:
+        """Vectors of queries: `encode` with the model's prompt called ``query``, as in sentence-transformers.
+
+        A model without that prompt reads queries as they are; its default prompt is not used.
+
+        Args:
+            texts: one query or many.
+            prompt_name: name of another prompt.
+            prompt: text of another prompt.
+            convert_to_tensor: see `encode`.
+            options: see `encode`.
+
+        Returns:
+            (n, dimension) float32; (dimension,) for a single query.
+
+        Raises:
+            UserError: see `encode`.
+        """
+        text = self.prompts.chosen(Role.QUERY, prompt_name, prompt)
+        vectors = self.encode(texts, prompt=text, **options)
+        return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
+
+    @overload
+    def encode_document(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        convert_to_tensor: Literal[False] = False,
+        **options: Unpack[EncodeOptions],
+    ) -> Vectors: ...
+
+    @overload
+    def encode_document(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        convert_to_tensor: Literal[True],
+        **options: Unpack[EncodeOptions],
+    ) -> Tensor: ...
+
+    def encode_document(
+        self,
+        texts: str | Iterable[str],
+        prompt_name: str | None = None,
+        prompt: str | None = None,
+        *,
+        convert_to_tensor: bool = False,
+        **options: Unpack[EncodeOptions],
+    ) -> Vectors | Tensor:
+        """Vectors of documents: `encode` with the model's prompt called ``document``, as in sentence-transformers.
+
+        A model without that prompt reads documents as they are; its default prompt is not used.
+
+        Args:
+            texts: one document or many.
+            prompt_name: name of another prompt.
+            prompt: text of another prompt.
+            convert_to_tensor: see `encode`.
+            options: see `encode`.
+
+        Returns:
+            (n, dimension) float32; (dimension,) for a single document.
+
+        Raises:
+            UserError: see `encode`.
+        """
+        text = self.prompts.chosen(Role.DOCUMENT, prompt_name, prompt)
+        vectors = self.encode(texts, prompt=text, **options)
+        return torch.from_numpy(vectors).to(self.device) if convert_to_tensor else vectors
 
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]

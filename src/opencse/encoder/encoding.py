@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
@@ -27,17 +28,19 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Batching:
-    """How texts are put into batches.
+    """How texts are encoded.
 
     Attributes:
         budget: ids in a batch, padding counted.
         most: texts in a batch, at most.
         bf16: compute in bf16.
+        prompt: put before each text.
     """
 
     budget: int
     most: int | None = None
     bf16: bool = False
+    prompt: str = ""
 
 
 def encoded(
@@ -50,14 +53,15 @@ def encoded(
     Args:
         encoder: of the vectors.
         texts: in the order of the vectors.
-        how: they are put into batches.
+        how: they are encoded.
         progress: called after every batch with (texts done, texts in all).
     """
     vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)
     starts = range(0, len(texts), WINDOW)
     windows = (texts[start : start + WINDOW] for start in starts)
-    tokenised = made_ahead(encoder.tokenize, windows, beside=encoder.device.type != "cpu")
-    done = 0
+    tokenise = partial(encoder.tokenize, prompt=how.prompt)
+    tokenised = made_ahead(tokenise, windows, beside=encoder.device.type != "cpu")
+    done, unpooled = 0, encoder.unpooled(how.prompt)
     with evaluating(encoder):
         for start, ids in zip(starts, tokenised, strict=True):
             made = torch.empty(len(ids), encoder.dimension, device=encoder.device)
@@ -66,7 +70,8 @@ def encoded(
             for indices in token_batches([len(row) for row in ids], how.budget, how.most):
                 filled = indices[[len(ids[i]) > 0 for i in indices]]
                 if len(filled):
-                    tokens = encoder.tokenizer.pad([ids[i] for i in filled]).to(encoder.device)
+                    tokens = encoder.tokenizer.pad([ids[i] for i in filled]).leaving_out(unpooled)
+                    tokens = tokens.to(encoder.device)
                     made[at : at + len(filled)] = encoder.embed(tokens, bf16=how.bf16)
                     rows[at : at + len(filled)] = start + filled
                     at += len(filled)

@@ -83,8 +83,9 @@ def fingerprint(encoder: SentenceEncoder) -> str:
         encoder.dense,
         encoder.normalize,
         encoder.max_length,
-        encoder.prompt,
+        encoder.prompts.identity,
         encoder.lower_case,
+        *(() if encoder.pool_prompt else ("without the prompt's tokens",)),
     )
     digest.update("\n".join(str(value) for value in settings).encode())
     weights = () if encoder.token_weights is None else (encoder.token_weights,)

@@ -10,15 +10,17 @@ from torch import nn
 
 from opencse.encoder.adapters import Adapters, read_adapters
 from opencse.encoder.backbone import dropout_rates, load_backbone, position_limit
-from opencse.encoder.layout import entry, read_config
+from opencse.encoder.layout import SENTENCE_CONFIG, entry, read_config
 from opencse.encoder.listing import Modules, list_modules
 from opencse.encoder.locate import locate
-from opencse.encoder.modules import read_dense, read_pooling, require_chain, require_sentence_names
+from opencse.encoder.modules import pools_prompt, read_dense, read_pooling, require_chain, require_sentence_names
 from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.prompts import Prompts
 from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError, nearest
 from opencse.foreign import own_code
+from opencse.text.scripts import is_unicode
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
@@ -103,11 +105,14 @@ def read_folder(
         found.adapters.merge_into(backbone)
     tokenizer = Tokenizer.load(found.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
-    prompt = _default_prompt(folder)
+    _require_whole_vectors(folder)
+    prompts = read_prompts(folder)
     dense = [read_dense(path) for path in modules.dense] if modules else []
     require_chain(folder, int(backbone.config.hidden_size), dense)
+    pool_prompt = True
     if chosen is None:
-        chosen = read_pooling(modules, backbone.config.to_dict(), prompt) if modules else Pooling.MEAN
+        chosen = read_pooling(modules, backbone.config.to_dict()) if modules else Pooling.MEAN
+        pool_prompt = modules is None or pools_prompt(modules)
     depth = int(backbone.config.num_hidden_layers)
     if not 0 <= chosen.layers(depth)[0] <= depth:
         others = "mean or cls" if depth else "mean"
@@ -125,7 +130,8 @@ def read_folder(
         max_length=_length(model, max_length, sentence.max_length, tokenizer, backbone),
         dense=dense,
         normalize=modules is not None and modules.normalize is not None,
-        prompt=prompt,
+        prompts=prompts,
+        pool_prompt=pool_prompt,
         lower_case=sentence.lower_case,
         token_weights=weights,
         own_code=own_code(transformer) if trust_remote_code else (),
@@ -153,6 +159,7 @@ def _read_table(
         raise UserError(f"max_length {max_length} leaves no room for text")
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
+    _require_whole_vectors(folder)
     read = read_table(folder, modules.transformer, dropout=dropout)
     dense = [read_dense(path) for path in modules.dense]
     require_chain(folder, int(read.table.config.hidden_size), dense)
@@ -164,7 +171,7 @@ def _read_table(
         max_length=max_length or read.max_length,
         dense=dense,
         normalize=normalize if read.normalize is None or dense else read.normalize,
-        prompt=_default_prompt(folder),
+        prompts=read_prompts(folder),
         token_weights=read.token_weights,
     )
 
@@ -193,7 +200,7 @@ def own_pooling(model: str | Path) -> Pooling | None:
     if found.modules.table:
         return Pooling.MEAN
     stated = read_config(found.transformer / "config.json")
-    return read_pooling(found.modules, stated, _default_prompt(found.folder))
+    return read_pooling(found.modules, stated)
 
 
 def find_adapters(model: str | Path) -> Adapters | None:
@@ -279,13 +286,27 @@ def _length(
     return asked
 
 
-def _default_prompt(folder: Path) -> str:
-    path = folder / "config_sentence_transformers.json"
+def read_prompts(folder: Path) -> Prompts:
+    """The prompts in a model's folder.
+
+    Raises:
+        UserError: for a prompt that is not text or a default that is not there, naming file and key.
+    """
+    path = folder / SENTENCE_CONFIG
     config = read_config(path)
-    if config.get("truncate_dim"):
+    stated = entry(path, config, "prompts", dict, {})
+    texts = {name: entry(path, stated, name, str, "") for name in stated}
+    for name, text in texts.items():
+        if not is_unicode(name) or not is_unicode(text):
+            raise UserError(f"{path}: prompts: {name!r} holds half of a surrogate pair, which is not text")
+    default = config.get("default_prompt_name")
+    try:
+        return Prompts(texts, None if default is None else entry(path, config, "default_prompt_name", str, ""))
+    except UserError as error:
+        raise UserError(f"{path}: default_prompt_name: {error}") from None
+
+
+def _require_whole_vectors(folder: Path) -> None:
+    path = folder / SENTENCE_CONFIG
+    if read_config(path).get("truncate_dim"):
         raise UserError(f"{path}: truncate_dim is not supported here; take it out and cut the vectors yourself")
-    name = entry(path, config, "default_prompt_name", str, "") or None
-    prompts = entry(path, config, "prompts", dict, {})
-    if name is not None and name not in prompts:
-        raise UserError(f"{path}: the default prompt {name!r} is not among the prompts")
-    return "" if name is None else entry(path, prompts, name, str, "")

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from opencse.encoder.batches import listed, require_texts, token_batches
 from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.text.tokenizer import Ids, Tokens
 
@@ -24,6 +25,7 @@ def layer_vectors(
     texts: Sequence[str],
     layer: int,
     *,
+    role: Role = Role.PLAIN,
     token_budget: int = BUDGET,
     progress: Callable[[int, int], None] | None = None,
 ) -> Vectors:
@@ -35,6 +37,7 @@ def layer_vectors(
         encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
         texts: n texts, cut at the encoder's maximum length.
         layer: from 0 (output of the embedding layer) to L.
+        role: what the texts are for, which decides their prompt.
         token_budget: ids in a batch, padding counted.
         progress: called with (texts done, texts in all) after each batch.
 
@@ -44,7 +47,7 @@ def layer_vectors(
     Raises:
         UserError: for an encoder without layers or hidden states, a layer it has not, or a text that is not a string.
     """
-    return vectors_by_layer(encoder, texts, [layer], token_budget=token_budget, progress=progress)[layer]
+    return vectors_by_layer(encoder, texts, [layer], role=role, token_budget=token_budget, progress=progress)[layer]
 
 
 def vectors_by_layer(
@@ -52,17 +55,19 @@ def vectors_by_layer(
     texts: Sequence[str],
     layers: Collection[int],
     *,
+    role: Role = Role.PLAIN,
     token_budget: int = BUDGET,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, Vectors]:
     """`layer_vectors` of several layers, of one forward pass over the texts."""
     for layer in layers:
         require_layer(encoder, layer)
-    ids = token_ids(encoder, texts)
+    prompt = encoder.prompts.of(role)
+    ids = token_ids(encoder, texts, prompt)
     shape = (len(ids), int(encoder.backbone.config.hidden_size))
     vectors = {layer: np.zeros(shape, dtype=np.float32) for layer in layers}
     done = 0
-    for batch in layer_states(encoder, ids, token_budget):
+    for batch in layer_states(encoder, ids, token_budget, unpooled=encoder.unpooled(prompt)):
         for layer, found in vectors.items():
             found[batch.rows] = encoder.pool([batch.states[layer]], batch.tokens).float().cpu().numpy()
         done += len(batch.rows)
@@ -91,13 +96,16 @@ class LayerStates:
         return self.tokens.attention_mask
 
 
-def layer_states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUDGET) -> Iterator[LayerStates]:
+def layer_states(
+    encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUDGET, *, unpooled: int = 0
+) -> Iterator[LayerStates]:
     """The hidden states of every layer, batch by batch; texts without a token are passed over.
 
     Args:
         encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
         ids: of each text.
         budget: ids in a batch, padding counted.
+        unpooled: how many first tokens of each text pooling leaves out.
 
     Raises:
         UserError: for a budget below 1, or a backbone that gives no hidden states.
@@ -109,7 +117,7 @@ def layer_states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUD
         rows = indices[[lengths[i] > 0 for i in indices]]
         if not len(rows):
             continue
-        tokens = encoder.tokenizer.pad([ids[i] for i in rows]).to(encoder.device)
+        tokens = encoder.tokenizer.pad([ids[i] for i in rows]).leaving_out(unpooled).to(encoder.device)
         with torch.inference_mode(), encoder.without_dropout():
             output = encoder.backbone(
                 input_ids=tokens.input_ids, attention_mask=tokens.attention_mask, output_hidden_states=True
@@ -119,8 +127,8 @@ def layer_states(encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUD
         yield LayerStates(rows, tuple(output.hidden_states), tokens)
 
 
-def token_ids(encoder: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
-    """The ids of each text, cut at the encoder's maximum length.
+def token_ids(encoder: SentenceEncoder, texts: Sequence[str], prompt: str = "") -> list[Ids]:
+    """The ids of each text with ``prompt`` before it, truncated at the encoder's maximum length.
 
     Raises:
         UserError: for an encoder without layers, or a text that is not a string.
@@ -131,7 +139,7 @@ def token_ids(encoder: SentenceEncoder, texts: Sequence[str]) -> list[Ids]:
         raise UserError("texts: a list of strings is expected, not one string")
     rows = listed(texts)
     require_texts(rows)
-    return encoder.tokenize(rows)
+    return encoder.tokenize(rows, prompt)
 
 
 def require_layer(encoder: SentenceEncoder, layer: int | None) -> None:

@@ -19,7 +19,7 @@ _DEPTH_KEYS = ("num_hidden_layers", "n_layers")
 _MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
 
 
-def read_pooling(modules: Modules, backbone: Mapping[str, Any], prompt: str) -> Pooling:
+def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
     """The pooling that the modules make together; ``backbone`` is transformers' configuration."""
     where = modules.pooling
     config = read_config(where / "config.json")
@@ -32,14 +32,24 @@ def read_pooling(modules: Modules, backbone: Mapping[str, Any], prompt: str) -> 
     if len(modes) != 1 or modes[0] not in POOLING_MODES:
         named = " + ".join(modes) or "none"
         raise UserError(f"{where}: pooling {named} is not supported here; choose one with --pooling")
-    if not entry(path, config, "include_prompt", bool, True) and prompt:
-        raise UserError(f"{where}: pooling that leaves out the prompt is not supported here; choose one with --pooling")
     pooling = POOLING_MODES[modes[0]]
+    if not pools_prompt(modules) and (pooling is not Pooling.MEAN or modules.token_weights):
+        weighted = ", tokens weighed," if modules.token_weights else ""
+        raise UserError(
+            f"{path}: include_prompt is false: pooling {pooling}{weighted} that leaves out the prompt is not supported "
+            "here, only mean; choose a pooling with --pooling"
+        )
     # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
     if modules.weighted_layers is None or not backbone.get("output_hidden_states"):
         return pooling
     depth = next((int(backbone[key]) for key in _DEPTH_KEYS if key in backbone), 0)
     return _weighted(modules.weighted_layers, pooling, depth)
+
+
+def pools_prompt(modules: Modules) -> bool:
+    """Whether the folder's pooling counts the tokens of the prompt too."""
+    path = modules.pooling / "config.json"
+    return entry(path, read_config(path), "include_prompt", bool, True)
 
 
 def read_dense(path: Path) -> Dense:

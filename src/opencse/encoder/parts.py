@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
+from opencse.encoder.prompts import Prompts
 from opencse.encoder.token_weights import TokenWeights
 from opencse.text.tokenizer import Tokenizer
 
@@ -26,7 +27,8 @@ class Parts:
         max_length: longest text in ids, special tokens counted; longer ones are truncated.
         dense: layers after pooling that are kept at inference.
         normalize: whether vectors are L2-normalised.
-        prompt: put before every text.
+        prompts: what is put before texts, by what they are for.
+        pool_prompt: whether pooling counts the tokens of the prompt.
         lower_case: whether the tokenizer is made to lower-case (sentence-transformers' ``do_lower_case``).
         token_weights: how much each token counts in a mean; None if all count the same.
         own_code: the classes of a model folder's own that the encoder is made of, where their code was trusted.
@@ -39,7 +41,8 @@ class Parts:
     max_length: int
     dense: Sequence[Dense] = ()
     normalize: bool = False
-    prompt: str = ""
+    prompts: Prompts = field(default_factory=Prompts)
+    pool_prompt: bool = True
     lower_case: bool = False
     token_weights: TokenWeights | None = None
     own_code: tuple[str, ...] = ()

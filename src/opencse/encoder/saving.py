@@ -140,7 +140,7 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
         _write_dense(layer, place("Dense"), dtype)
     if encoder.normalize:
         place("Normalize")
-    _write_prompt(encoder, folder)
+    _write_sentence_config(encoder, folder)
     (folder / "README.md").write_text(card or plain_card(encoder), encoding="utf-8")
     listing = [
         {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{module}"}
@@ -218,7 +218,8 @@ def _write_pooling(encoder: SentenceEncoder, path: Path) -> None:
     mode = Pooling.MEAN if several else encoder.pooling
     flags = {flag: POOLING_MODES.get(name) is mode for flag, name in POOLING_FLAGS.items()}
     size = {"word_embedding_dimension": int(encoder.backbone.config.hidden_size)}
-    write_json(path / "config.json", size | flags)
+    prompt = {} if encoder.pool_prompt else {"include_prompt": False}
+    write_json(path / "config.json", size | flags | prompt)
 
 
 def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
@@ -235,11 +236,10 @@ def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
     save_file(state, path / "model.safetensors")
 
 
-def _write_prompt(encoder: SentenceEncoder, folder: Path) -> None:
+def _write_sentence_config(encoder: SentenceEncoder, folder: Path) -> None:
     config = {
         "__version__": {WRITTEN_BY: __version__},
-        "prompts": {"default": encoder.prompt} if encoder.prompt else {},
-        "default_prompt_name": "default" if encoder.prompt else None,
+        **encoder.prompts.entries,
         "similarity_fn_name": "cosine",
     }
     write_json(folder / SENTENCE_CONFIG, config)

@@ -28,6 +28,7 @@ from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.forms import Form, first_wrong
 from opencse.encoder.known import tell_unknown
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, lock, npy_header, sync, write_text
@@ -65,6 +66,8 @@ def encode_file(
     model: str | Path | SentenceEncoder,
     *,
     form: Form | None = None,
+    prompt_name: str | None = None,
+    prompt: str | None = None,
     precision: Precision = "float32",
     pooling: str | None = None,
     device: str | None = None,
@@ -84,6 +87,8 @@ def encode_file(
         out: the file; its folder must be there.
         model: what `SentenceEncoder.load` takes, or an encoder.
         form: numbers, dimensions, normalising; by default float32, all, as they are.
+        prompt_name: name of the model's prompt that is put before each text; see `SentenceEncoder.encode`.
+        prompt: text that is put before each text instead.
         precision: see `SentenceEncoder.encode`.
         pooling: replaces the model's own (not with an encoder).
         device: where to put the model (not with an encoder).
@@ -104,7 +109,8 @@ def encode_file(
     text = source.fingerprint()
     form, say = form or Form(), say or _silent
     encoder = ready(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-    identity = {"version": 2, **identity_of(text, rows, encoder, form, precision), "window": window}
+    prompt = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
+    identity = {"version": 2, **identity_of(text, rows, encoder, prompt, form, precision), "window": window}
     try:
         with _Partial.open(target, identity, form, say) as partial:
             before, started = partial.done, time.perf_counter()
@@ -114,7 +120,7 @@ def encode_file(
                     tell_unknown(encoder, first, say)
                 counting = None if progress is None else partial.counting(progress)
                 try:
-                    written = written_vectors(encoder, first, form, precision, counting)
+                    written = written_vectors(encoder, first, prompt, form, precision, counting)
                 except DamagedVectorError as error:
                     partial.discard()
                     raise fault(source, records[error.row][0].number, error) from None
@@ -150,12 +156,15 @@ def ready(
     return encoder
 
 
-def identity_of(text: str, rows: int, encoder: SentenceEncoder, form: Form, precision: Precision) -> dict[str, Any]:
+def identity_of(
+    text: str, rows: int, encoder: SentenceEncoder, prompt: str, form: Form, precision: Precision
+) -> dict[str, Any]:
     """What vectors are of and how they are made: a call that goes on with those of another has to be the same."""
     return {
         "text": text,
         "rows": rows,
         "model": fingerprint(encoder),
+        "prompt": prompt or None,
         "dimension": form.kept(encoder.dimension),
         "numbers": form.numbers,
         "normalize": form.normalize,
@@ -165,14 +174,19 @@ def identity_of(text: str, rows: int, encoder: SentenceEncoder, form: Form, prec
 
 
 def written_vectors(
-    encoder: SentenceEncoder, texts: Sequence[str], form: Form, precision: Precision, progress: Count | None = None
+    encoder: SentenceEncoder,
+    texts: Sequence[str],
+    prompt: str,
+    form: Form,
+    precision: Precision,
+    progress: Count | None = None,
 ) -> NDArray[Any]:
-    """(n, width): the vectors of ``texts`` as ``form`` writes them.
+    """(n, width): the vectors of ``texts``, each with ``prompt`` before it, as ``form`` writes them.
 
     Raises:
         DamagedVectorError: for a vector that holds NaN or infinity, or does not fit into the numbers of ``form``.
     """
-    written = form.of(encoder.encode(texts, precision=precision, progress=progress))
+    written = form.of(encoder.encode(texts, prompt=prompt, precision=precision, progress=progress))
     if (row := first_wrong(written)) is not None:
         raise DamagedVectorError(
             f"the vector of {texts[row][:40]!r} does not fit into float16; normalise it or write float32", row
@@ -190,6 +204,7 @@ def write_lines(
     out: TextIO,
     encoder: SentenceEncoder,
     *,
+    prompt: str,
     form: Form | None = None,
     precision: Precision = "float32",
     window: int = 1_024,
@@ -207,7 +222,7 @@ def write_lines(
         if not rows:
             tell_unknown(encoder, [texts[0] for _, texts in records], say)
         try:
-            written = written_vectors(encoder, [texts[0] for _, texts in records], form, precision)
+            written = written_vectors(encoder, [texts[0] for _, texts in records], prompt, form, precision)
         except DamagedVectorError as error:
             raise fault(source, records[error.row][0].number, error) from None
         for (_, texts), vector in zip(records, written.tolist(), strict=True):

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from copy import copy
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_finite
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 """n texts -> (n, d) floating-point array, row i for text i. Any model can be evaluated through it."""
+
+SearchEncode = Callable[[Sequence[str], Sequence[str]], tuple[NDArray[np.floating], NDArray[np.floating]]]
+"""n queries and m documents -> (n, d) and (m, d): how a model encodes for search."""
 
 Progress = Callable[[str], None]
 """Called with one line at each step of an evaluation."""
@@ -29,12 +34,26 @@ class ByLayer:
     Attributes:
         depth: of the last one; 0 is the embedding layer's output.
         width: length of a layer's vectors.
-        encode: n texts and numbers of layers -> (n, width) float32 a layer, in one pass over the texts.
+        encode: n texts, numbers of layers and what the texts are for -> (n, width) float32 a layer, in one pass over
+            the texts.
     """
 
     depth: int
     width: int
-    encode: Callable[[Sequence[str], Sequence[int]], dict[int, NDArray[np.float32]]]
+    encode: Callable[[Sequence[str], Sequence[int], Role], dict[int, NDArray[np.float32]]]
+
+
+@dataclass(frozen=True)
+class Searching:
+    """How a model encodes queries and documents, where it reads them with different prompts.
+
+    Attributes:
+        queries: n queries -> (n, d).
+        documents: n documents -> (n, d).
+    """
+
+    queries: Encode
+    documents: Encode
 
 
 @dataclass(frozen=True)
@@ -43,11 +62,12 @@ class EmbeddingModel:
 
     Attributes:
         name: what tables and results call it.
-        encode: n texts -> (n, d) array.
+        encode: n texts -> (n, d) array, of texts that are neither queries nor documents.
         pooling: how token vectors become one, where that is known.
         device: where it runs, where that is known.
         code: the classes of its folder's own that made its vectors, where their code was trusted.
         layers: an encoder's layers; None where there are none to choose from.
+        searching: how queries and documents are encoded; None for as all texts.
     """
 
     name: str
@@ -56,21 +76,42 @@ class EmbeddingModel:
     device: str | None = None
     code: tuple[str, ...] = ()
     layers: ByLayer | None = None
+    searching: Searching | None = None
+
+    def mapped(self, change: Callable[[Encode], Encode], *, name: str | None = None) -> EmbeddingModel:
+        """The model with each of its encodings changed; its layers cannot be chosen any more."""
+        searching = None
+        if self.searching is not None:
+            searching = Searching(change(self.searching.queries), change(self.searching.documents))
+        return replace(self, name=name or self.name, encode=change(self.encode), searching=searching, layers=None)
 
 
 BLOCK = 4096  # pairs compared at a time, so that float64 copies stay small
 
 
 class Embedded:
-    """The vectors of a set of distinct texts, found by text."""
+    """The vectors of a set of distinct texts, found by text.
+
+    Attributes:
+        vectors: (n, d).
+        queries: the vectors of queries, where they are made in another way than those of documents; else itself.
+    """
 
     def __init__(self, texts: list[str], vectors: NDArray[np.floating]) -> None:
         """``texts``: n distinct texts; ``vectors``: (n, d)."""
         self.vectors = vectors
         self._row = {text: row for row, text in enumerate(texts)}
 
+        self.queries = self
+
+    def asked_by(self, queries: Embedded) -> Embedded:
+        """The same vectors as those of documents, with ``queries`` whose vectors are made in another way."""
+        documents = copy(self)
+        documents.queries = queries
+        return documents
+
     def __len__(self) -> int:
-        return len(self.vectors)
+        return len(self.vectors) + (0 if self.queries is self else len(self.queries.vectors))
 
     def rows(self, texts: Sequence[str]) -> NDArray[np.intp]:
         """The row (n,) of each text."""
@@ -99,6 +140,26 @@ def distinct(groups: Iterable[Sequence[str]]) -> list[str]:
     return list(dict.fromkeys(text for group in groups for text in group))
 
 
+def embed_for_search(model: EmbeddingModel, asked: Iterable[tuple[Sequence[str], Sequence[str]]]) -> Embedded:
+    """The vectors of documents, and as its `queries` those of queries; by one call if all are read in one way.
+
+    Else documents are encoded first.
+
+    Args:
+        model: encodes them.
+        asked: queries and the documents among which they look, of one task or several.
+
+    Raises:
+        UserError: see `embed`.
+        ValueError: see `embed`.
+    """
+    groups = list(asked)
+    if model.searching is None:
+        return embed(model.encode, distinct(group for pair in groups for group in pair))
+    documents = embed(model.searching.documents, distinct(documents for _, documents in groups))
+    return documents.asked_by(embed(model.searching.queries, distinct(queries for queries, _ in groups)))
+
+
 def embed(encode: Encode, texts: list[str]) -> Embedded:
     """The vectors of distinct ``texts``, by one call of ``encode``.
 
@@ -106,7 +167,12 @@ def embed(encode: Encode, texts: list[str]) -> Embedded:
         UserError: if a vector holds NaN or infinite values; the first such text is named.
         ValueError: if ``encode`` does not return a floating-point (n, d) array.
     """
-    vectors = np.asarray(encode(texts))
+    return checked(texts, encode(texts))
+
+
+def checked(texts: list[str], given: NDArray[np.floating]) -> Embedded:
+    """The vectors that an encoding gave for distinct ``texts``; see `embed` for what is refused."""
+    vectors = np.asarray(given)
     if vectors.ndim != 2 or len(vectors) != len(texts) or not vectors.size:
         raise ValueError(
             f"encode returned an array of shape {vectors.shape} for {len(texts)} texts; (n, d) is expected"

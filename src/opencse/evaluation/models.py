@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from types import FunctionType
 from typing import Any, Literal, Protocol, runtime_checkable
@@ -11,8 +12,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
-from opencse.evaluation.embedding import ByLayer, EmbeddingModel
+from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
 from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import checks_trust, told
 from opencse.text.lines import require_file
@@ -34,6 +36,13 @@ class Encodes(Protocol):
 
     def encode(self, texts: list[str], /) -> Any:  # noqa: ANN401 - an array, a tensor, a list of them
         """The vectors of the texts."""
+
+
+@runtime_checkable
+class _EncodesForSearch(Protocol):
+    def encode_query(self, texts: list[str], /) -> Any: ...  # noqa: ANN401
+
+    def encode_document(self, texts: list[str], /) -> Any: ...  # noqa: ANN401
 
 
 @runtime_checkable
@@ -62,7 +71,8 @@ def open_model(
             - a `SentenceEncoder`, or what its `load` takes: a folder, a Hub id, ``opencse-mini``;
             - ``words:FILE``, the average of word vectors (see `WordVectors`);
             - ``bag-of-words`` (see `BagOfWords`);
-            - an object with ``encode(list of texts)``, for instance a sentence-transformers model;
+            - an object with ``encode(list of texts)``, for instance a sentence-transformers model; for retrieval its
+              ``encode_query`` and ``encode_document`` are used, where it has both;
             - a function of a list of texts.
 
             The last two give a (n, d) array, a tensor, or a list of vectors.
@@ -174,26 +184,38 @@ def _of_encoder(
     if layer is not None:
         _require_float32(f"{name}, layer {layer}", precision)
 
-    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
-        vectors: NDArray[np.float32] = encoder.encode(list(texts), progress=progress, precision=precision)
+    def encode(texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
+        prompt = encoder.prompts.of(role)
+        vectors: NDArray[np.float32] = encoder.encode(
+            list(texts), prompt=prompt, progress=progress, precision=precision
+        )
         return vectors
 
-    def of_layer(texts: Sequence[str]) -> NDArray[np.float32]:
+    def of_layer(texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
         from opencse.encoder.layers import layer_vectors
 
-        return layer_vectors(encoder, list(texts), layer or 0, progress=progress)
+        return layer_vectors(encoder, list(texts), layer or 0, role=role, progress=progress)
 
-    told = {"pooling": str(encoder.pooling), "device": str(encoder.device), "code": encoder.own_code}
-    if layer is None:
-        return EmbeddingModel(name, encode, layers=_layers_of(encoder, progress), **told)
-    return EmbeddingModel(f"{name}, layer {layer}", of_layer, **told)
+    called, method = (name, encode) if layer is None else (f"{name}, layer {layer}", of_layer)
+    searching = None
+    if encoder.prompts.differ:
+        searching = Searching(partial(method, role=Role.QUERY), partial(method, role=Role.DOCUMENT))
+    return EmbeddingModel(
+        called,
+        method,
+        pooling=str(encoder.pooling),
+        device=str(encoder.device),
+        code=encoder.own_code,
+        layers=_layers_of(encoder, progress) if layer is None else None,
+        searching=searching,
+    )
 
 
 def _layers_of(encoder: Any, progress: Progress | None) -> ByLayer:  # noqa: ANN401 - its module is heavy
-    def encode(texts: Sequence[str], layers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+    def encode(texts: Sequence[str], layers: Sequence[int], role: Role) -> dict[int, NDArray[np.float32]]:
         from opencse.encoder.layers import vectors_by_layer
 
-        return vectors_by_layer(encoder, list(texts), layers, progress=progress)
+        return vectors_by_layer(encoder, list(texts), layers, role=role, progress=progress)
 
     return ByLayer(encoder.depth, int(encoder.backbone.config.hidden_size), encode)
 
@@ -201,16 +223,23 @@ def _layers_of(encoder: Any, progress: Progress | None) -> ByLayer:  # noqa: ANN
 def _foreign(model: object) -> EmbeddingModel:
     device = str(model.device) if isinstance(model, _Placed) and model.device is not None else None
     if isinstance(model, Encodes):
-        method = model.encode
-        return EmbeddingModel(type(model).__name__, lambda texts: _as_array(method(list(texts))), device=device)
+        searching = None
+        if isinstance(model, _EncodesForSearch):
+            searching = Searching(_arrays(model.encode_query), _arrays(model.encode_document))
+        return EmbeddingModel(type(model).__name__, _arrays(model.encode), device=device, searching=searching)
     if callable(model):
         function: Callable[[list[str]], object] = model
         name = model.__name__ if isinstance(model, FunctionType) else type(model).__name__
-        return EmbeddingModel(name, lambda texts: _as_array(function(list(texts))), device=device)
+        return EmbeddingModel(name, _arrays(function), device=device)
     raise UserError(
         f"a {type(model).__name__} cannot be evaluated; give a folder, a Hub id, opencse-mini, {WORDS}FILE, "
         f"{BAG_OF_WORDS}, an object with encode(list of texts), or a function of a list of texts"
     )
+
+
+def _arrays(encode: Callable[[list[str]], object]) -> Encode:
+    """``encode``, its vectors given as an array."""
+    return lambda texts: _as_array(encode(list(texts)))
 
 
 def _as_array(vectors: object) -> NDArray[np.floating]:

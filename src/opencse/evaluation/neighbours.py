@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import FiniteFloat
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import Encode, Progress, embed, silent
+from opencse.evaluation.embedding import Progress, SearchEncode, checked, silent
 from opencse.evaluation.ranking import nearest_rows
 from opencse.records import Record
 from opencse.settings import Settings
@@ -60,7 +60,7 @@ class Neighbours(Record):
 
 
 def compare_neighbours(
-    encoders: Mapping[str, Encode],
+    encoders: Mapping[str, SearchEncode],
     corpus: Sequence[str],
     queries: Sequence[str],
     *,
@@ -75,7 +75,7 @@ def compare_neighbours(
     left out. Equal cosines stand in corpus order.
 
     Args:
-        encoders: by label, in the order to show; each is called once, on the distinct sentences and the queries.
+        encoders: by label, in the order to show; each is called once, on the distinct queries and sentences.
         corpus: m sentences.
         queries: sentences, in the corpus or not.
         k: how many to tell.
@@ -135,16 +135,18 @@ def neighbours_table(neighbours: Neighbours) -> Table:
 
 
 def _nearest(
-    encode: Encode,
+    encode: SearchEncode,
     keys: Sequence[str],
     texts: Sequence[str],
     queries: Sequence[str],
     k: int,
     percentile_of: Callable[[float], float] | None,
 ) -> list[list[Neighbour]]:
-    embedded = embed(encode, list(dict.fromkeys([*texts, *queries])))
+    asked = list(dict.fromkeys(queries))
+    query_vectors, text_vectors = encode(asked, texts)
+    vectors = checked(asked, query_vectors).of(queries)
     # One more than asked for: the query itself may be among them and goes.
-    positions, cosines = nearest_rows(embedded.of(queries), embedded.of(texts), k + 1)
+    positions, cosines = nearest_rows(vectors, checked([*texts], text_vectors).vectors, k + 1)
     lists = []
     for query, places, values in zip(queries, positions.tolist(), cosines.tolist(), strict=True):
         own = folded(query)

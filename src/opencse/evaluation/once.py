@@ -10,8 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
-from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode
+from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
 
 NO_LAYERS = "{}: has no layers to choose from; only an encoder of transformers' has"
 _TOGETHER = 2 * 2**30
@@ -36,7 +37,16 @@ def one_by_one(
     every = list(range(model.layers.depth + 1)) if layers == "all" else list(dict.fromkeys(layers))
     shared = _Together(model.layers, every, most)
     named = {layer: f"{model.name}, layer {layer}" for layer in every}
-    return [replace(model, name=named[layer], encode=partial(shared, layer), layers=None) for layer in every]
+
+    def searching(layer: int) -> Searching | None:
+        if model.searching is None:
+            return None
+        return Searching(partial(shared, layer, role=Role.QUERY), partial(shared, layer, role=Role.DOCUMENT))
+
+    return [
+        replace(model, name=named[layer], encode=partial(shared, layer), searching=searching(layer), layers=None)
+        for layer in every
+    ]
 
 
 def cut_short(model: EmbeddingModel, dimensions: Sequence[int]) -> list[EmbeddingModel]:
@@ -49,10 +59,10 @@ def cut_short(model: EmbeddingModel, dimensions: Sequence[int]) -> list[Embeddin
     Raises:
         UserError: while encoding, for more than its vectors have.
     """
-    shared = Remembered(model.encode)
+    shared = remembering(model)
 
-    def cut(kept: int, texts: Sequence[str]) -> NDArray[np.floating]:
-        vectors = np.asarray(shared(texts))
+    def cut(kept: int, encode: Encode, texts: Sequence[str]) -> NDArray[np.floating]:
+        vectors = np.asarray(encode(texts))
         if kept > vectors.shape[1]:
             raise UserError(f"{model.name}: has {vectors.shape[1]} dimensions, not {kept}; ask for fewer")
         return vectors[:, :kept]
@@ -61,7 +71,7 @@ def cut_short(model: EmbeddingModel, dimensions: Sequence[int]) -> list[Embeddin
     if any(kept < 1 for kept in several):
         raise UserError(f"dimensions are from 1 on, not {min(several)}")
     return [
-        replace(model, name=f"{model.name}, {kept} dimensions", encode=partial(cut, kept), layers=None)
+        shared.mapped(lambda encode, kept=kept: partial(cut, kept, encode), name=f"{model.name}, {kept} dimensions")  # type: ignore[misc]
         for kept in several
     ]
 
@@ -72,17 +82,23 @@ class _Together:
     def __init__(self, by_layer: ByLayer, layers: Sequence[int], most: int) -> None:
         self._by_layer, self._layers, self._most = by_layer, layers, most
         self._texts: list[str] = []
+        self._role = Role.PLAIN
         self._kept: dict[int, NDArray[np.float32]] = {}
 
-    def __call__(self, layer: int, texts: Sequence[str]) -> NDArray[np.float32]:
+    def __call__(self, layer: int, texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
         wanted = list(texts)
-        if layer not in self._kept or wanted != self._texts:
+        if layer not in self._kept or wanted != self._texts or role is not self._role:
             self._kept = {}  # before new ones take as much
             size = max(1, len(wanted) * self._by_layer.width * np.dtype(np.float32).itemsize)
             first = self._layers.index(layer)
             group = self._layers[first : first + max(1, self._most // size)]
-            self._kept, self._texts = self._by_layer.encode(wanted, group), wanted
+            self._kept, self._texts, self._role = self._by_layer.encode(wanted, group, role), wanted, role
         return self._kept[layer]
+
+
+def remembering(model: EmbeddingModel) -> EmbeddingModel:
+    """The model with `Remembered` encodings."""
+    return model.mapped(Remembered)
 
 
 class Remembered:

@@ -134,6 +134,10 @@ class Suite(ABC, Generic[T, S, R]):
     def table(cls, results: Mapping[str, R]) -> Table:
         """Records by label as a table."""
 
+    def embed(self, model: EmbeddingModel, tasks: Iterable[T]) -> Embedded:
+        """The vectors of the distinct texts of some tasks."""
+        return embed(model.encode, distinct(group for task in tasks for group in task.texts()))
+
     def check(self, data: TaskData[T]) -> None:
         """Refuses what cannot be scored before anything is encoded, by a ``UserError``."""
 
@@ -195,7 +199,7 @@ class Suite(ABC, Generic[T, S, R]):
 
     def _embed(self, model: EmbeddingModel, tasks: Iterable[T], name: str, tell: Progress) -> Embedded:
         started = time.perf_counter()
-        embedded = embed(model.encode, distinct(group for task in tasks for group in task.texts()))
+        embedded = self.embed(model, tasks)
         tell(f"{name}: {len(embedded):,} distinct texts encoded in {time.perf_counter() - started:.1f} s")
         return embedded
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import EmbeddingModel, Encode, silent
+from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, silent
 from opencse.evaluation.models import Say
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
@@ -62,10 +62,11 @@ def postprocessed(
     make = partial(_fit, kind, dimension=dimension, progress=progress, say=say)
     name = f"{model.name} + {kind} ({fit})"
     if str(fit) == TARGET:
-        return replace(model, name=name, encode=_OnTarget(model.encode, make), layers=None)
+        fitted = _OnTarget(make)
+        return model.mapped(lambda encode: partial(fitted, encode), name=name)
     texts = sample_texts(Source(str(fit)), sentences)
     mapped = make(np.asarray(model.encode(texts)), f"{len(texts):,} texts of {fit}")
-    return replace(model, name=name, encode=lambda texts: mapped(np.asarray(model.encode(texts))), layers=None)
+    return model.mapped(lambda encode: lambda texts: mapped(np.asarray(encode(texts))), name=name)
 
 
 def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
@@ -103,19 +104,31 @@ def anew_each_call(
         say: see ``kind``.
     """
     fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, progress=progress, say=say)
-    return replace(fresh(), encode=lambda texts: fresh().encode(texts))
+    last = fresh().searching
+
+    def documents(texts: Sequence[str]) -> NDArray[np.floating]:
+        nonlocal last
+        last = fresh().searching
+        assert last is not None
+        return last.documents(texts)
+
+    def queries(texts: Sequence[str]) -> NDArray[np.floating]:
+        assert last is not None
+        return last.queries(texts)  # by the map of the documents, which are encoded first
+
+    searching = None if last is None else Searching(queries, documents)
+    return replace(fresh(), encode=lambda texts: fresh().encode(texts), searching=searching)
 
 
 class _OnTarget:
     """Encodes, and fits the map on the vectors of the first call."""
 
-    def __init__(self, encode: Encode, make: Callable[[NDArray[np.floating], str], Map]) -> None:
-        self._encode = encode
+    def __init__(self, make: Callable[[NDArray[np.floating], str], Map]) -> None:
         self._make = make
         self._map: Map | None = None
 
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.floating]:
-        vectors = np.asarray(self._encode(texts))
+    def __call__(self, encode: Encode, texts: Sequence[str]) -> NDArray[np.floating]:
+        vectors = np.asarray(encode(texts))
         if self._map is None:
             self._map = self._make(vectors, f"the {len(texts):,} texts evaluated")
         return self._map(vectors)

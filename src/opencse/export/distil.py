@@ -114,13 +114,14 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
     real = np.array([i not in special and name is not None and not _unused(name) for i, name in enumerate(names)])
     mean, directions = _components(vectors[real], settings.dimension)
     rows: Floats = np.asarray((vectors - mean) @ directions, dtype=np.float32)
-    ids = tokenizer.encode([encoder.prompt + text for text in texts], encoder.max_length)
+    prompt = encoder.prompts.of(encoder.prompts.single)
+    ids = tokenizer.encode([prompt + text for text in texts], encoder.max_length)
     weights = settings.sif / (settings.sif + _shares(ids, len(names), real)) if np.isfinite(settings.sif) else 1.0
     rows = np.where(real[:, None], rows * np.reshape(weights, (-1, 1)), 0.0).astype(np.float32)
     rows = np.asarray(rows / np.sqrt((rows[real] ** 2).sum(axis=1).mean()), dtype=np.float32)
     used, before, after = 0, None, None
     if len(texts) and settings.fit:
-        targets = _targets(encoder, texts, directions, progress)
+        targets = _targets(encoder, texts, prompt, directions, progress)
         used = len(texts)
         rows, before, after = _fitted(rows, ids, targets, real, settings, progress)
     table = SentenceEncoder.from_parts(
@@ -130,7 +131,7 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
             pooling=Pooling.MEAN,
             max_length=512,
             normalize=True,
-            prompt=encoder.prompt,
+            prompts=encoder.prompts,
             token_weights=without_unknown(tokenizer, len(rows)),
         )
     )
@@ -227,12 +228,14 @@ def _shares(ids: Sequence[NDArray[np.int32]], size: int, real: NDArray[np.bool_]
     return np.asarray(shares / shares.sum())
 
 
-def _targets(encoder: SentenceEncoder, texts: Sequence[str], directions: Floats, progress: Progress) -> Floats:
+def _targets(
+    encoder: SentenceEncoder, texts: Sequence[str], prompt: str, directions: Floats, progress: Progress
+) -> Floats:
     """The encoder's vectors of ``texts``, less their mean, in the table's dimensions, as unit vectors."""
     unit, encoder.normalize = encoder.normalize, False
     progress.start("encoding the text", len(texts))
     try:
-        given = encoder.encode(texts, progress=lambda done, _: progress.advance(done))
+        given = encoder.encode(texts, prompt=prompt, progress=lambda done, _: progress.advance(done))
     finally:
         encoder.normalize = unit
         progress.finish()

@@ -16,6 +16,7 @@ from opencse import io
 from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError, reason
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.export.graph import SentenceGraph, random_tokens, write_graph
@@ -38,8 +39,8 @@ tokenizer = Tokenizer.from_file(f"{FOLDER}/tokenizer.json")  # cuts at max_lengt
 session = onnxruntime.InferenceSession(f"{FOLDER}/model.onnx")
 
 
-def encode(texts):
-    rows = tokenizer.encode_batch([about["prompt"] + text for text in texts])
+def encode(texts, prompt=about["prompt"]):  # about["prompts"] has those for queries and documents
+    rows = tokenizer.encode_batch([prompt + text for text in texts])
     inputs = {
         "input_ids": np.array([row.ids for row in rows], dtype=np.int64),
         "attention_mask": np.array([row.attention_mask for row in rows], dtype=np.int64),
@@ -63,13 +64,24 @@ or, with batches of texts of similar length:
 ```python
 from opencse.export.runtime import OnnxEncoder
 
-vectors = OnnxEncoder("exported").encode(["One sentence.", "Another one."])
+encoder = OnnxEncoder("exported")
+vectors = encoder.encode(["One sentence.", "Another one."])
 ```
-
+{retrieval}
 ## Checked, and limits
 
 {checked}- Texts of more than {max_length:,} ids are cut.
 - What holds for {model} holds for this: see its own card for how it was made, its scores and its limits.
+"""
+
+
+_RETRIEVAL = """
+This model reads queries and documents with different prompts ({prompts}):
+
+```python
+queries = encoder.encode_query(["What is leaking?"])
+documents = encoder.encode_document(["The valve leaks."])
+```
 """
 
 
@@ -117,18 +129,26 @@ def write_onnx(
         UserError: where the backbone cannot be exported, its tokenizer has no file of the tokenizers library, the
             graph gives other vectors than torch, or the disk is full.
     """
+    if not encoder.pool_prompt:
+        raise UserError(
+            f"{name}: its pooling leaves out the prompt's tokens (include_prompt is false), which an ONNX graph of ids "
+            "and mask alone cannot do; use the model itself"
+        )
     try:
         with tempfile.TemporaryDirectory(dir=folder, prefix=io.WRITING) as there:
             work = Path(there)
             _write_tokenizer(encoder, work / TOKENIZER, texts)
-            expected = encoder.encode(texts, normalize_embeddings=True)
+            prompts = {encoder.prompts.of(role) for role in Role}
+            expected = {prompt: encoder.encode(texts, prompt=prompt, normalize_embeddings=True) for prompt in prompts}
             progress.say("graph      exporting; this takes some seconds")
             write_graph(encoder, work / GRAPH)
             about = _description(encoder, name)
             io.write_text(work / DESCRIPTION, json.dumps(about))
             shapes, difference = _compare(encoder, work)
             exact = OnnxEncoder(work)
-            difference = max(difference, _require_same(exact.encode(texts), expected, f"on {len(texts):,} texts"))
+            for prompt, vectors in expected.items():
+                given = exact.encode(texts, prompt=prompt)
+                difference = max(difference, _require_same(given, vectors, f"on {len(texts):,} texts"))
             progress.say(
                 f"checked    against torch at {len(shapes)} shapes and on {len(texts):,} texts: no coordinate differs "
                 f"by more than {difference:.1e}"
@@ -166,6 +186,7 @@ def _card(encoder: SentenceEncoder, name: str, difference: float, int8: Int8Loss
         model=as_text(name),
         dimension=encoder.dimension,
         example=EXAMPLE,
+        retrieval=_RETRIEVAL.format(prompts=encoder.prompts.line(Role.QUERY, Role.DOCUMENT)) if encoder.prompts else "",
         checked="".join(f"- {line}\n" for line in checked),
         max_length=encoder.max_length,
     )
@@ -180,7 +201,8 @@ def _description(encoder: SentenceEncoder, name: str) -> dict[str, object]:
         "dimension": encoder.dimension,
         "max_length": encoder.max_length,
         "max_characters": encoder.tokenizer.longest_text(encoder.max_length),
-        "prompt": encoder.prompt,
+        "prompt": encoder.prompts.of(Role.PLAIN),
+        **encoder.prompts.entries,
         "pooling": str(encoder.pooling),
         "normalized": True,
         "inputs": [IDS, MASK],
@@ -206,8 +228,9 @@ def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str])
     read = Tokenizer.from_file(str(file))
     read.no_padding()
     longest = encoder.tokenizer.longest_text(encoder.max_length)
-    written = [one.ids for one in read.encode_batch_fast([(encoder.prompt + text)[:longest] for text in texts])]
-    if any(row.tolist() != other for row, other in zip(encoder.tokenize(texts), written, strict=True)):
+    prompted = [prompt + text for prompt in {encoder.prompts.of(role) for role in Role} for text in texts]
+    written = [one.ids for one in read.encode_batch_fast([text[:longest] for text in prompted])]
+    if any(row.tolist() != other for row, other in zip(encoder.tokenize(prompted), written, strict=True)):
         raise UserError(
             f"{hf.name_or_path or type(hf).__name__}: its tokenizer.json gives other ids than transformers does "
             "(split_special_tokens, for instance, is not in the file), so the export would give other vectors"

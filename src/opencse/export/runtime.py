@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.batches import require_texts, token_batches
+from opencse.encoder.prompts import Prompts, Role
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
 
@@ -41,7 +42,8 @@ class OnnxEncoder:
     """Texts in, L2-normalised vectors out, from an exported folder.
 
     Attributes:
-        description: what ``export.json`` says: dimension, max_length, prompt, precision, checks.
+        description: what ``export.json`` says: dimension, max_length, prompts, precision, checks.
+        prompts: what is put before texts, by what they are for.
     """
 
     def __init__(self, folder: str | Path, *, threads: int = 0) -> None:
@@ -60,7 +62,7 @@ class OnnxEncoder:
         path = Path(folder)
         try:
             self.description: dict[str, Any] = json.loads((path / DESCRIPTION).read_text(encoding="utf-8"))
-            self._prompt = str(self.description["prompt"])
+            self.prompts = _prompts(self.description)
             self._longest: int | None = self.description.get("max_characters")
             self._dimension = int(self.description["dimension"])
             self._tokenizer = Tokenizer.from_file(str(path / TOKENIZER))
@@ -78,15 +80,35 @@ class OnnxEncoder:
         """Length of a vector."""
         return self._dimension
 
-    def encode(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
+    def encode_query(
+        self, texts: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors of queries: `encode` with the prompt called ``query``, if the model has one."""
+        return self.encode(texts, prompt=self.prompts.chosen(Role.QUERY, prompt_name, prompt))
+
+    def encode_document(
+        self, texts: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None
+    ) -> NDArray[np.float32]:
+        """Vectors of documents: `encode` with the prompt called ``document``, if the model has one."""
+        return self.encode(texts, prompt=self.prompts.chosen(Role.DOCUMENT, prompt_name, prompt))
+
+    def encode(
+        self, texts: str | Sequence[str], prompt_name: str | None = None, prompt: str | None = None
+    ) -> NDArray[np.float32]:
         """L2-normalised vectors (n, dimension) in the order of ``texts``; (dimension,) for a single text.
 
+        Args:
+            texts: one text or many.
+            prompt_name: name of the model's prompt that is put before each text; by default its default prompt.
+            prompt: text that is put before each text instead.
+
         Raises:
-            UserError: if ``texts`` are not strings.
+            UserError: if ``texts`` are not strings, or for an unknown prompt.
         """
         rows = [texts] if isinstance(texts, str) else list(texts)
         require_texts(rows)
-        encoded = self._tokenizer.encode_batch_fast([(self._prompt + text)[: self._longest] for text in rows])
+        before = self.prompts.chosen(Role.PLAIN, prompt_name, prompt)
+        encoded = self._tokenizer.encode_batch_fast([(before + text)[: self._longest] for text in rows])
         ids = [np.asarray(one.ids, dtype=np.int64) for one in encoded]
         vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
         for indices in token_batches([len(row) for row in ids], _TOKEN_BUDGET):
@@ -98,3 +120,10 @@ class OnnxEncoder:
             mask = (np.arange(padded.shape[1]) < lengths[:, None]).astype(np.int64)
             vectors[indices] = self._session.run([VECTORS], {IDS: padded, MASK: mask})[0]
         return vectors[0] if isinstance(texts, str) else vectors
+
+
+def _prompts(description: Mapping[str, Any]) -> Prompts:
+    """The prompts of an export; older ones name the default prompt alone."""
+    if "prompts" in description:
+        return Prompts(dict(description["prompts"]), description.get("default_prompt_name"))
+    return Prompts({"default": str(description["prompt"])}, "default")

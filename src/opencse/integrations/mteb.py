@@ -10,6 +10,7 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.locate import BUILTIN, locate
+from opencse.encoder.prompts import Role
 from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.foreign import checks_trust
@@ -26,8 +27,9 @@ ORGANISATION = "opencse"
 class MtebEncoder:
     """A sentence encoder as MTEB's ``EncoderProtocol`` wants it (mteb 2.26).
 
-    Vectors are those of ``SentenceEncoder.encode``, compared by cosine. Every text gets the encoder's own prompt;
-    MTEB's prompts and instructions are not used.
+    Vectors are compared by cosine. What MTEB calls queries and documents (in retrieval and reranking) is encoded by
+    ``encode_query`` and ``encode_document``, everything else by ``encode``, with the prompts that the model's folder
+    names. MTEB's own prompts and instructions are not used.
 
     MTEB takes cosines in float32, where texts of equal vectors need not tie exactly; its correlations then differ in
     the last digits from ours (by 0.002 points on 150 pairs, five of them with cosine 1).
@@ -100,8 +102,8 @@ class MtebEncoder:
     ) -> Vectors:
         """The vectors (n, dimension) of the texts that a loader gives in batches.
 
-        Of the other arguments, which MTEB passes, only ``precision`` says something about the vectors; they do not
-        depend on the batches, and the encoder forms its own.
+        Of the other arguments, which MTEB passes, only ``precision`` and ``prompt_type`` say something about the
+        vectors; they do not depend on the batches, and the encoder forms its own.
 
         Raises:
             UserError: for another precision than float32, or inputs without text (images, sound).
@@ -115,7 +117,8 @@ class MtebEncoder:
                     f"{task_metadata.name}: its inputs hold no text ({', '.join(batch)}); choose a text task"
                 )
             texts.extend(batch["text"])
-        return self.encoder.encode(texts)
+        role = Role.PLAIN if prompt_type is None else Role(prompt_type.value)
+        return self.encoder.encode(texts, prompt=self.encoder.prompts.of(role))
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> torch.Tensor:
         """Cosines (n, m) of every vector of one set (n, d) with every vector of the other (m, d)."""

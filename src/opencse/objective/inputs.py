@@ -78,13 +78,18 @@ class InputBuilder:
         chosen = self.places[examples]
         keys = self.corpus.keys[chosen[:, :, 0], chosen[:, :, 1]]
         rows: list[Ids] = []
+        unpooled: list[int] = []
         for role in self._roles:
+            if self.corpus.unpooled:
+                unpooled += [self.corpus.unpooled[int(column)] for column in chosen[:, role, 1]]
             texts = [self.corpus.text(int(r), int(c)) for r, c in chosen[:, role]]
             if role == 1 and isinstance(self.view, ChangesTokens):
                 rows += self.view.positives(texts, np.random.default_rng([self.seed, Stream.AUGMENT, step]))
             else:
                 rows += [text.ids for text in texts]
         tokens = self.tokenizer.pad(rows)
+        if unpooled:
+            tokens = tokens.leaving_out(unpooled)
         views = tokens.rows(0, len(examples) * (2 if 1 in self._roles else 1))
         made = {
             request: request.prepare(

@@ -174,11 +174,13 @@ class TrainJob:
                 self.text,
                 encoder.tokenizer,
                 longest,
-                prompt=encoder.prompt,
+                prompts=encoder.prompts.columns,
                 words=isinstance(objective.view, ChangesTokens),
                 progress=Counted(progress, "tokenising"),
                 say=progress.say,
             )
+        unpooled = [encoder.unpooled(prompt) for prompt in encoder.prompts.columns.of(corpus.width)]
+        corpus = replace(corpus, unpooled=tuple(unpooled) if any(unpooled) else ())
         weights = None
         if recipe.encoder.token_weights is not None:
             weights = weigh_tokens(encoder, corpus.every_text(), asked="encoder.token_weights" in asked.said)
@@ -221,6 +223,7 @@ class TrainJob:
             replaced=asked.replaced,
             dev=dev,
             corpus=corpus.facts,
+            prompts=encoder.prompts,
             near_duplicates=None if near is None else int(near.sum()),
             token_weights=weights,
             examples=len(inputs),

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.precision import Precision
+from opencse.encoder.prompts import Prompts
 from opencse.encoder.token_weights import TokenWeights
 from opencse.environment import Environment
 from opencse.foreign import told
@@ -49,6 +50,7 @@ class Plan:
     token_weights: TokenWeights | None = None
     replaced: tuple[str, ...] = ()
     bounded: tuple[str, ...] = ()
+    prompts: Prompts = field(default_factory=Prompts)
 
     def lines(self) -> list[str]:
         """The plan, to be read."""
@@ -80,6 +82,7 @@ class Plan:
             f"tokens     {facts.tokens:,}; {facts.at_limit:,} texts reach the limit of {facts.max_length} ids",
             f"model      {self.model}{part}: {self.parameters / 1e6:.1f}M parameters, pooling {self.pooling}",
             *([f"pooling    {self.pooling}: {self.pooling_reason}"] if self.pooling_reason else []),
+            *self._prompts(),
             *([f"weights    {_WEIGHED}"] if self.token_weights is not None else []),
             *self._adapters(),
             *([told(self.code)] if self.code else []),
@@ -122,6 +125,18 @@ class Plan:
             environment=Environment.here(self.device),
             measure=self.dev.measure if self.dev else None,
         )
+
+    def _prompts(self) -> list[str]:
+        """What is put before the texts of each column, where the model has a prompt."""
+        if not self.prompts:
+            return []
+        told = [f"{prompt!r}" if prompt else "none" for prompt in self.prompts.columns.of(self.corpus.width)]
+        before = (
+            f"before every text: {told[0]}"
+            if len(set(told)) == 1
+            else f"before the first column's texts: {told[0]}; before the others': {told[1]}"
+        )
+        return [f"prompt     {before}{self.prompts.note}"]
 
     def _adapters(self) -> list[str]:
         lora = self.recipe.encoder.lora

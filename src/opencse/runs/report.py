@@ -16,7 +16,6 @@ from opencse.analysis.report import Section, code, figure, figures, folded, para
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
-from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
 from opencse.foreign import told
 from opencse.progress import Progress
@@ -149,9 +148,7 @@ def opening(result: TrainResult, findings: Findings) -> Markup:
 
 def subject(name: str, encoder: SentenceEncoder) -> Subject:
     """An encoder of ours under ``name``."""
-    return Subject(
-        EmbeddingModel(name, encoder.encode, str(encoder.pooling), str(encoder.device), encoder.own_code), encoder
-    )
+    return Subject(replace(open_model(encoder), name=name), encoder)
 
 
 def open_subjects(

@@ -14,6 +14,7 @@ import numpy as np
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.known import tell_unknown
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.progress import Progress
@@ -81,6 +82,8 @@ def build(
             model=model,
             fingerprint=fingerprint(encoder),
             pooling=pooling,
+            query_prompt=encoder.prompts.of(Role.QUERY),
+            document_prompt=encoder.prompts.of(Role.DOCUMENT),
             dimension=encoder.dimension,
             kind=how.kind,
             max_length=None if cutter is None else how.max_length or encoder.max_length,
@@ -89,6 +92,8 @@ def build(
             source=text,
             taken=0,
         )
+        if encoder.prompts:
+            progress.say(f"prompts    {encoder.prompts.line(Role.QUERY, Role.DOCUMENT)}")
         name = _begun(folder, facts, progress) or _begin(folder, facts)
         with Writer(folder, name) as writer:
             taken = rows if writer.facts.taken is None else writer.facts.taken
@@ -170,7 +175,7 @@ def append(
     share = len(rows) / max(1, len(parts))
     for start in range(0, len(parts), WINDOW):
         here = parts[start : start + WINDOW]
-        vectors = encoder.encode(
+        vectors = encoder.encode_document(
             [row.text for row, _ in here],
             normalize_embeddings=True,
             progress=lambda made, _, before=start: progress.advance(done + int(share * (before + made))),  # type: ignore[misc]

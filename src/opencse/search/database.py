@@ -32,6 +32,8 @@ class Facts(Settings):
         model: what the encoder was called.
         fingerprint: of the encoder; see `opencse.encoder.fingerprint`.
         pooling: what replaced the model's own, or None.
+        query_prompt: put before queries.
+        document_prompt: put before the texts of the index.
         dimension: of a vector.
         kind: flat, hnsw or ivfpq.
         columns: metadata, by name the kind of value: number, text or mixed.
@@ -51,6 +53,8 @@ class Facts(Settings):
     model: str
     fingerprint: str
     pooling: str | None = None
+    query_prompt: str = ""
+    document_prompt: str = ""
     dimension: int
     kind: str = "flat"
     columns: dict[str, str] = Field(default_factory=dict)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.prompts import Role
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
 from opencse.progress import Counted, Progress, Silent
@@ -147,6 +148,8 @@ class Index:
             model=facts.model,
             fingerprint=facts.fingerprint,
             pooling=facts.pooling,
+            query_prompt=facts.query_prompt,
+            document_prompt=facts.document_prompt,
             columns=facts.columns,
             max_length=facts.max_length,
             overlap=facts.overlap,
@@ -195,14 +198,14 @@ class Index:
             raise UserError(f"hybrid_weight is the share of the vectors, from 0 to 1, not {hybrid_weight}")
         if vectors is not None and len(vectors) != len(queries):
             raise UserError(f"vectors: {len(vectors):,} of {len(queries):,} queries; give one for each")
-        units = self.encode_queries(queries if vectors is None else vectors)
+        units = self.encode(queries if vectors is None else vectors, Role.QUERY)
         with self.moment() as state:
             if hybrid:
                 return querying.hybrid(state, list(queries), units, k, where, weight)
             return querying.dense(state, units, k, threshold, where)
 
-    def encode_queries(self, queries: Sequence[str] | NDArray[np.floating]) -> Unit:
-        """(n, d) L2-normalised vectors of queries.
+    def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> Unit:
+        """(n, d) L2-normalised vectors of queries, or of documents as the index has them; vectors are taken as given.
 
         Raises:
             UserError: see `search`.
@@ -219,7 +222,7 @@ class Index:
                 raise UserError("queries: give a list of texts, or an array of vectors")
             if not len(queries):
                 return np.zeros((0, facts.dimension), dtype=np.float32)
-            vectors = self.encoder.encode(list(queries))
+            vectors = self.encoder.encode(list(queries), prompt=self.encoder.prompts.of(role))
         if not np.isfinite(vectors).all():
             raise UserError("queries: a vector holds NaN or infinity; the model's weights are damaged, or the array")
         return unit_rows(vectors)
@@ -379,6 +382,13 @@ def _source(rows: Iterable[RowLike] | RowSource) -> RowSource:
 
 def _require_same(folder: Path, facts: Facts, encoder: SentenceEncoder) -> None:
     own = fingerprint(encoder)
+    prompts = encoder.prompts.of(Role.QUERY), encoder.prompts.of(Role.DOCUMENT)
+    if own != facts.fingerprint and prompts != (facts.query_prompt, facts.document_prompt):
+        raise UserError(
+            f"{folder}: was built with the prompts {facts.query_prompt!r} for queries and {facts.document_prompt!r} "
+            f"for documents, and this encoder has {prompts[0]!r} and {prompts[1]!r}; query it with the model as it was "
+            "then, or build the index again"
+        )
     if own != facts.fingerprint:
         raise UserError(
             f"{folder}: was built with {facts.model or 'another model'} (fingerprint {facts.fingerprint}), and this "

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.progress import Progress
 from opencse.search.building import How
@@ -54,8 +55,11 @@ def kept_index(place: Path, texts: Sequence[str], model: str, encoder: SentenceE
     return Index.build(folder, rows, encoder, how=How(cut=False), model=model, overwrite=True, progress=progress)
 
 
-def vectors_of(index: Index, texts: Sequence[str]) -> NDArray[np.float32]:
-    """(n, d) L2-normalised vectors of texts, those of the index taken from it."""
+def vectors_of(index: Index, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
+    """(n, d) L2-normalised vectors of texts, those that the index has taken from it."""
+    prompts = index.encoder.prompts
+    if prompts.of(role) != prompts.of(Role.DOCUMENT):
+        return index.encode(texts, role)
     known = {hit.text: row for row, hit in enumerate(index.rows())}
     kept = index.vectors()
     vectors = np.empty((len(texts), index.info().dimension), dtype=np.float32)
@@ -63,5 +67,5 @@ def vectors_of(index: Index, texts: Sequence[str]) -> NDArray[np.float32]:
     old = [place for place, text in enumerate(texts) if text in known]
     vectors[old] = kept[[known[texts[place]] for place in old]]
     if new:
-        vectors[new] = index.encode_queries([texts[place] for place in new])
+        vectors[new] = index.encode([texts[place] for place in new], role)
     return vectors

@@ -11,6 +11,7 @@ from typing import Literal
 
 import numpy as np
 
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError, reason
 from opencse.io import writing
 from opencse.progress import Progress
@@ -152,10 +153,10 @@ def _window(
 ) -> Iterator[tuple[str, str, list[str]]]:
     """Each pair of some queries, with its negatives."""
     first, last = how.ranks
-    vectors = index.encode_queries(queries)
+    vectors = index.encode(queries, Role.QUERY)
     positives = list(dict.fromkeys(text for query in queries for text in answers[query]))
     place = {text: number for number, text in enumerate(positives)}
-    positive_vectors = index.encode_queries(positives)
+    positive_vectors = index.encode(positives, Role.DOCUMENT)
     found = index.search(vectors, last)
     hit_vectors = _vectors_of(index, found, first) if how.same is not None else {}
     for query, vector, hits in zip(queries, vectors, found, strict=True):

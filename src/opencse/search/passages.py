@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.text.sentences import split_sentences
 
@@ -21,7 +22,7 @@ class Cutter:
     characters. A text that fits is left as it is; in one that is cut, white space is collapsed.
 
     Args:
-        encoder: tells how many ids a text has.
+        encoder: tells how many ids a text has; its prompt for documents is counted.
         max_length: ids of the longest passage, special tokens counted.
         overlap: ids of whole sentences at a passage's end that the next one may begin with.
 
@@ -31,7 +32,8 @@ class Cutter:
 
     def __init__(self, encoder: SentenceEncoder, max_length: int, overlap: int = 0) -> None:
         self._encoder = encoder
-        self._around = len(encoder.tokenizer.encode([encoder.prompt], None)[0])
+        self._prompt = encoder.prompts.of(Role.DOCUMENT)
+        self._around = len(encoder.tokenizer.encode([self._prompt], None)[0])
         self.room = max_length - self._around
         self.overlap = overlap
         if not self._around < max_length <= encoder.max_length:
@@ -85,10 +87,8 @@ class Cutter:
         return self._short_enough(text, units[:half]) + self._short_enough(text, units[half:])
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
-        prompt = self._encoder.prompt
-        return [
-            len(ids) - self._around for ids in self._encoder.tokenizer.encode([prompt + text for text in texts], None)
-        ]
+        prompted = [self._prompt + text for text in texts]
+        return [len(ids) - self._around for ids in self._encoder.tokenizer.encode(prompted, None)]
 
 
 def _packed(lengths: Sequence[int], room: int, overlap: int) -> list[tuple[int, int]]:

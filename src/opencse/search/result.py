@@ -36,6 +36,8 @@ class IndexInfo:
         model: what the encoder was loaded by when the index was built.
         fingerprint: of that encoder; only an encoder with the same one may query.
         pooling: what replaced the model's own, or None.
+        query_prompt: put before queries.
+        document_prompt: put before the texts of the index.
         columns: metadata, by name the kind of its values: number, text or mixed.
         max_length: ids of the longest passage; None: texts are not cut.
         overlap: ids that two passages of a document may share.
@@ -51,6 +53,8 @@ class IndexInfo:
     model: str
     fingerprint: str
     pooling: str | None
+    query_prompt: str
+    document_prompt: str
     columns: Mapping[str, str]
     max_length: int | None
     overlap: int

@@ -10,8 +10,9 @@ import numpy as np
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.evaluation import distinct, embed
+from opencse.evaluation.embedding import embed_for_search
 from opencse.evaluation.measures import ndcg, recall, reciprocal_rank
+from opencse.evaluation.models import open_model
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.io import hash_json
@@ -124,7 +125,7 @@ class GivenQueries:
     def values(self, encoder: SentenceEncoder) -> Floats:
         """What each query's ranking of the documents is worth."""
         task, k = self.task, self.by.k
-        embedded = embed(encoder.encode, distinct([task.queries, task.documents]))
+        embedded = embed_for_search(open_model(encoder), [(task.queries, task.documents)])
         worth = []
         for one in rankings(task, embedded, k, OwnDocuments.of(task, self.keep_identical_ids)):
             of = {

@@ -10,7 +10,8 @@ import numpy as np
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import choose_precision
-from opencse.evaluation import Encode, distinct, embed
+from opencse.evaluation.embedding import EmbeddingModel, embed_for_search
+from opencse.evaluation.models import open_model
 from opencse.io import hash_json
 from opencse.selection.finding import Floats, Integers, Measure
 from opencse.selection.holdout import Flags, HeldOut, hold_out
@@ -116,18 +117,18 @@ class OwnText:
         return [total / (len(self.probes) * len(probes)) for probes in self.probes]
 
 
-def quick(encoder: SentenceEncoder) -> Encode:
+def quick(encoder: SentenceEncoder) -> EmbeddingModel:
     """How an encoder is asked many questions again and again: in bf16 where it has layers and the machine computes so.
 
     Its vectors have a cosine of about 0.9999 to those in float32, for every encoder of a run alike.
     """
     name = choose_precision("auto", encoder.device).name if encoder.depth else "float32"
-    return partial(encoder.encode, precision="bf16" if name == "bf16" else "float32")
+    return open_model(encoder, precision="bf16" if name == "bf16" else "float32")
 
 
 def answered(encoder: SentenceEncoder, kinds: Sequence[Probes], by: Measure) -> list[Floats]:
     """(n,) of each kind of questions: what the rank of each answer is worth; all texts are encoded together."""
-    embedded = embed(quick(encoder), distinct([probes.texts() for probes in kinds]))
+    embedded = embed_for_search(quick(encoder), ((probes.queries, probes.candidates) for probes in kinds))
     return [by.of_ranks(probes.ranks(embedded)) for probes in kinds]
 
 

@@ -17,6 +17,7 @@ from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 
 from opencse import __version__
+from opencse.encoder.prompts import Role
 from opencse.encoder.vectors import unit_rows
 from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Guard, Keys
@@ -58,12 +59,13 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
             asked = await parse(body, kind)
             return await while_connected(request, work(asked))
 
-    async def tokens(model: ServedModel, texts: Sequence[Any], asked: Body) -> Given:
+    async def tokens(model: ServedModel, texts: Sequence[Any], role: Role, asked: Body) -> Given:
         most = service.limits.texts
         if len(texts) > most:
             message = f"{len(texts):,} texts are more than the {most:,} of one request; send them in parts"
             raise ApiError(400, message, code="too_many_texts")
-        return await model.read(texts, cut=service.cut if asked.truncate is None else asked.truncate)
+        prompt = model.encoder.prompts.of(role)
+        return await model.read(texts, prompt=prompt, cut=service.cut if asked.truncate is None else asked.truncate)
 
     @app.post("/v1/embeddings", openapi_extra=_body(EmbeddingsRequest))
     async def embeddings(request: Request) -> Response:
@@ -75,7 +77,10 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
             if asked.dimensions is not None and asked.dimensions > dimension:
                 message = f"dimensions: {model.name} has {dimension}, not {str(asked.dimensions)[:20]}"
                 raise ApiError(400, message, param="dimensions")
-            given = await tokens(model, asked.input, asked)
+            if asked.input_type is not None and not isinstance(asked.input[0], str):
+                message = "input_type: token ids are taken as they are, without a prompt; send texts, or leave it out"
+                raise ApiError(400, message, param="input_type")
+            given = await tokens(model, asked.input, asked.role, asked)
             vectors = await model.vectors(given)
             if asked.dimensions is not None:
                 vectors = unit_rows(vectors[:, : asked.dimensions])
@@ -103,7 +108,7 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
             model, index = service.index(asked.model)
             if asked.k > service.limits.hits:
                 raise ApiError(400, f"k: at most {service.limits.hits:,} results are given", param="k")
-            given = await tokens(model, asked.query, asked)
+            given = await tokens(model, asked.query, Role.QUERY, asked)
             found = await index.search(
                 model,
                 asked.query,
@@ -141,7 +146,7 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
                 most = service.limits.pairs
                 message = f"{rows:,} x {columns:,} similarities are more than the {most:,} of one request"
                 raise ApiError(400, message, code="too_many_pairs")
-            given = await tokens(model, [*asked.texts, *others], asked)
+            given = await tokens(model, [*asked.texts, *others], Role.PLAIN, asked)
             unit = unit_rows(await model.vectors(given))
             matrix = np.clip(unit[:rows] @ (unit[rows:] if others else unit).T, -1, 1)
             content = {"object": "similarity", "matrix": matrix.tolist(), "model": model.name} | _used(given)

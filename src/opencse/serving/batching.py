@@ -31,8 +31,9 @@ class Watch(Protocol):
 class _Job:
     """The texts of one request, shortest first, and their vectors as they come."""
 
-    def __init__(self, rows: Sequence[Ids], dimension: int) -> None:
+    def __init__(self, rows: Sequence[Ids], dimension: int, unpooled: int) -> None:
         self.rows = rows
+        self.unpooled = unpooled
         self.order = np.argsort([len(row) for row in rows], kind="stable").tolist()
         self.vectors = np.zeros((len(rows), dimension), dtype=np.float32)
         self.taken = 0
@@ -65,13 +66,15 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name="opencse-encoder", daemon=True)
         self._thread.start()
 
-    def submit(self, rows: Sequence[Ids]) -> Future[Vectors]:
+    def submit(self, rows: Sequence[Ids], unpooled: int = 0) -> Future[Vectors]:
         """(n, dimension) vectors to come, of ``rows`` of token ids; cancelled, what is not encoded yet is left out.
+
+        Pooling leaves out the first ``unpooled`` tokens of each row.
 
         Raises:
             RuntimeError: after `close`.
         """
-        job = _Job(rows, self.encoder.dimension)
+        job = _Job(rows, self.encoder.dimension, unpooled)
         if not rows:
             job.future.set_result(job.vectors)
             return job.future
@@ -144,7 +147,8 @@ class Batcher:
             started = time.perf_counter()
             if filled:
                 rows = [job.rows[row] for job, row in filled]
-                tokens = self.encoder.tokenizer.pad(rows).to(self.encoder.device)
+                tokens = self.encoder.tokenizer.pad(rows).leaving_out([job.unpooled for job, _ in filled])
+                tokens = tokens.to(self.encoder.device)
                 vectors = self.encoder.embed(tokens).float().cpu().numpy()
                 require_whole(self.encoder, vectors)
                 for (job, row), vector in zip(filled, vectors, strict=True):

@@ -33,10 +33,12 @@ class Given:
     Attributes:
         rows: ids of each text, as `SentenceEncoder.encode` would use them.
         cut: which texts were longer than the model reads, counted from 0.
+        unpooled: how many first tokens of each text pooling leaves out.
     """
 
     rows: list[Ids]
     cut: list[int]
+    unpooled: int = 0
 
     @property
     def tokens(self) -> int:
@@ -66,8 +68,8 @@ class ServedModel:
         self._tokenizer = threading.Lock()
         metrics.waits(name, lambda: self._batcher.waiting)
 
-    async def read(self, inputs: Sequence[str] | Sequence[Sequence[int]], *, cut: bool) -> Given:
-        """The token ids of texts, or the given ones checked.
+    async def read(self, inputs: Sequence[str] | Sequence[Sequence[int]], *, prompt: str, cut: bool) -> Given:
+        """The token ids of texts with ``prompt`` before each, or the given ids checked.
 
         Raises:
             ApiError: if one is too long and is not to be cut, an id is not in the vocabulary, or too much waits.
@@ -79,14 +81,15 @@ class ServedModel:
             part = inputs[start : start + _SLICE]
             texts = [one for one in part if isinstance(one, str)]
             if texts:
-                some, over = await self._tokens(texts)
+                some, over = await self._tokens(texts, prompt)
             else:
                 some, over = self._checked(part, start)
             if over and not cut:
                 raise self._too_long(start + over[0][0], over[0][1])
             rows += some
             long += [start + place for place, _ in over]
-        return Given(rows, long)
+        texts_given = bool(inputs) and isinstance(inputs[0], str)
+        return Given(rows, long, self.encoder.unpooled(prompt) if texts_given else 0)
 
     async def vectors(self, given: Given) -> Vectors:
         """(n, dimension) float32, as `SentenceEncoder.encode` makes them.
@@ -95,7 +98,7 @@ class ServedModel:
             ApiError: if too much waits.
         """
         self._admit()
-        return await wrap_future(self._batcher.submit(given.rows))
+        return await wrap_future(self._batcher.submit(given.rows, given.unpooled))
 
     @property
     def alive(self) -> bool:
@@ -113,25 +116,25 @@ class ServedModel:
             seconds = min(60, round(self._batcher.seconds_left))
             raise overloaded(f"{waiting:,} texts wait for {self.name} already; try again in a while", seconds)
 
-    async def _tokens(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
+    async def _tokens(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
         """`_tokenized`, here where that takes less than handing it to a thread, and the tokenizer is free."""
         if sum(map(len, texts)) <= _SHORT and self._tokenizer.acquire(blocking=False):
             try:
-                return self._tokenized(texts)
+                return self._tokenized(texts, prompt)
             finally:
                 self._tokenizer.release()
-        return await self._tokenizing.call(partial(self._alone, texts))
+        return await self._tokenizing.call(partial(self._alone, texts, prompt))
 
-    def _alone(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
+    def _alone(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
         with self._tokenizer:
-            return self._tokenized(texts)
+            return self._tokenized(texts, prompt)
 
-    def _tokenized(self, texts: list[str]) -> tuple[list[Ids], list[tuple[int, int]]]:
+    def _tokenized(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
         """Ids of each text, and (place, length) of those that were cut."""
         encoder = self.encoder
-        rows = encoder.tokenize(texts)
+        rows = encoder.tokenize(texts, prompt)
         full = [i for i, row in enumerate(rows) if len(row) >= encoder.max_length]
-        whole = encoder.tokenizer.encode([encoder.prompt + texts[i] for i in full], None)
+        whole = encoder.tokenizer.encode([prompt + texts[i] for i in full], None)
         return rows, [(i, len(row)) for i, row in zip(full, whole, strict=True) if len(row) > len(rows[i])]
 
     def _checked(self, given: Sequence[object], start: int) -> tuple[list[Ids], list[tuple[int, int]]]:

@@ -7,6 +7,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
 from pydantic.json_schema import WithJsonSchema
 
+from opencse.encoder.prompts import Role
+
 _TEXT = {"type": "string"}
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1}
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
@@ -60,12 +62,28 @@ class Body(BaseModel):
     user: str | None = Field(None, description="Taken and not used.")
 
 
+InputType = Literal["query", "document", "passage", "search_query", "search_document"]
+"""The names that other servers have for queries and documents."""
+
+
 class EmbeddingsRequest(Body):
     """``POST /v1/embeddings``."""
 
     input: Inputs = Field(description="A text, texts, token ids of one text, or of several.")
+    input_type: InputType | None = Field(
+        None,
+        description="What the texts are for: query or document (also passage, search_query, search_document), each "
+        "read with the model's prompt for it; without it, with the model's default prompt, if it has one.",
+    )
     encoding_format: Literal["float", "base64"] | None = Field(None, description="base64: float32, little-endian.")
     dimensions: int | None = Field(None, ge=1, description="Keep so many coordinates, and L2-normalise what is left.")
+
+    @property
+    def role(self) -> Role:
+        """What the texts are for."""
+        if self.input_type is None:
+            return Role.PLAIN
+        return Role.QUERY if self.input_type in ("query", "search_query") else Role.DOCUMENT
 
 
 class SearchRequest(Body):

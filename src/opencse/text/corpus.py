@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError, reason
 from opencse.io import hash_files, lock, standing
 from opencse.progress import Count, Say
+from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.given import TextSource
 from opencse.text.tokenising import CHUNK, SHARED, count_duplicates, has_begun, text_key, write_arrays
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
@@ -64,6 +65,7 @@ class Corpus:
         documents: (M,) document number of each row (all zero where the text is not running text).
         facts: counts.
         words: for each of ``ids`` the number of its word in its text, -1 for special tokens; None if not asked for.
+        unpooled: how many first tokens of each column's texts pooling leaves out (those of a prompt); empty for none.
     """
 
     ids: NDArray[np.integer]
@@ -72,6 +74,7 @@ class Corpus:
     documents: NDArray[np.int32]
     facts: CorpusFacts
     words: WordNumbers | None = None
+    unpooled: tuple[int, ...] = ()
 
     def __len__(self) -> int:
         return len(self.keys)
@@ -136,7 +139,7 @@ def tokenise(
     tokenizer: Tokenizer,
     max_length: int,
     *,
-    prompt: str = "",
+    prompts: ColumnPrompts | None = None,
     words: bool = False,
     cache: Path | None = None,
     progress: Count | None = None,
@@ -150,7 +153,7 @@ def tokenise(
         source: what to read.
         tokenizer: makes the ids.
         max_length: longest text in ids, special tokens counted.
-        prompt: put before every text, as the encoder reads it; its words are no words of the text.
+        prompts: put before the texts, as the encoder reads them; their words are no words of the texts.
         words: keep the word of every id too.
         cache: folder of the cache, ``cache_root()`` by default.
         progress: called with (rows done, rows in all).
@@ -161,7 +164,8 @@ def tokenise(
     """
     fingerprint = source.fingerprint()
     parts: list[object] = [_FORMAT, fingerprint, tokenizer.fingerprint(), max_length]
-    parts += ([_WORDS] if words else []) + ([{"prompt": prompt}] if prompt else [])
+    prompts = prompts or ColumnPrompts()
+    parts += ([_WORDS] if words else []) + ([asdict(prompts)] if prompts else [])
     folder = (cache or cache_root()) / "corpora" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
     kept = _open(folder, words)
     if kept is None:
@@ -169,7 +173,7 @@ def tokenise(
             told = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
             warnings.warn(told, stacklevel=2) if say is None else say(told)
         with _begun(folder) as unfinished:
-            facts = _write(source, fingerprint, unfinished, tokenizer, max_length, prompt, words, progress)
+            facts = _write(source, fingerprint, unfinished, tokenizer, max_length, prompts, words, progress)
             kept = _keep(facts, words, unfinished, folder)
     return replace(kept, facts=replace(kept.facts, source=source.name))
 
@@ -199,14 +203,14 @@ def _write(
     unfinished: Path,
     tokenizer: Tokenizer,
     max_length: int,
-    prompt: str,
+    prompts: ColumnPrompts,
     words: bool,
     progress: Count | None,
 ) -> CorpusFacts:
     sizes = {"chunk": _CHUNK, "shared": _SHARED}
     try:
         made, width = write_arrays(
-            source, unfinished, tokenizer, max_length, words=words, progress=progress, prompt=prompt, **sizes
+            source, unfinished, tokenizer, max_length, words=words, progress=progress, prompts=prompts, **sizes
         )
         return CorpusFacts(
             source=source.name,

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError
 from opencse.io import npy_header, write_text
 from opencse.progress import Count
+from opencse.text.column_prompts import ColumnPrompts
 from opencse.text.given import TextSource
 from opencse.text.tokenizer import Tokenizer, WordNumbers
 from opencse.workers import cores, started
@@ -80,12 +81,14 @@ def text_key(text: str) -> int:
 
 
 class Tokenising:
-    """Makes `Piece`s of rows."""
+    """Makes `Piece`s of rows; ``prompts`` come before the texts of the columns."""
 
-    def __init__(self, tokenizer: Tokenizer, max_length: int, words: bool, source: str, prompt: str = "") -> None:
+    def __init__(
+        self, tokenizer: Tokenizer, max_length: int, words: bool, source: str, prompts: tuple[str, ...] = ()
+    ) -> None:
         self._tokenizer, self._max_length, self._words, self._source = tokenizer, max_length, words, source
-        self._prompt = prompt
-        self._prompted = _words_of(prompt, tokenizer) if words else 0
+        self._prompts = prompts if any(prompts) else ()
+        self._prompted = [_words_of(prompt, tokenizer) for prompt in prompts] if words else []
 
     def __call__(self, rows: Rows) -> Piece:
         """The ids of every text of ``rows``.
@@ -94,13 +97,18 @@ class Tokenising:
             UserError: for a text without a token.
         """
         flat = [text for _, row in rows for text in row]
-        read = [self._prompt + text for text in flat] if self._prompt else flat
+        read = flat
+        if self._prompts:
+            read = [prompt + text for _, row in rows for prompt, text in zip(self._prompts, row, strict=True)]
         numbers: WordNumbers | None = None
         if self._words:
             found = self._tokenizer.encode_words(read, self._max_length)
             ids = [text.ids for text in found]
             numbers = np.concatenate([text.words for text in found if text.words is not None])
-            numbers = np.maximum(numbers - self._prompted, -1).astype(numbers.dtype)  # no view changes the prompt
+            if any(self._prompted):  # no view changes the prompt
+                words = np.tile(np.array(self._prompted, dtype=numbers.dtype), len(rows))
+                before = np.repeat(words, [len(text.ids) for text in found])
+                numbers = np.maximum(numbers - before, -1).astype(numbers.dtype)
         else:
             ids = self._tokenizer.encode(read, self._max_length)
         lengths = np.fromiter(map(len, ids), dtype=np.int64, count=len(ids))
@@ -235,7 +243,7 @@ def write_arrays(
     *,
     words: bool,
     progress: Count | None,
-    prompt: str = "",
+    prompts: ColumnPrompts,
     chunk: int = CHUNK,
     shared: int = SHARED,
 ) -> tuple[Made, int]:
@@ -251,7 +259,7 @@ def write_arrays(
     rows, width = 0, 0
     for _, row in source.rows_with_documents():
         rows, width = rows + 1, len(row)
-    work = Tokenising(tokenizer, max_length, words, source.name, prompt)
+    work = Tokenising(tokenizer, max_length, words, source.name, prompts.of(width))
     with Writing(folder, width, tokenizer, words) as writing:
         pieces = _pieces(source, writing.made.rows, max(1, chunk // width))
         count = min(cores(), 8) if (rows - writing.made.rows) * width >= shared else 1

@@ -66,18 +66,40 @@ class Tokens:
     Attributes:
         input_ids: (rows, longest) int64.
         attention_mask: (rows, longest) int64; 1 at tokens, 0 at padding.
+        unpooled: (rows,) int64, how many of each row's first tokens pooling leaves out (those of a prompt, where the
+            model says so); None for no such tokens.
     """
 
     input_ids: Tensor
     attention_mask: Tensor
+    unpooled: Tensor | None = None
 
     def to(self, device: torch.device) -> Tokens:
         """The same batch on ``device``."""
-        return Tokens(moved(self.input_ids, device), moved(self.attention_mask, device))
+        unpooled = None if self.unpooled is None else moved(self.unpooled, device)
+        return Tokens(moved(self.input_ids, device), moved(self.attention_mask, device), unpooled)
 
     def rows(self, start: int, end: int) -> Tokens:
         """Some of the rows."""
-        return Tokens(self.input_ids[start:end], self.attention_mask[start:end])
+        unpooled = None if self.unpooled is None else self.unpooled[start:end]
+        return Tokens(self.input_ids[start:end], self.attention_mask[start:end], unpooled)
+
+    def columns(self, length: int) -> Tokens:
+        """The first tokens of every row."""
+        return Tokens(self.input_ids[:, :length], self.attention_mask[:, :length], self.unpooled)
+
+    def leaving_out(self, unpooled: int | Sequence[int]) -> Tokens:
+        """The same batch, the first tokens of each row left out of pooling: as many in all rows, or a number a row."""
+        counts = torch.as_tensor(unpooled, dtype=torch.int64).expand(len(self)).clone()
+        return Tokens(self.input_ids, self.attention_mask, counts) if bool(counts.any()) else self
+
+    @property
+    def pooled_mask(self) -> Tensor:
+        """(rows, longest); 1 at the tokens that pooling counts."""
+        if self.unpooled is None:
+            return self.attention_mask
+        places = torch.arange(self.attention_mask.shape[1], device=self.attention_mask.device)
+        return self.attention_mask * (places >= self.unpooled.unsqueeze(1))
 
     def __len__(self) -> int:
         return len(self.input_ids)

@@ -73,7 +73,7 @@ def rankings(
 ) -> Iterator[Ranked]:
     """The first k documents for each query of ``task``, in the queries' order."""
     # One more than needed: the document that is left out may be among them.
-    positions, _ = nearest_rows(embedded.of(task.queries), embedded.of(task.documents), k + 1, similarity)
+    positions, _ = nearest_rows(embedded.queries.of(task.queries), embedded.of(task.documents), k + 1, similarity)
     missing = task.missing or [[]] * len(task.queries)
     for ranked, without, levels, absent in zip(positions.tolist(), own.left_out, task.judged, missing, strict=True):
         others = [position for position in ranked if position != without][:k]

@@ -10,12 +10,12 @@ descending); and queries without a relevant document are left out and counted (B
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from opencse.evaluation.embedding import Embedded
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.measures import average_precision, ndcg, recall, reciprocal_rank
 from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
@@ -57,6 +57,10 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
     def load(self, folder: Path, tasks: Sequence[str] | None = None) -> RetrievalData:
         """See ``load_retrieval``."""
         return load_retrieval(folder, tasks, split=self.split)
+
+    def embed(self, model: EmbeddingModel, tasks: Iterable[RetrievalTask]) -> Embedded:
+        """The vectors of queries and documents, each with its prompt where the model has one; see ``Suite``."""
+        return embed_for_search(model, ((task.queries, task.documents) for task in tasks))
 
     def score(self, task: RetrievalTask, embedded: Embedded, device: str = "cpu") -> RetrievalScore:
         """See ``Suite``."""

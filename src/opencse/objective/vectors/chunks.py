@@ -306,4 +306,4 @@ def _cut(tokens: Tokens, start: int, stop: int, padded: bool) -> Tokens:
     if padded:
         return rows
     longest = int(rows.attention_mask.sum(dim=1).max())
-    return Tokens(rows.input_ids[:, :longest], rows.attention_mask[:, :longest])
+    return rows.columns(longest)

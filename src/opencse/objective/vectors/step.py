@@ -48,7 +48,7 @@ class StepInputs:
     def anchors(self) -> Tokens:
         """The anchors' rows, padded no further than the longest of them where that is known."""
         rows = self.tokens.rows(0, self.examples)
-        return Tokens(rows.input_ids[:, : self.anchor_length], rows.attention_mask[:, : self.anchor_length])
+        return rows if self.anchor_length is None else rows.columns(self.anchor_length)
 
     def noise(self, name: str) -> torch.Generator:
         """A new generator for the draws of this step called ``name``, on the texts' device; no other draw moves it."""
@@ -200,7 +200,14 @@ def _sentences(encoded: Passed) -> Tensor:
 def _joined(parts: list[Tokens]) -> Tokens:
     if len(parts) == 1:
         return parts[0]
-    return Tokens(torch.cat([p.input_ids for p in parts]), torch.cat([p.attention_mask for p in parts]))
+    unpooled = [torch.zeros(len(p), dtype=torch.int64) if p.unpooled is None else p.unpooled for p in parts]
+    return Tokens(
+        torch.cat([p.input_ids for p in parts]),
+        torch.cat([p.attention_mask for p in parts]),
+        None
+        if all(p.unpooled is None for p in parts)
+        else torch.cat([u.to(parts[0].input_ids.device) for u in unpooled]),
+    )
 
 
 def _generator(seed: int, name: str, device: torch.device) -> torch.Generator:

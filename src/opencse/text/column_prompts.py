@@ -1,0 +1,27 @@
+"""What is put before the texts of training data, by column."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class ColumnPrompts:
+    """What is put before the texts of a row, by their columns.
+
+    Attributes:
+        single: before the text of a row with one text.
+        first: before the first text of a pair or triple.
+        others: before the other texts of a pair or triple.
+    """
+
+    single: str = ""
+    first: str = ""
+    others: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.single or self.first or self.others)
+
+    def of(self, width: int) -> tuple[str, ...]:
+        """The prompt of each of ``width`` columns."""
+        return (self.single,) if width == 1 else (self.first, *[self.others] * (width - 1))
