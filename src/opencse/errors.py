@@ -5,7 +5,17 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Sequence
+from urllib.parse import unquote
 
+_MASK = "***"
+_IN_URL = re.compile(
+    r"(?P<start>\b(?:(?:https?|grpc)://(?=[^\s/:@]+@)|[a-z][a-z0-9+.-]*://[^\s/:@]*:))(?P<secret>[^\s]*)@",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(
+    r"(?P<start>\b(?:\w*password|passwd|pwd|api[_-]?key|token|secret)\s*=\s*)(?P<secret>'(?:[^'\\]|\\.)*'|[^\s&;,)]+)",
+    re.IGNORECASE,
+)
 _OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -47,6 +57,32 @@ def printable(text: str, keep: str = "") -> str:
     surrogates, which no terminal can be sent. The characters in ``keep`` stay as they are.
     """
     return _OBEYED.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
+
+
+def masked(text: str, *sources: str) -> str:
+    """``text`` with passwords, keys and tokens written as ``***``: in URLs, connection strings and query parameters.
+
+    Example:
+        >>> masked("postgresql://anna:secret@db/texts, host=db password=secret")
+        'postgresql://anna:***@db/texts, host=db password=***'
+
+    Args:
+        text: for a message or a record.
+        sources: connection strings or URLs whose secrets are replaced in ``text`` wherever they occur.
+    """
+    for source in sources:
+        for secret in _secrets(source):
+            text = text.replace(secret, _MASK)
+    text = _IN_URL.sub(lambda part: f"{part['start']}{_MASK}@", text)
+    return _NAMED.sub(lambda part: f"{part['start']}{_MASK}", text)
+
+
+def _secrets(source: str) -> list[str]:
+    """The secrets in a connection string, as they are written and decoded, the longest first."""
+    written = [part["secret"] for pattern in (_IN_URL, _NAMED) for part in pattern.finditer(source)]
+    plain = [secret.strip("'") for secret in written]
+    parts = [part for secret in plain for part in (secret, unquote(secret), *secret.split("@"))]
+    return sorted({part for part in parts if len(part) > 2 and part != _MASK}, key=len, reverse=True)
 
 
 def reason(error: BaseException) -> str:

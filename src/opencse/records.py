@@ -10,6 +10,7 @@ from typing import Any, Self, TypeVar
 
 from opencse import io
 from opencse.errors import UserError
+from opencse.outputs import has_keys, require_json
 from opencse.settings import Settings, validate
 
 R = TypeVar("R", bound=Settings)
@@ -23,7 +24,12 @@ class Record(Settings):
         return self.model_dump(mode="json")
 
     def write_json(self, path: Path) -> None:
-        """Writes the record; see ``write_json``."""
+        """Writes the record; an earlier record of the same kind in ``path`` is replaced. See ``write_json``.
+
+        Raises:
+            UserError: if ``path`` holds anything else, or cannot be written.
+        """
+        require_json(Path(path), lambda old: has_keys(old, type(self).model_fields), option="path")
         write_json(path, self.to_dict())
 
     @classmethod

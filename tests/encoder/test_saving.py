@@ -188,11 +188,10 @@ def test_killed_anywhere_in_the_move_no_loader_opens_another_model(
 
 
 def test_other_files_stay_and_own_files_are_replaced(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path, card="old")
     (tmp_path / "metrics.jsonl").write_text("{}\n")
     (tmp_path / "last").mkdir()
     (tmp_path / "last" / "note.txt").write_text("kept")
-    (tmp_path / "README.md").write_text("old")
-    (tmp_path / "1_Pooling").mkdir()
     (tmp_path / "1_Pooling" / "old.txt").write_text("of another model")
     encoder.save(tmp_path, card="# Card\n")
     assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
@@ -200,6 +199,16 @@ def test_other_files_stay_and_own_files_are_replaced(encoder: SentenceEncoder, t
     assert (tmp_path / "README.md").read_text() == "# Card\n"
     assert [path.name for path in (tmp_path / "1_Pooling").iterdir()] == ["config.json"]
     assert SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS).shape == (3, 32)
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json", "1_Pooling/notes.txt", "vocab.txt"])
+def test_files_that_opencse_did_not_write_are_not_replaced(encoder: SentenceEncoder, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=f"holds {name.split('/')[0]} and no encoder that opencse wrote"):
+        encoder.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name.split("/")[0]]
+    assert (tmp_path / name).read_text() == "mine"
 
 
 def test_saving_over_the_folder_it_was_loaded_from(encoder: SentenceEncoder, tmp_path: Path) -> None:

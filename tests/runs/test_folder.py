@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 from opencse import SentenceEncoder, UserError, train
+from opencse.outputs import LOCK
 from opencse.progress import Silent
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import RunFolder, State
 from opencse.runs.job import TrainJob
-from opencse.runs.lock import LOCK, Owner, held
+from opencse.runs.lock import Owner, held
 from opencse.text.readers import Source
 
 pytestmark = pytest.mark.slow

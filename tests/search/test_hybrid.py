@@ -131,7 +131,7 @@ def asked(folder: Path, encoder: SentenceEncoder) -> list[tuple[str, float]]:
 
 
 def kept(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob(kept_words.PATTERN))
+    return sorted(path.name for path in folder.glob("words-*"))
 
 
 def test_words_are_counted_once_for_each_version(index: Index, mini: SentenceEncoder, counted: list[int]) -> None:

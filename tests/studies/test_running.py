@@ -230,7 +230,8 @@ def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path:
     assert [path.name for path in out.iterdir()] == ["comparison.md"]
     with pytest.raises(UserError, match="is a file"):
         run_study(replace(study, out=out / "comparison.md"))
-    from opencse.runs.lock import LOCK, Owner
+    from opencse.outputs import LOCK
+    from opencse.runs.lock import Owner
     from opencse.studies.running import require_study
 
     killed = tmp_path / "killed"

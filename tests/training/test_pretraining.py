@@ -260,7 +260,8 @@ def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, 
 
 def test_a_start_left_by_a_kill_is_made_anew_and_any_other_is_left_alone(text: Path, tmp_path: Path) -> None:
     """Its size and vocabulary may be others."""
-    from opencse.runs.lock import LOCK, Owner
+    from opencse.outputs import LOCK
+    from opencse.runs.lock import Owner
 
     shape = SHAPE.model_copy(update={"layers": 2})
     tokenizer = train_wordpiece(["something else"] * 5, 120)

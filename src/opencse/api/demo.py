@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,13 +19,14 @@ from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
 from opencse.evaluation.ranking import nearest_rows
+from opencse.outputs import made_folder, names_in
 from opencse.progress import Progress, Silent
 from opencse.runs.finish import TrainResult
-from opencse.runs.folder import REPORT, RunFolder, State, make, names_in
+from opencse.runs.folder import REPORT, RunFolder, State
 from opencse.runs.job import TrainJob
-from opencse.runs.lock import LOCK, require_free
 from opencse.runs.next_steps import first_steps
 from opencse.runs.report import losses_of
+from opencse.search.folder import require_own
 from opencse.selection.holdout import hold_out, normalised
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -96,9 +96,14 @@ def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | N
         InterruptedRunError: on Ctrl-C.
     """
     require_packages("the demo's report", "train", "matplotlib")
-    started, folder, tell = time.perf_counter(), Path(out), progress or Silent()
+    folder, tell = Path(out), progress or Silent()
     _make_room(folder)
-    make(folder)
+    with made_folder(folder):
+        return _carry_out(folder, seed, tell)
+
+
+def _carry_out(folder: Path, seed: int, tell: Progress) -> DemoResult:
+    started = time.perf_counter()
     parts = split_sample()
     (folder / TEXT).write_text(parts.text, encoding="utf-8")
     (folder / PAIRS).write_bytes(parts.pairs)
@@ -129,14 +134,14 @@ def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | N
 
 def _run(job: TrainJob, out: Path, progress: Progress) -> TrainResult:
     try:
-        return job.run(out, progress=progress)
+        return job.run(out, overwrite=True, progress=progress)
     except InterruptedRunError:
         progress.finish()
         raise InterruptedRunError("stopped") from None
 
 
 def _make_room(out: Path) -> None:
-    """Removes an older demo; a folder with anything else in it is refused."""
+    """Refuses a folder with anything but an older demo, whose report goes first; its runs and index are replaced."""
     names = names_in(out)
     if not names:
         return
@@ -145,10 +150,9 @@ def _make_room(out: Path) -> None:
     if not own or (out / PAIRS).read_bytes() != split_sample().pairs or State.FOREIGN in [run.state() for run in runs]:
         raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
     for run in runs:
-        require_free(run.path / LOCK)
-        shutil.rmtree(run.path)
-    for name in names & {TEXT, PAIRS, REPORT}:
-        (out / name).unlink()
+        run.require(resume=False, overwrite=True, start=None)
+    require_own(out / INDEX)
+    (out / REPORT).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_fil
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import InterruptedRunError, UserError
 from opencse.foreign import checks_trust
-from opencse.io import is_there
+from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Progress, Silent
 from opencse.text.given import GivenTexts, Text, open_texts
 
@@ -133,6 +133,10 @@ def encode(
     of_folders = (file_format, shard_rows) != ("npy", WINDOW) or processes not in (None, 1)
     if of_folders and not (isinstance(out, str | Path) and _is_folder(out)):
         raise UserError("format, rows of a file and processes are of folders; name one as out (--out FOLDER)")
+    if isinstance(out, str | Path):
+        require_apart(out, read=paths_of(text), models=paths_of(model))
+        if not _is_folder(out):
+            require_absent(out, overwrite=overwrite)
     source = open_texts(text, columns=None if column is None else [column])
     form = Form(numbers, dimensions, normalize)
     if out is None:
@@ -152,8 +156,6 @@ def encode(
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         before = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
         return write_lines(source, out, encoder, prompt=before, form=form, precision=precision, say=tell.say)
-    if not overwrite and Path(out).suffix == SUFFIX and is_there(out):
-        raise UserError(f"{out}: is there already; replace it with --overwrite, or choose another --out")
     given = open_encoder(model, tell, pooling=pooling, device=device) if isinstance(model, SentenceEncoder) else model
     try:
         if _is_folder(out):

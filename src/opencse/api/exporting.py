@@ -17,9 +17,9 @@ from opencse.export.onnx_folder import OnnxExport, write_onnx
 from opencse.export.quantized import FEWEST
 from opencse.export.runtime import require_onnx
 from opencse.foreign import checks_trust
+from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Progress, Silent
 from opencse.runs.card import distilled_card
-from opencse.runs.folder import make, require_empty
 from opencse.text import sample
 from opencse.text.given import Text, open_texts
 
@@ -62,6 +62,7 @@ def export_onnx(
     """
     require_onnx("onnx", "onnxscript", "onnxruntime")
     folder, tell = Path(out), progress or Silent()
+    require_apart(folder, read=paths_of(text, pairs), models=paths_of(model))
     require_empty(folder)
     texts = sample_texts(open_texts(sample.TRAIN if text is None else text, columns=columns, split=split), _TEXTS)
     graded = _graded(pairs, int8)
@@ -73,7 +74,6 @@ def export_onnx(
     device = None if isinstance(model, SentenceEncoder) else "cpu"
     opened = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     encoder = opened.twin().to("cpu").eval() if isinstance(model, SentenceEncoder) else opened
-    make(folder)
     done = write_onnx(encoder, folder, name=name_of(model), texts=texts, pairs=graded, progress=tell)
     for line in done.int8.lines() if done.int8 else []:
         tell.say(line)
@@ -116,6 +116,7 @@ def export_static(
         UserError: for bad input, or settings that do not fit the model.
     """
     folder, tell, chosen = Path(out), progress or Silent(), settings or DistilSettings()
+    require_apart(folder, read=paths_of(corpus), models=paths_of(model))
     require_empty(folder)
     texts: list[str] = []
     if corpus is None and columns is not None:
@@ -131,7 +132,6 @@ def export_static(
             )
         chosen = chosen.model_copy(update={"dimension": encoder.dimension})
     made = distil(encoder, chosen, texts, tell)
-    make(folder)
     made.encoder.save(folder, card=distilled_card(name_of(model), made, chosen))
     if made.before is not None:
         tell.say(f"fitted     cosine to the encoder's vectors {made.before:.3f} before, {made.after:.3f} after")

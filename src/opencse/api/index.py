@@ -11,8 +11,9 @@ from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, require_known
 from opencse.foreign import checks_trust
+from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Progress, Silent
-from opencse.search.building import How
+from opencse.search.building import How, require_new
 from opencse.search.engines import KINDS, Kind
 from opencse.search.index import Index
 from opencse.search.negatives import Mined, Mining, mine
@@ -93,6 +94,8 @@ def build_index(
     """
     require_known(kind, KINDS, "kind of index")
     tell = progress or Silent()
+    require_apart(folder, read=paths_of(text), models=paths_of(model), option="INDEX")
+    require_new(Path(folder), overwrite=overwrite)
     rows = _rows(text, columns, ids, metadata, split)
     encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     with Index.build(
@@ -264,6 +267,7 @@ def index_negatives(
     how: Mining | None = None,
     columns: Sequence[str] | None = None,
     split: str | None = None,
+    overwrite: bool = False,
     model: Model | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -278,17 +282,20 @@ def index_negatives(
         how: which texts are taken; see `opencse.search.negatives.Mining`.
         columns: of a file, the query's and the answer's.
         split: of a Hub data set.
+        overwrite: replace ``out`` if it exists; the old file stays until the new one is whole.
         model: where the index's own is by now; it must be the same encoder.
         device: where to run; a GPU if there is one.
         trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
         progress: hears of it.
 
     Raises:
-        UserError: for bad input, or where there is no negative for any pair.
+        UserError: for bad input, a file ``out`` that exists or is an input, or where there is no negative for any pair.
     """
     path = Path(out)
     if path.suffix != ".jsonl":
         raise UserError(f"{out}: triples are written as .jsonl; name the file so")
+    require_apart(path, read=paths_of(folder, pairs), models=paths_of(model))
+    require_absent(path, overwrite=overwrite)
     rows = open_texts(pairs, columns=columns, split=split).read().rows
     with _open(folder, model, device, trust_remote_code, progress) as index:
         return mine(index, rows, path, how, progress=progress or Silent())

@@ -17,9 +17,10 @@ from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
 from opencse.evaluation.suites import suite_folder
 from opencse.foreign import checks_trust
+from opencse.outputs import foreign, made_folder, names_in, paths_of, require_apart
 from opencse.progress import Progress, Silent
 from opencse.records import write_json
-from opencse.runs.folder import NUMBERS, REPORT, make
+from opencse.runs.folder import NUMBERS, REPORT
 from opencse.runs.report import open_subjects
 from opencse.text import sample
 from opencse.text.check import CorpusCheck, check_corpus
@@ -99,13 +100,17 @@ def analyze(
         progress: hears of it.
 
     Raises:
-        UserError: for bad input, a model named twice, queries without a text, or an ``out`` that holds another page.
+        UserError: for bad input, a model named twice, queries without a text, or an ``out`` that holds anything but an
+            analysis.
     """
     tell = progress or Silent()
     named = [str(models)] if isinstance(models, str | Path) else [str(model) for model in models]
     folder = None if out is None else Path(out)
     if folder is not None:
         require_packages("a page with pictures", "train", "matplotlib")
+        suite = None if data is None else suite_folder(data, "sts", alone=True)
+        graded = None if str(pairs) == "sample" else pairs
+        require_apart(folder, read=paths_of(text, graded, suite), models=paths_of(*named))
         _require_own(folder)
     texts = None if text is None else texts_of(open_texts(text, columns=columns))
     sts = None
@@ -118,10 +123,10 @@ def analyze(
     source = str(text) if isinstance(text, str | Path) else None
     material = Material(pairs=pairs, texts=texts, source=source, sts=sts, queries=queries)
     subjects = open_subjects(named, pooling=pooling, device=device, progress=tell, trust_remote_code=trust_remote_code)
-    if folder is not None:
-        make(folder)
-    findings = inspect(subjects, material, progress=tell.say)
-    if folder is not None:
+    if folder is None:
+        return inspect(subjects, material, progress=tell.say)
+    with made_folder(folder):
+        findings = inspect(subjects, material, progress=tell.say)
         write_json(folder / NUMBERS, findings.model_dump(mode="json"))
         title = " and ".join(one.judged.name for one in subjects) if len(named) < 3 else f"{len(named)} encoders"
         opening = lead(findings) + made_with(findings)
@@ -134,7 +139,7 @@ def analyze(
 
 
 def _require_own(folder: Path) -> None:
-    """Refuses to write over a page that is no analysis: that of a run, or another's."""
-    page, numbers = folder / REPORT, folder / NUMBERS
-    if (page.exists() or numbers.exists()) and "subjects" not in read_config(numbers):
-        raise UserError(f"{page}: is there and is no analysis, so it is not written over; choose another --out")
+    """Refuses a folder that holds anything, unless it is an analysis."""
+    names = names_in(folder)
+    if names and "subjects" not in read_config(folder / NUMBERS):
+        raise UserError(foreign(folder, names))

@@ -18,9 +18,9 @@ from opencse.evaluation.transforms import sample_texts
 from opencse.foreign import checks_trust
 from opencse.making.static import Static, StaticSettings, build, check
 from opencse.making.vocabulary import train_wordpiece
+from opencse.outputs import made_folder, paths_of, require_apart, require_empty
 from opencse.progress import Counted, Progress, Silent
 from opencse.runs.card import counted_card, whitened_card
-from opencse.runs.folder import made_folder, require_empty
 from opencse.text.corpus import tokenise
 from opencse.text.given import Text, TextSource, open_texts, texts_of
 from opencse.text.tokenizer import Tokenizer
@@ -67,6 +67,7 @@ def static(
     if model is not None and vocabulary != VOCABULARY:
         raise UserError(f"vocabulary is of a new tokenizer; leave it out with the model {model}")
     folder, tell, chosen = Path(out), progress or Silent(), settings or StaticSettings()
+    require_apart(folder, read=paths_of(text), models=paths_of(model))
     require_empty(folder)
     source = open_texts(text, columns=columns, split=split, skip_lines=skip_lines)
     tokenizer, lower_case = _tokenizer(model, source, vocabulary, chosen.positions, tell, trust_remote_code)
@@ -158,6 +159,7 @@ def whiten(
         UserError: for bad input, a dimension above the encoder's, or too few or too similar texts.
     """
     folder, tell = Path(out), progress or Silent()
+    require_apart(folder, read=paths_of(text), models=paths_of(model))
     require_empty(folder)
     source = open_texts(text, columns=columns, split=split)
     loaded = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)

@@ -9,9 +9,9 @@ from opencse.encoder.folder import find_adapters
 from opencse.encoder.hub import upload
 from opencse.encoder.locate import locate
 from opencse.errors import UserError
+from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Progress, Silent
 from opencse.runs.card import merged_card
-from opencse.runs.folder import make, require_empty
 
 
 def merge(adapters: str | Path, out: str | Path, *, progress: Progress | None = None) -> SentenceEncoder:
@@ -29,12 +29,12 @@ def merge(adapters: str | Path, out: str | Path, *, progress: Progress | None = 
         UserError: where there are no adapters, their model is not found, they do not fit, or peft is not installed.
     """
     folder, tell = Path(out), progress or Silent()
+    require_apart(folder, models=paths_of(adapters))
     require_empty(folder)
     found = find_adapters(adapters)
     if found is None:
         raise UserError(f"{adapters}: holds no adapters (adapter_config.json); it is a complete model already")
     encoder = SentenceEncoder.load(adapters, device="cpu")
-    make(folder)
     encoder.save(folder, card=merged_card(str(adapters), found.base, encoder))
     tell.say(f"merged     {adapters} into {found.base}")
     return encoder

@@ -15,9 +15,11 @@ from opencse.evaluation.models import Precision
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.foreign import checks_trust
+from opencse.outputs import paths_of, require_apart
 from opencse.progress import Progress, Silent
+from opencse.selection.chosen import NONE, SAMPLE
 from opencse.studies.comparison import Comparison
-from opencse.studies.files import write_comparison
+from opencse.studies.files import WRITTEN, write_comparison
 from opencse.studies.record import StudyRecord
 from opencse.studies.reproduction import PaperRow, paper_row, reproduced
 from opencse.studies.running import run_study
@@ -110,6 +112,7 @@ def compare(
         metric=metric,
         precision=precision,
     )
+    _require_apart(study, recipes)
     records = _run_all(study, tell, workers, engine)
     return write_comparison(study, records, beside, metric=metric, resamples=resamples, command=command, progress=tell)
 
@@ -185,9 +188,20 @@ def reproduce(
         device=device,
         trust_remote_code=trust_remote_code,
     )
+    _require_apart(study, [recipe])
     for line in row.lines("none" if dev is None else str(dev), len(changed)):
         tell.say(line)
     return Reproduction(row, reproduced(_run_all(study, tell, workers)))
+
+
+def _require_apart(study: Study, recipes: Sequence[str]) -> None:
+    """Refuses an ``out`` that is, or would replace, what the study reads."""
+    dev = None if study.dev in (SAMPLE, NONE) else study.dev
+    files = [recipe for recipe in recipes if recipe.endswith(".toml")]
+    read = paths_of(study.text, dev, *files, *(suite.folder for suite in study.suites))
+    require_apart(study.out, read=read, models=paths_of(*study.starts), replaces=False)
+    for name in WRITTEN:
+        require_apart(study.out / name, read=read)
 
 
 def _suites(data: str | Path, names: Sequence[str], fast: bool, device: str | None) -> list[SuiteChoice]:

@@ -12,6 +12,7 @@ from opencse.environment import missing_packages
 from opencse.errors import InterruptedRunError, UserError
 from opencse.foreign import checks_trust
 from opencse.making.backbone import Shape
+from opencse.outputs import paths_of
 from opencse.processes import started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe
@@ -22,7 +23,7 @@ from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.trackers import require_tracker
-from opencse.selection.chosen import DevChoice
+from opencse.selection.chosen import AUTO, NONE, SAMPLE, TEXT, DevChoice
 from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, open_texts
 from opencse.training.callbacks import Callback
@@ -98,6 +99,7 @@ def train(
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
     _require_path(out, "out")
+    _require_own(out, resume, overwrite, dev, recipe, text)
     own = GivenEncoder(model) if isinstance(model, SentenceEncoder) else None
     start = RunFolder.at(out).start if own is not None else model
     _require_path(start, "model")
@@ -174,6 +176,7 @@ def pretrain(
         InterruptedRunError: on Ctrl-C, after a checkpoint was written.
     """
     _require_path(out, "out")
+    _require_own(out, resume, overwrite, dev, recipe, text)
     if model is not None:
         _require_path(model, "model")
         if shape is not None or vocabulary != VOCABULARY:
@@ -271,6 +274,7 @@ def adapt(
         _require_path(corpus, "corpus")
     _require_path(out, "out")
     _require_path(model, "model")
+    _require_own(out, resume, overwrite, dev, recipe, corpus, pairs)
     tell = progress or Silent()
     job = adaptation_job(
         corpus,
@@ -326,6 +330,14 @@ def _carry_out(
         except KeyboardInterrupt:
             raise InterruptedRunError(after_kill(RunFolder(result.folder))) from None
     return result
+
+
+def _require_own(out: str | Path, resume: bool, overwrite: bool, dev: object, recipe: object, *inputs: object) -> None:
+    """Refuses a folder that the run may not be written to, before anything is read."""
+    if started().first:
+        chosen = None if isinstance(dev, str) and dev in (AUTO, TEXT, SAMPLE, NONE) else dev
+        file = recipe if isinstance(recipe, str) and recipe.endswith(".toml") else None
+        RunFolder.at(out).require(resume=resume, overwrite=overwrite, start=None, read=paths_of(chosen, file, *inputs))
 
 
 def _require_path(place: object, name: str) -> None:

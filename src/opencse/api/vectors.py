@@ -11,6 +11,7 @@ from opencse.analysis.calibration import Calibration
 from opencse.api.models import Model, encoded, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.known import tell_unknown
+from opencse.encoder.layout import CALIBRATION
 from opencse.encoder.locate import locate
 from opencse.encoder.prompts import Role
 from opencse.errors import UserError
@@ -18,6 +19,7 @@ from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.embedding import SearchEncode
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.foreign import checks_trust
+from opencse.outputs import has_keys, paths_of, require_apart, require_json
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
 from opencse.search.kept import kept_index, place_beside, vectors_of
@@ -227,6 +229,9 @@ def calibrate(
     """
     if not Path(model).is_dir():
         raise UserError(f"{model}: no such folder; a calibration is kept in the model's own (opencse train makes one)")
+    file = Path(model) / CALIBRATION
+    require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
+    require_json(file, lambda old: has_keys(old, ["random_pairs"]), option="model")
     texts = texts_of(open_texts(text, columns=columns, split=split))
     labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
     encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)

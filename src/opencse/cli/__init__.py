@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from opencse.errors import InterruptedRunError, UserError, printable, reason
+from opencse.errors import InterruptedRunError, UserError, masked, printable, reason
 
 INTERRUPTED = 130
 _NOT_SHOWN = 1
@@ -25,7 +25,7 @@ def main() -> None:
         code = _run()
         _require_shown()
     except UserError as error:
-        sys.stderr.write(f"{_speaker()}: {printable(str(error))}\n")
+        sys.stderr.write(f"{_speaker()}: {printable(masked(str(error)))}\n")
         code = 2
     except InterruptedRunError as stopped:
         sys.stderr.write(f"opencse: {printable(str(stopped))}\n")

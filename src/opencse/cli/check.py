@@ -34,10 +34,12 @@ def check(
     """Look at a text before training on it: duplicates, lengths, unknown tokens, scripts; with advice."""
     import opencse
     from opencse.cli.console import echo
+    from opencse.outputs import has_keys
     from opencse.progress import Terminal
     from opencse.records import write_json
+    from opencse.text.check import CorpusCheck
 
-    own.require_writable(json_file)
+    own.require_json(json_file, lambda old: has_keys(old, CorpusCheck.model_fields), read=[text], models=[model])
     found = opencse.check(
         text,
         model=model,

@@ -101,15 +101,19 @@ def evaluate(
     from opencse.cli.console import show
     from opencse.errors import UserError
     from opencse.evaluation import StsResult, sts_table
+    from opencse.evaluation.record import EvaluationRecord
     from opencse.evaluation.sts.result import length_table
-    from opencse.evaluation.suites import suite_named
+    from opencse.evaluation.suites import suite_folder, suite_named
+    from opencse.outputs import has_keys
     from opencse.records import write_json
 
     suites = [suite_named(name) for name in dict.fromkeys(own.listed(suite) or [suite])]
     wanted = _layers(layers)
     kept = None if dimensions is None else _numbers(dimensions, "--dimensions is numbers from 1, such as 64,128,256")
     single = len(set(models)) == len(suites) == len(wanted or [0]) == len(kept or [0]) == 1 and wanted != "all"
-    own.require_writable(json_file)
+    if json_file is not None:
+        read = [fit, *(suite_folder(data, one.name, alone=len(suites) == 1) for one in suites)]
+        own.require_json(json_file, lambda old: has_keys(old, EvaluationRecord.model_fields), read=read, models=models)
     if tasks is not None and len(suites) > 1:
         raise UserError("--tasks are of one suite; call evaluate for each")
     scored = opencse.evaluate_all(

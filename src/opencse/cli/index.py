@@ -76,12 +76,13 @@ def build(
     import opencse
     from opencse.cli.console import echo
     from opencse.errors import InterruptedRunError, require_known
+    from opencse.outputs import has_keys
     from opencse.progress import Terminal
     from opencse.search.engines import KINDS, Kind
 
     require_known(kind, KINDS, "kind of index")
     chosen: Kind = kind  # type: ignore[assignment]
-    own.require_writable(json_file)
+    own.require_json(json_file, lambda old: has_keys(old, ["info", "recall"]), read=[folder, text], models=[model])
     try:
         made = opencse.build_index(
             folder,
@@ -186,9 +187,12 @@ def query(
     import opencse
     from opencse.cli.console import show
     from opencse.errors import UserError
+    from opencse.outputs import has_list
     from opencse.progress import Terminal
 
-    own.require_writable(json_file)
+    own.require_json(
+        json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=[folder, queries], models=[model]
+    )
     wanted = own.texts(asked, queries)
     if not wanted:
         raise UserError("no query; give one behind the index, or a file of them with --queries")
@@ -227,8 +231,10 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
     """Print what INDEX holds: rows, dimensions, kind, model, columns."""
     import opencse
     from opencse.cli.console import echo
+    from opencse.outputs import has_fields
+    from opencse.search.result import IndexInfo
 
-    own.require_writable(json_file)
+    own.require_json(json_file, lambda old: has_fields(old, IndexInfo), read=[folder])
     found = opencse.index_info(folder)
     _write(json_file, asdict(found))
     columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in found.columns.items()) or "none"
@@ -253,9 +259,10 @@ def pairs(
 
     import opencse
     from opencse.cli.console import show
+    from opencse.outputs import has_list
     from opencse.progress import Terminal
 
-    own.require_writable(json_file)
+    own.require_json(json_file, lambda old: has_list(old, "pairs", ["cosine", "first", "second"]), read=[folder])
     found = opencse.index_pairs(folder, most=most, progress=Terminal())
     _write(json_file, {"pairs": [asdict(pair) for pair in found]})
     table = Table("cosine", "ids", "texts")
@@ -277,9 +284,10 @@ def duplicates(
     """Show groups of duplicate texts in INDEX; all but the first of each group could be deleted."""
     import opencse
     from opencse.cli.console import echo
+    from opencse.outputs import has_list
     from opencse.progress import Terminal
 
-    own.require_writable(json_file)
+    own.require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "cosine"]), read=[folder])
     found = opencse.index_duplicates(folder, threshold=threshold, progress=Terminal())
     _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in found]})
     more = sum(len(group.ids) - 1 for group in found)
@@ -307,6 +315,7 @@ def negatives(
     same: Annotated[float, typer.Option(help="A text with at least this cosine to an answer is no negative.")] = 0.95,
     pick: Annotated[str, typer.Option(help="Which of them: hardest, or random.")] = "hardest",
     seed: Annotated[int, typer.Option(help="Seed of --pick random.")] = 42,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file --out if it exists.")] = False,
     model: OtherModel = None,
     json_file: own.Json = None,
     device: own.Device = None,
@@ -315,11 +324,12 @@ def negatives(
     """Mine hard negatives for pairs from INDEX, into a file of triples for `opencse train`."""
     import opencse
     from opencse.cli.console import echo
+    from opencse.outputs import has_fields
     from opencse.progress import Terminal
-    from opencse.search.negatives import Mining
+    from opencse.search.negatives import Mined, Mining
     from opencse.settings import validate
 
-    own.require_writable(json_file)
+    own.require_json(json_file, lambda old: has_fields(old, Mined), read=[folder, pairs, out], models=[model])
     settings = {
         "count": count, "ranks": (first, last), "ceiling": ceiling, "floor": floor, "same": same, "pick": pick,
         "seed": seed,
@@ -331,6 +341,7 @@ def negatives(
         how=validate(Mining, settings, "opencse index negatives"),
         columns=own.listed(columns),
         split=split,
+        overwrite=overwrite,
         model=model,
         device=device,
         trust_remote_code=trust_remote_code,

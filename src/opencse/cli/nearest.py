@@ -45,11 +45,13 @@ def nearest(
     import opencse
     from opencse.cli.console import show
     from opencse.errors import UserError
-    from opencse.evaluation.neighbours import neighbours_table
+    from opencse.evaluation.neighbours import Neighbours, neighbours_table
+    from opencse.outputs import has_keys
     from opencse.progress import Terminal
 
     asked = own.texts(query, queries)
-    own.require_writable(json_file)
+    read = [corpus, queries, *(index or [])]
+    own.require_json(json_file, lambda old: has_keys(old, Neighbours.model_fields), read=read, models=models)
     if not asked:
         raise UserError("no query; give one with --query, or a file of them with --queries")
     found = opencse.nearest(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection, Sequence
 
 _FORMATS = (
     "Text file (txt, csv, tsv, jsonl, parquet; also .gz .xz .bz2 .zst), a quoted pattern ('*.txt'), a folder of .txt "
@@ -132,17 +132,32 @@ def settings(given: list[str] | None, **short: float | None) -> list[str]:
     return [*(given or []), *(f"training.{key}={value}" for key, value in short.items() if value is not None)]
 
 
-def require_writable(file: Path | None) -> None:
-    """Before the long work, so that a result that could not be written is told of at once; nothing is left behind."""
+def require_json(
+    file: Path | None, is_own: Callable[[Any], bool], *, read: Sequence[object] = (), models: Sequence[object] = ()
+) -> None:
+    """Refuses ``--json`` before the long work: an input, a file of something else, a place that cannot be written.
+
+    Args:
+        file: of ``--json``.
+        is_own: whether a value read from a file is a result of the same command, which may be replaced.
+        read: what the command reads, as it was typed.
+        models: names or folders of the models.
+
+    Raises:
+        UserError: saying what to do.
+    """
     import tempfile
 
+    from opencse import outputs
     from opencse.errors import UserError, reason, shortened
 
     if file is None:
         return
     try:
-        if file.exists() and not file.is_file():
-            raise UserError(f"{file}: cannot be written (is not a regular file); give the path of a file")
+        outputs.require_apart(
+            file, read=outputs.paths_of(*read), models=outputs.paths_of(*models), option="--json", replaces=False
+        )
+        outputs.require_json(file, is_own)
         folder = next(parent for parent in file.absolute().parents if parent.exists())
         tempfile.TemporaryFile(dir=folder).close()
     except OSError as error:

@@ -27,7 +27,7 @@ from opencse.encoder.encoding import WINDOW
 from opencse.encoder.forms import Form
 from opencse.encoder.known import AMONG, tell_unknown
 from opencse.encoder.prompts import Role
-from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, write_shard
+from opencse.encoder.shards import FileFormat, Shard, Shards, require_format, require_own, write_shard
 from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of, ready, written_vectors
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
@@ -367,5 +367,6 @@ def _require_folder(folder: Path) -> None:
             raise UserError(f"{folder}: there is no folder {parent}; make it, or choose another --out")
         if not os.access(parent, os.W_OK | os.X_OK):
             raise UserError(f"{folder}: may not be written; choose another --out")
+        require_own(folder)
     except (OSError, ValueError) as error:
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None

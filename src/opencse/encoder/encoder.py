@@ -177,13 +177,14 @@ class SentenceEncoder(nn.Module):
         alone as peft has them, for the model that training began with.
 
         Args:
-            folder: made if it is not there; files of the same name are replaced.
+            folder: made if it does not exist; an encoder that opencse wrote is replaced, other files stay.
             card: text of the model card (README.md).
             dtype: of the weights on disk.
             masked_lm: keep the masked-LM head too, so that masked-LM training can go on from the folder.
 
         Raises:
-            UserError: if the folder cannot be written or the disk is full.
+            UserError: if the folder cannot be written, the disk is full, or a file that opencse did not write would be
+                replaced.
         """
         from opencse.encoder.saving import write_folder
 

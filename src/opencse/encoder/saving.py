@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import shutil
-import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
-from opencse import __version__, io
+from opencse import __version__
 from opencse.encoder.adapters import merge_adapters, write_adapters
 from opencse.encoder.card import plain_card
 from opencse.encoder.head import Dense
@@ -29,6 +29,7 @@ from opencse.encoder.quiet import quiet_transformers
 from opencse.encoder.table import write_table
 from opencse.encoder.token_weights import MODULE as TOKEN_WEIGHTS
 from opencse.errors import UserError, reason
+from opencse.outputs import moving_in
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
 
 OPENING = ("config.json", "modules.json", "adapter_config.json", "adapter_model.safetensors")
 """Files of which one at least is needed to open a folder; adapters come before a model of the same folder."""
+RUN = "run.json"
+"""The record of a training run, in its folder."""
 ADAPTER = "adapter"
 """Folder of the adapters alone, in that of the encoder they were merged into."""
 
@@ -50,37 +53,23 @@ def write_folder(
     from safetensors import SafetensorError
 
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(dir=folder, prefix=".writing-") as name:
+        with moving_in(folder, last=OPENING) as work:
             if encoder.adapted:
-                _write_adapted(encoder, Path(name) / ADAPTER, card)
+                _write_adapted(encoder, work / ADAPTER, card)
                 encoder = _merged(encoder)
-            _write(encoder, Path(name), card, dtype, masked_lm)
-            _move_in(Path(name), folder)
+            _write(encoder, work, card, dtype, masked_lm)
+            _require_own(folder, work)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{folder}: the model cannot be written ({reason(error)})") from error
 
 
-def _move_in(written: Path, folder: Path) -> None:
-    for name in OPENING:
-        (folder / name).unlink(missing_ok=True)
-    for entry in sorted(path for path in written.iterdir() if path.name not in OPENING):
-        target = folder / entry.name
-        if target.is_dir() and not target.is_symlink():
-            shutil.rmtree(target)
-        entry.replace(target)
-    _sync(written)
-    _sync(folder)
-    for name in reversed(OPENING):
-        if (written / name).exists():
-            (written / name).replace(folder / name)
-    io.sync(folder)
-
-
-def _sync(folder: Path) -> None:
-    """Waits until the model's files are on the disk."""
-    for path in (*folder.glob("*.safetensors"), *folder.glob("*.json"), *folder.glob("[0-9]*_*/*"), folder):
-        io.sync(path)
+def _require_own(folder: Path, work: Path) -> None:
+    """Refuses to replace files that another program, or the user, wrote."""
+    taken = sorted(path.name for path in work.iterdir() if os.path.lexists(folder / path.name))
+    if taken and not is_ours(folder) and not (folder / RUN).is_file():
+        raise UserError(
+            f"{folder}: holds {taken[0]} and no encoder that opencse wrote, so it is not replaced; choose a new folder"
+        )
 
 
 def is_ours(folder: Path) -> bool:

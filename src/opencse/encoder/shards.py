@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -19,7 +20,8 @@ from numpy.typing import NDArray
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
-from opencse.io import WRITING, hash_file, lock, sync, write_text, writing
+from opencse.io import WRITING, hash_file, sync, write_text, writing
+from opencse.outputs import foreign, has_keys, held_lock, made_folder, names_in
 from opencse.progress import Say
 
 FileFormat = Literal["npy", "parquet"]
@@ -27,6 +29,7 @@ FORMATS: tuple[str, ...] = get_args(FileFormat)
 MANIFEST = "manifest.json"
 _BEGUN, _JOURNAL, _LOCK = "encoding.json", "shards.jsonl", ".lock"
 _DIGITS = 5
+_OWN = re.compile(r"part-\d+\.(npy|parquet)|manifest\.json|encoding\.json|shards\.jsonl")
 
 
 @dataclass(frozen=True)
@@ -69,26 +72,19 @@ class Shards:
             UserError: if another process writes there, or the folder holds something else.
             OSError: if it cannot be written.
         """
-        folder.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            try:
-                lock(descriptor)
-            except BlockingIOError:
-                raise UserError(
-                    f"{folder}: another process is writing there; wait for it, or choose another --out"
-                ) from None
+        require_own(folder)
+        busy = "another process is writing there; wait for it, or choose another --out"
+        with made_folder(folder), held_lock(folder / _LOCK, busy):
             shards = cls(folder, identity)
             shards._resume(say)
             try:
                 yield shards
             except BaseException:
                 if not shards.done:  # nothing could go on with it
-                    for path in (folder / _JOURNAL, folder / _BEGUN, *folder.glob("part-*")):
+                    made = (shards.path(number) for number in range(shards.count))
+                    for path in (folder / _JOURNAL, folder / _BEGUN, *made):
                         path.unlink(missing_ok=True)
                 raise
-        finally:
-            os.close(descriptor)
 
     @property
     def count(self) -> int:
@@ -132,9 +128,7 @@ class Shards:
                 self._require_same(self.folder / name)
                 break
         else:
-            held = sorted(path.name for path in self.folder.iterdir() if not path.name.startswith("."))
-            if held:
-                raise UserError(f"{self.folder}: holds other files ({held[0]!r}, ...); choose a new folder for --out")
+            require_own(self.folder)
             write_text(self.folder / _BEGUN, json.dumps(self.identity, indent=1) + "\n")
             return
         self._remove_leftovers()
@@ -196,6 +190,24 @@ class Shards:
     def _remove_leftovers(self) -> None:
         for path in self.folder.glob(f"{WRITING}*"):
             path.unlink(missing_ok=True)
+
+
+def require_own(folder: Path) -> None:
+    """Refuses a folder that is neither new, nor empty, nor one of vectors; touches nothing.
+
+    Raises:
+        UserError: saying what to do.
+    """
+    names = names_in(folder) - {_LOCK}
+    if not names:
+        return
+    for name in (MANIFEST, _BEGUN):
+        with suppress(OSError, ValueError):
+            if has_keys(json.loads((folder / name).read_text(encoding="utf-8")), ["rows", "model", "shard_rows"]):
+                return
+    if names & {_BEGUN, MANIFEST} and all(_OWN.fullmatch(name) for name in names):
+        raise UserError(f"{folder}: its {MANIFEST} or {_BEGUN} is damaged; remove {folder}, or choose another --out")
+    raise UserError(foreign(folder, names))
 
 
 def write_shard(path: Path, start: int, vectors: NDArray[Any]) -> Shard:

@@ -12,7 +12,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -32,6 +32,7 @@ from opencse.encoder.prompts import Role
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, lock, npy_header, sync, write_text
+from opencse.outputs import has_keys
 from opencse.progress import Count, Say
 from opencse.text.formats import Record
 from opencse.text.readers import Source
@@ -39,6 +40,7 @@ from opencse.text.readers import Source
 Precision = Literal["float32", "bf16"]
 SUFFIX = ".npy"
 _BLOCK = 1 << 20
+_NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,7 @@ def encode_file(
         raise UserError(f"window is at least 1, not {window}")
     require_options(precision)
     target = _checked_target(Path(out))
+    _require_own(target)
     rows = sum(1 for _ in source.examples())
     text = source.fingerprint()
     form, say = form or Form(), say or _silent
@@ -359,6 +362,20 @@ def _checked_target(out: Path) -> Path:
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"{out}: cannot be written ({reason(error)})") from None
     return target
+
+
+def _require_own(target: Path) -> None:
+    """Refuses to write over files of those names that no earlier call began."""
+    partial, state = _partial_of(target), _state_of(target)
+    with suppress(OSError, ValueError):
+        if has_keys(json.loads(state.read_text(encoding="utf-8")), ["identity", "done"]):
+            return
+    first = None
+    with suppress(FileNotFoundError), partial.open("rb") as stream:
+        first = stream.read(len(_NPY))
+    if first not in (None, b"", _NPY) or (first is None and state.exists()):
+        name = state if first is None else partial
+        raise UserError(f"{name}: exists and is not of opencse encode; move it, or choose another --out")
 
 
 def _partial_of(target: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
@@ -23,6 +22,7 @@ from opencse.export.graph import SentenceGraph, random_tokens, write_graph
 from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
 from opencse.markdown import as_text
+from opencse.outputs import moving_in
 from opencse.progress import Progress
 
 TOLERANCE = 1e-5
@@ -119,7 +119,7 @@ def write_onnx(
 
     Args:
         encoder: on the CPU, in evaluation mode.
-        folder: an empty one.
+        folder: a new or empty one.
         name: of the model, for the card.
         texts: real ones, on which tokenizer and graph are checked from end to end, and int8 is measured.
         pairs: graded pairs, on which int8 is measured; None writes the float32 graph.
@@ -135,8 +135,7 @@ def write_onnx(
             "and mask alone cannot do; use the model itself"
         )
     try:
-        with tempfile.TemporaryDirectory(dir=folder, prefix=io.WRITING) as there:
-            work = Path(there)
+        with moving_in(folder, last=(DESCRIPTION,)) as work:
             _write_tokenizer(encoder, work / TOKENIZER, texts)
             prompts = {encoder.prompts.of(role) for role in Role}
             expected = {prompt: encoder.encode(texts, prompt=prompt, normalize_embeddings=True) for prompt in prompts}
@@ -170,10 +169,6 @@ def write_onnx(
             }
             io.write_text(work / "README.md", _card(encoder, name, difference, int8))
             io.write_text(work / DESCRIPTION, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
-            for file in sorted(work.iterdir(), key=lambda file: file.name == DESCRIPTION):
-                io.sync(file)
-                file.replace(folder / file.name)
-            io.sync(folder)
     except OSError as error:
         raise UserError(f"{folder}: the export cannot be written ({reason(error)})") from error
     return found

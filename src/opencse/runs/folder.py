@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
@@ -13,8 +12,9 @@ from pathlib import Path
 
 from opencse import io
 from opencse.encoder.layout import CALIBRATION
-from opencse.encoder.saving import ADAPTER, OPENING, is_ours
-from opencse.errors import UserError, reason
+from opencse.encoder.saving import ADAPTER, OPENING, RUN, is_ours
+from opencse.errors import UserError
+from opencse.outputs import LOCK, foreign, made_folder, names_in, remove, remove_unfinished, require_apart
 from opencse.progress import Progress
 from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
@@ -22,7 +22,7 @@ from opencse.runs.trackers import WRITTEN as TRACKED
 from opencse.training.checkpoint import CHECKPOINT, checkpoint_folders
 from opencse.training.metrics import METRICS
 
-RECORD, LAST, START = "run.json", "last", "start"
+RECORD, LAST, START = RUN, "last", "start"
 REPORT, NUMBERS = "report.html", "report.json"
 _OF_A_STUDY = "record.json"
 _MODEL = (
@@ -114,7 +114,7 @@ class RunFolder:
 
     @property
     def _lock(self) -> Path:
-        return self.path / lock.LOCK
+        return self.path / LOCK
 
     def state(self) -> State:
         """What the folder is, by what its files hold.
@@ -145,7 +145,7 @@ class RunFolder:
         """Whether it holds a run without an encoder yet."""
         return self.record_file.is_file() and not (self.path / "config.json").is_file()
 
-    def require(self, *, resume: bool, overwrite: bool, start: Path | None) -> None:
+    def require(self, *, resume: bool, overwrite: bool, start: Path | None, read: Sequence[Path] = ()) -> None:
         """Refuses a folder that a run may not be written to; touches nothing.
 
         Only a new or empty folder is written to, with ``resume`` the run in it, and with ``overwrite`` a run or model
@@ -155,16 +155,18 @@ class RunFolder:
             resume: the run there is to go on.
             overwrite: what is there is to be replaced.
             start: folder of the model that training begins with, if it is one.
+            read: files and folders of data that the run reads.
 
         Raises:
-            UserError: naming the folder and the mend.
+            UserError: naming the folder and what to do.
         """
         lock.require_free(self._lock)
-        self._require(resume=resume, overwrite=overwrite, start=start)
+        self._require(resume, overwrite, start, read)
 
-    def _require(self, *, resume: bool, overwrite: bool, start: Path | None) -> None:
+    def _require(self, resume: bool, overwrite: bool, start: Path | None, read: Sequence[Path]) -> None:
         if resume and overwrite:
             raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
+        require_apart(self.path, read=read, replaces=overwrite)
         names = names_in(self.path)
         state = self.state()
         if start is not None and names and _endangers(self.path, start, overwrite):
@@ -183,11 +185,16 @@ class RunFolder:
             return
         if state is State.MODEL:
             raise UserError(f"{self.path}: holds a model already; choose another --out, or replace it with --overwrite")
-        raise UserError(_foreign(self.path, names))
+        raise UserError(foreign(self.path, names))
 
     @contextmanager
     def held(
-        self, tell: Progress, *, resume: bool = False, overwrite: bool = False, start: Path | None = None
+        self,
+        tell: Progress,
+        *,
+        resume: bool = False,
+        overwrite: bool = False,
+        start: Path | None = None,
     ) -> Iterator[RunRecord | None]:
         """Keeps other processes out within the block, and removes what a killed one left unfinished.
 
@@ -201,7 +208,7 @@ class RunFolder:
         """
         self.require(resume=resume, overwrite=overwrite, start=start)
         with locked(self.path, tell):
-            self._require(resume=resume, overwrite=overwrite, start=start)
+            self._require(resume, overwrite, start, ())
             record = self.record() if resume and self.record_file.is_file() else None
             if resume and record is None:
                 tell.say(f"{self.path}: holds no run to resume; a new one begins")
@@ -210,7 +217,7 @@ class RunFolder:
                 yield record
             finally:
                 if not self.record_file.is_file():
-                    _remove(self.staged_start)
+                    remove(self.staged_start)
 
     def begin(self, make_record: Callable[[], RunRecord]) -> RunRecord:
         """A new run in place of whatever ``overwrite`` allowed; ``make_record`` is called when its start is in place.
@@ -226,7 +233,7 @@ class RunFolder:
             self.write(record)
         except BaseException:
             if staged and not self.record_file.is_file():
-                _remove(self.start)
+                remove(self.start)
             raise
         return record
 
@@ -272,10 +279,11 @@ class RunFolder:
 
     def _remove_leftovers(self, record: RunRecord | None) -> None:
         if self.state() is State.NEW and self.start.is_dir():
-            _remove(self.start)
+            remove(self.start)
         for folder in (self.path, self.last):
+            remove_unfinished(folder)
             for left in folder.glob(f"{io.WRITING}*"):
-                _remove(left)
+                remove(left)
         if record is not None and record.result is not None and not record.ended_early:
             self.remove_checkpoints()
 
@@ -294,18 +302,8 @@ class RunFolder:
         if self._start_is_ours():
             parts.append(self.start)
         for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):
-            _remove(part)
+            remove(part)
         io.sync(self.path)
-
-
-def require_makeable(folder: Path) -> None:
-    """Refuses a folder that could not be made; one that can be is there only while this is tried.
-
-    Raises:
-        UserError: naming the mend.
-    """
-    with made_folder(folder):
-        return
 
 
 @contextmanager
@@ -315,78 +313,13 @@ def locked(folder: Path, tell: Progress) -> Iterator[None]:
     Raises:
         UserError: if another process is in it, or it cannot be made.
     """
-    with made_folder(folder), lock.held(folder / lock.LOCK) as before:
+    with made_folder(folder), lock.held(folder / LOCK) as before:
         if before is not None:
             tell.say(f"taken over {folder} from a process that has ended ({before})")
         yield
-
-
-@contextmanager
-def made_folder(folder: Path) -> Iterator[None]:
-    """The folder is there within the block; what was made for it and stays empty is removed afterwards."""
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
-    make(folder)
-    try:
-        yield
-    finally:
-        for one in made:
-            with contextlib.suppress(OSError):
-                one.rmdir()
-
-
-def make(folder: Path) -> None:
-    """Makes a folder before the long work, so that one that cannot be made is told of at once.
-
-    Raises:
-        UserError: naming the mend.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
-
-
-def require_empty(folder: Path) -> None:
-    """Refuses a folder that holds anything; for what is made in one go.
-
-    Raises:
-        UserError: naming the mend.
-    """
-    names = names_in(folder)
-    if names & {"modules.json", "config.json", RECORD}:
-        raise UserError(f"{folder}: holds a model already; choose another --out")
-    if names:
-        raise UserError(_foreign(folder, names))
-
-
-def _foreign(folder: Path, names: set[str]) -> str:
-    shown = ", ".join(sorted(names)[:3]) + (", ..." if len(names) > 3 else "")
-    return f"{folder}: is not empty ({shown}); choose a new or empty folder for --out"
-
-
-def names_in(folder: Path) -> set[str]:
-    """The names in ``folder``, but for what a killed process of ours may have left; empty if it is not there."""
-    try:
-        names = {path.name for path in folder.iterdir()}
-    except FileNotFoundError:
-        return set()
-    except NotADirectoryError:
-        if folder.is_file() or folder.is_symlink():
-            raise UserError(f"{folder}: is a file; choose another --out") from None
-        raise UserError(f"{folder}: the folder cannot be made (a part of its path is a file)") from None
-    except OSError as error:
-        raise UserError(f"{folder}: cannot be looked into ({reason(error)}); choose another --out") from None
-    return {name for name in names if name != lock.LOCK and not name.startswith(io.WRITING)}
 
 
 def _endangers(out: Path, start: Path, overwrite: bool) -> bool:
     """Whether the start is, or lies in, the folder written to; with ``overwrite`` also the other way round."""
     written, read = out.resolve(), start.resolve()
     return written == read or written in read.parents or (overwrite and read in written.parents)
-
-
-def _remove(path: Path) -> None:
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)

@@ -16,6 +16,7 @@ from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.sentences import HardNegatives
 from opencse.objective.views.base import ChangesTokens
+from opencse.outputs import made_folder
 from opencse.processes import ALONE, Processes, joined
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.recipe import Recipe, resolve_recipe
@@ -25,7 +26,7 @@ from opencse.runs.bounds import Sizes, bounded_settings
 from opencse.runs.devices import own_device, tell_of_others
 from opencse.runs.finish import TrainResult, finish, start_score
 from opencse.runs.fitting import begin_parts, check_and_complete, choose_forward, longest_text, near_duplicates
-from opencse.runs.folder import RunFolder, require_makeable
+from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
 from opencse.runs.start import Start, build_encoder, put_weights, settle, weigh_tokens
@@ -259,7 +260,8 @@ class TrainJob:
         tell = progress or Silent()
         folder = RunFolder.at(out)
         folder.require(resume=resume, overwrite=overwrite, start=self._start_folder())
-        require_makeable(folder.path)
+        with made_folder(folder.path):  # refused now where it could not be made
+            pass
         record = folder.record() if resume and folder.record_file.is_file() else None
         with TemporaryDirectory() as elsewhere:
             plan = self._prepare(tell, record, Path(elsewhere)).plan

@@ -19,7 +19,6 @@ from opencse.errors import UserError, reason
 from opencse.io import lock
 from opencse.settings import Settings
 
-LOCK = "run.lock"
 _SIZE = 4_096
 _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,10 +18,23 @@ from opencse.encoder.known import tell_unknown
 from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.io import write_text
+from opencse.outputs import made_folder
 from opencse.progress import Progress
 from opencse.search.database import Facts, create, new_name, refused
 from opencse.search.engines import Kind, require_enough, require_faiss, write_engine
-from opencse.search.folder import BUILDING, NAMES, locked, point_to, remove_others
+from opencse.search.folder import (
+    BUILDING,
+    FILES,
+    NAMES,
+    current,
+    listed,
+    locked,
+    note,
+    point_to,
+    remove_others,
+    require_own,
+)
+from opencse.search.kept_words import place_of
 from opencse.search.passages import Cutter
 from opencse.search.reading import RowSource
 from opencse.search.rows import Row
@@ -73,11 +87,9 @@ def build(
         require_faiss()
         require_enough(how.kind, rows)
     text = source.fingerprint()
-    with refused(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    with locked(folder), refused(folder):
-        if (folder / NAMES).exists() and not overwrite:
-            raise UserError(f"{folder}: holds an index; add to it (opencse index add), or give --overwrite")
+    require_new(folder, overwrite=overwrite)
+    with made_folder(folder), locked(folder), refused(folder):
+        require_new(folder, overwrite=overwrite)
         facts = Facts(
             model=model,
             fingerprint=fingerprint(encoder),
@@ -95,7 +107,7 @@ def build(
         if encoder.prompts:
             progress.say(f"prompts    {encoder.prompts.line(Role.QUERY, Role.DOCUMENT)}")
         name = _begun(folder, facts, progress) or _begin(folder, facts)
-        with Writer(folder, name) as writer:
+        with _undone(folder, name), Writer(folder, name) as writer:
             taken = rows if writer.facts.taken is None else writer.facts.taken
             progress.start("encoding", rows, taken)
             try:
@@ -113,6 +125,7 @@ def build(
                 write_engine(writer, progress)
                 writer.commit()
             facts = writer.facts
+        _note_current(folder)
         point_to(folder, name)
         (folder / BUILDING).unlink(missing_ok=True)
         remove_others(folder, [name, facts.vectors, facts.engine or ""])
@@ -220,6 +233,45 @@ _SAME = ("fingerprint", "dimension", "kind", "max_length", "overlap", "source", 
 
 
 def _begin(folder: Path, facts: Facts) -> str:
-    name = create(folder, facts)
+    name = new_name("rows-", ".sqlite")
+    note(folder, name, facts.vectors)
+    create(folder, name, facts)
     write_text(folder / BUILDING, json.dumps({"rows": name}) + "\n")
     return name
+
+
+@contextmanager
+def _undone(folder: Path, name: str) -> Iterator[None]:
+    """Removes what was begun if the block fails before any row is in it: nothing could go on with it."""
+    try:
+        yield
+    except Exception:
+        with suppress(OSError, UserError, sqlite3.Error):
+            with Writer(folder, name) as writer:
+                facts = writer.facts
+            if not facts.taken and facts.taken is not None:
+                (folder / BUILDING).unlink(missing_ok=True)
+                remove_others(folder, listed(folder) - {name, facts.vectors})
+                if not (folder / NAMES).exists():
+                    (folder / FILES).unlink(missing_ok=True)
+        raise
+
+
+def _note_current(folder: Path) -> None:
+    """Lists the files of the index that is there, which may be older than the list."""
+    with suppress(UserError, OSError, sqlite3.Error):
+        name = current(folder)
+        with Writer(folder, name) as writer:
+            facts = writer.facts
+        note(folder, name, facts.vectors, facts.engine or "", place_of(name, facts.version))
+
+
+def require_new(folder: Path, *, overwrite: bool) -> None:
+    """Refuses a folder with other files, and without ``overwrite`` one that holds an index; touches nothing.
+
+    Raises:
+        UserError: saying what to do.
+    """
+    require_own(folder)
+    if (folder / NAMES).exists() and not overwrite:
+        raise UserError(f"{folder}: holds an index; add to it (opencse index add), or give --overwrite")

@@ -9,7 +9,7 @@ from pathlib import Path
 from opencse.progress import Progress
 from opencse.search.database import refused
 from opencse.search.engines import write_engine
-from opencse.search.folder import current, locked, remove_others
+from opencse.search.folder import current, locked, note, remove_others
 from opencse.search.kept_words import place_of
 from opencse.search.writer import Writer
 
@@ -24,11 +24,13 @@ def changing(folder: Path, progress: Progress) -> Iterator[Writer]:
     Raises:
         UserError: if another process writes the index, or it cannot be written.
     """
+    current(folder)  # a folder without an index is not locked
     with locked(folder), refused(folder):
         name = current(folder)
         with Writer(folder, name) as writer:
             facts = writer.facts
             words = place_of(name, facts.version)
+            note(folder, name, facts.vectors, facts.engine or "", words)
             remove_others(folder, [name, facts.vectors, facts.engine or "", words])
             yield writer
             writer.change(source=None)

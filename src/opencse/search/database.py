@@ -22,6 +22,8 @@ from opencse.search.rows import Value
 from opencse.settings import Settings
 
 _WAIT = 30.0
+_PLAIN = r"^[\w-]+\.\w+$"
+"""Names of files in the folder itself."""
 
 
 class Facts(Settings):
@@ -60,12 +62,12 @@ class Facts(Settings):
     columns: dict[str, str] = Field(default_factory=dict)
     max_length: int | None = None
     overlap: int = 0
-    vectors: str
+    vectors: str = Field(pattern=_PLAIN)
     slots: int = 0
     rows: int = 0
     passages: bool = False
     next_id: int = 0
-    engine: str | None = None
+    engine: str | None = Field(default=None, pattern=_PLAIN)
     source: str | None = None
     taken: int | None = None
 
@@ -76,9 +78,8 @@ Stored = tuple[int, str, int, str, tuple[Value, ...]]
 """Place, id, part, text, and the values in the order of the columns."""
 
 
-def create(folder: Path, facts: Facts) -> str:
-    """A new, empty database beside whatever is in ``folder``; its name."""
-    name = new_name("rows-", ".sqlite")
+def create(folder: Path, name: str, facts: Facts) -> None:
+    """Makes a new, empty database called ``name`` and its file of vectors."""
     db = sqlite3.connect(folder / name, isolation_level=None)
     try:
         db.execute("PRAGMA journal_mode = WAL")
@@ -92,7 +93,6 @@ def create(folder: Path, facts: Facts) -> str:
     finally:
         db.close()
     (folder / facts.vectors).touch()
-    return name
 
 
 def connect(path: Path, *, write: bool) -> sqlite3.Connection:

@@ -15,6 +15,7 @@ from opencse.io import sync
 from opencse.progress import Progress
 from opencse.search.database import mapped, new_name
 from opencse.search.exact import SPARE, Places, Scores, Unit, inner_products
+from opencse.search.folder import note
 from opencse.search.writer import Writer
 
 if TYPE_CHECKING:
@@ -133,6 +134,7 @@ def write_engine(writer: Writer, progress: Progress) -> None:
         progress.advance(min(start + _CHUNK, len(vectors)))
     progress.finish()
     name = new_name("engine-", ".faiss")
+    note(writer.folder, name)
     faiss.write_index(inner, str(writer.folder / name))
     sync(writer.folder / name)
     writer.engine(name)

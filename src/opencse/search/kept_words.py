@@ -16,9 +16,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from opencse.io import sync
+from opencse.search.folder import listed, note
 from opencse.search.keywords import Keywords
 
-PATTERN = "words-*"
+_PREFIX = "words-"
 _SIZES = "sizes.json"
 _COUNTING = 2
 """Of the way words are told apart (`opencse.text.scripts.search_words`); another way makes other folders."""
@@ -54,13 +55,15 @@ def _keep(made: Keywords, folder: Path, name: str) -> None:
     """Puts them in their place, whole or, where the disk is full, not at all."""
     unfinished = folder / f"words-{uuid.uuid4().hex[:12]}.tmp"
     with suppress(OSError):
+        note(folder, unfinished.name, name)
         made.save(unfinished)
         (unfinished / _SIZES).write_text(json.dumps(_sizes(unfinished)), encoding="utf-8")
         for path in unfinished.iterdir():
             sync(path)
-        for path in folder.glob(PATTERN):
-            if path != unfinished:
-                shutil.rmtree(path, ignore_errors=True)
+        for other in listed(folder):
+            if other.startswith(_PREFIX) and other not in (unfinished.name, name):
+                shutil.rmtree(folder / other, ignore_errors=True)
+        shutil.rmtree(folder / name, ignore_errors=True)
         unfinished.rename(folder / name)
     shutil.rmtree(unfinished, ignore_errors=True)
 

@@ -6,17 +6,22 @@ import re
 import uuid
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, reason, require_known
+from opencse.errors import UserError, masked, reason, require_known
+from opencse.outputs import foreign, names_in, require_apart
 from opencse.search.index import Index
 from opencse.search.querying import hit_of
 from opencse.search.result import Hit
 
 _BATCH = 1_000
+_REMOTE = ("http://", "https://", "s3://", "gs://", "az://", "db://")
+FOLDERS = {"lancedb": r".*\.lance|__manifest", "qdrant": r"meta\.json|collection|aliases|\.lock"}
+"""Stores that are folders here, and the names in such a folder."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
 _OF_TEXTS = uuid.UUID("b0a3b2a0-5d0e-4b7e-9c53-0f8f8b5f6f11")
 
@@ -27,7 +32,7 @@ class Exported:
 
     Attributes:
         to: qdrant, lancedb or pgvector.
-        target: where.
+        target: where, without passwords.
         name: of the collection or table.
         rows: how many.
     """
@@ -53,6 +58,9 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
     require_known(to, list(STORES), "store")
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r}: a collection or table is named in letters, digits and underscores; choose another")
+    if to in FOLDERS and not target.startswith(_REMOTE):
+        _require_folder(Path(target), index.folder, FOLDERS[to])
+    shown = masked(target)
     try:
         rows = STORES[to](index, target, name)
     except ImportError as error:
@@ -61,18 +69,27 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
     except UserError:
         raise
     except Exception as error:  # each client has errors of its own
-        raise UserError(f"{target}: {to} refused ({type(error).__name__}: {reason(error)[:200]})") from None
-    return Exported(to, target, name, rows)
+        said = masked(reason(error), target)[:200]
+        raise UserError(f"{shown}: {to} refused ({type(error).__name__}: {said})") from None
+    return Exported(to, shown, name, rows)
+
+
+def _require_folder(target: Path, index: Path, own: str) -> None:
+    """Refuses a folder with anything but that store's files, or that has to do with the index; touches nothing."""
+    require_apart(target, read=[index], option="target")
+    names = {name for name in names_in(target) if not re.fullmatch(own, name)}
+    if names:
+        raise UserError(foreign(target, names, "the store"))
 
 
 def _qdrant(index: Index, target: str, name: str) -> int:
     from qdrant_client import QdrantClient, models
 
-    remote = target.startswith(("http://", "https://"))
+    remote = target.startswith(_REMOTE)
     client = QdrantClient(url=target) if remote else QdrantClient(path=target)
     try:
         if client.collection_exists(name):
-            raise UserError(f"{target}: there is a collection {name!r} already; choose another --name")
+            raise UserError(f"{masked(target)}: there is a collection {name!r} already; choose another --name")
         size = index.info().dimension
         client.create_collection(name, models.VectorParams(size=size, distance=models.Distance.COSINE))
         rows = 0
@@ -112,7 +129,7 @@ def _lancedb(index: Index, target: str, name: str) -> int:
     except ValueError as error:
         if "already exists" not in str(error):
             raise
-        raise UserError(f"{target}: there is a table {name!r} already; choose another --name") from None
+        raise UserError(f"{masked(target)}: there is a table {name!r} already; choose another --name") from None
     rows = 0
     for hits, vectors in _batches(index):
         table.add(

@@ -32,6 +32,7 @@ from opencse.search.database import (
     sql_columns,
     write_facts,
 )
+from opencse.search.folder import note
 from opencse.search.rows import Row, Value
 
 _CHUNK = 8_192
@@ -133,6 +134,7 @@ class Writer:
         old = mapped(self.folder, self.facts)
         self._drop(self.facts.vectors)
         self.change(vectors=new_name("vectors-", ".f32"), slots=0)
+        note(self.folder, self.facts.vectors)
         for start in range(0, len(places), _CHUNK):
             self._write(old[places[start : start + _CHUNK]])
         columns = "".join(f", {name}" for name in sql_columns(self.facts.columns).values())

@@ -16,6 +16,8 @@ from opencse.studies.running import read_arrays
 from opencse.studies.study import RunSpec, Study
 from opencse.studies.tables import markdown
 
+WRITTEN = ("comparison.json", "comparison.md", "comparison.svg")
+
 
 def write_comparison(
     study: Study,

@@ -23,11 +23,12 @@ from opencse.evaluation.record import DataRecord
 from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import suite_named
 from opencse.io import writing
+from opencse.outputs import LOCK, names_in, require_empty
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.overrides import flatten
 from opencse.records import write_json
-from opencse.runs.folder import RunFolder, State, locked, names_in, require_empty
-from opencse.runs.lock import LOCK, require_free, was_locked
+from opencse.runs.folder import RunFolder, State, locked
+from opencse.runs.lock import require_free, was_locked
 from opencse.runs.record import changed_files
 from opencse.runs.start import Reading
 from opencse.selection.chosen import load_selector

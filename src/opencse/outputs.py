@@ -1,0 +1,385 @@
+"""The one rule for everything that is written: no file of the user's is replaced or deleted.
+
+- An output that is also an input is refused, always (`require_apart`).
+- A path that exists is written to only where the same command wrote it before, which its content shows (a manifest, the
+  keys of a record), or with ``--overwrite`` where the content cannot show it (`require_absent`).
+- What a killed process left unfinished is recognised, and removed by the next one (`moving_in`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import fields
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from opencse import io
+from opencse.errors import UserError, reason
+
+LOCK = "run.lock"
+"""The file by which a process keeps others out of the folder of a run."""
+
+_MOVED = ".moved.json"
+
+
+@runtime_checkable
+class Located(Protocol):
+    """What is read from somewhere, for instance a `opencse.text.readers.Source`."""
+
+    @property
+    def location(self) -> str:
+        """A path, a pattern, or the name of a Hub data set."""
+
+
+def paths_of(*inputs: object) -> list[Path]:
+    """The files and folders on this machine among what a command is asked to read.
+
+    Example:
+        >>> paths_of("opencse-mini", None, ["a text", "another"])
+        []
+
+    Args:
+        inputs: paths, patterns, ``words:FILE``, names (of models, data sets, suites), things with a ``location``, or
+            None. Lists of texts are no paths: pass each path of a list by itself.
+    """
+    found: list[Path] = []
+    for one in inputs:
+        named = one.location if isinstance(one, Located) else one
+        if not isinstance(named, str | Path) or not str(named):
+            continue
+        path = Path(str(named).removeprefix("words:"))
+        with contextlib.suppress(OSError, ValueError):
+            if os.path.lexists(path):
+                found.append(path)
+            elif glob.has_magic(str(path)):
+                found += [Path(name) for name in glob.iglob(str(path), recursive=True)]  # noqa: PTH207 - any pattern
+    return found
+
+
+def require_apart(
+    out: str | Path,
+    *,
+    read: Iterable[Path] = (),
+    models: Iterable[Path] = (),
+    option: str = "--out",
+    replaces: bool = True,
+) -> None:
+    """Refuses an output that is also an input, whatever name it is reached by.
+
+    That is the same file or folder (through links, hard links and relative paths too), a path inside a folder that is
+    read, and, where the content of a folder is replaced, a folder that an input is in.
+
+    Args:
+        out: file or folder to write.
+        read: files and folders that are read; see `paths_of`.
+        models: folders of models; a new file or folder inside one of them is no input.
+        option: that names ``out``, for the message.
+        replaces: whether files in the folder ``out`` are replaced.
+
+    Raises:
+        UserError: naming both.
+    """
+    target, there = Path(out), os.path.lexists(out)
+    for source in (*read, *models):
+        if _same(target, source):
+            raise UserError(f"{out}: is also an input ({source}); choose another {option}")
+        if replaces and there and _inside(source, target):
+            raise UserError(f"{out}: the input {source} is in it; choose another {option}")
+    for folder in read:
+        if folder.is_dir() and _inside(target, folder):
+            raise UserError(f"{out}: is inside the input {folder}; choose another {option}")
+
+
+def require_absent(file: str | Path, *, overwrite: bool, option: str = "--out") -> None:
+    """Refuses a file that exists, unless it may be replaced; for content that does not show who wrote it.
+
+    Raises:
+        UserError: saying how to replace it.
+    """
+    path = Path(file)
+    if path.is_dir():
+        raise UserError(f"{file}: is a folder; give the path of a file as {option}")
+    if not overwrite and os.path.lexists(path):
+        raise UserError(f"{file}: exists already; replace it with --overwrite, or choose another {option}")
+
+
+def require_json(file: Path, is_own: Callable[[Any], bool], *, option: str = "--json") -> None:
+    """Refuses a file that exists and is no earlier result of the same command.
+
+    Args:
+        file: where results are to be written.
+        is_own: whether a value read from the file is such a result.
+        option: that names ``file``, for the message.
+
+    Raises:
+        UserError: saying what to do.
+    """
+    if not os.path.lexists(file):
+        return
+    if file.is_file():
+        with contextlib.suppress(OSError, ValueError, RecursionError):
+            with file.open("rb") as stream:
+                first = stream.read(1)
+            if first in (b"{", b"[") and is_own(json.loads(file.read_text(encoding="utf-8"))):
+                return
+    elif not file.is_dir() and not file.is_symlink():
+        raise UserError(f"{file}: cannot be written (is not a regular file); give the path of a file")
+    what = "is a folder" if file.is_dir() else "exists and is no result of this command"
+    raise UserError(f"{file}: {what}; choose another {option}")
+
+
+def has_keys(value: object, keys: Iterable[str]) -> bool:
+    """Whether a value read from JSON is an object with all of ``keys``, or a list of such objects."""
+    wanted = set(keys)
+    objects = value if isinstance(value, list) else [value]
+    return bool(objects) and all(isinstance(one, dict) and wanted <= one.keys() for one in objects)
+
+
+def has_list(value: object, name: str, keys: Iterable[str]) -> bool:
+    """Whether a value read from JSON is an object whose ``name`` is a list of objects with all of ``keys``."""
+    inner = value.get(name) if isinstance(value, dict) else None
+    return isinstance(inner, list) and (not inner or has_keys(inner, keys))
+
+
+def has_fields(value: object, cls: Any) -> bool:  # noqa: ANN401 - any dataclass
+    """Whether a value read from JSON is an object with all fields of the dataclass ``cls``."""
+    return has_keys(value, [field.name for field in fields(cls)])
+
+
+def names_in(folder: Path) -> set[str]:
+    """The names in ``folder``, but for what a killed process of ours left there; empty if it does not exist.
+
+    Raises:
+        UserError: if it is a file or cannot be read.
+    """
+    try:
+        names = {path.name for path in folder.iterdir()}
+    except FileNotFoundError:
+        if folder.is_symlink():
+            raise UserError(f"{folder}: is a link that leads nowhere; choose another --out") from None
+        return set()
+    except NotADirectoryError:
+        if folder.is_file() or folder.is_symlink():
+            raise UserError(f"{folder}: is a file; choose another --out") from None
+        raise UserError(f"{folder}: the folder cannot be made (a part of its path is a file)") from None
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be looked into ({reason(error)}); choose another --out") from None
+    own = {name for name in names if name == LOCK or name.startswith(io.WRITING)}
+    return names - own - _moved(folder)
+
+
+def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json", "config.json", "run.json")) -> None:
+    """Refuses a folder that holds anything; for what is made in one go.
+
+    Raises:
+        UserError: saying what to do.
+    """
+    names = names_in(folder)
+    if names & set(model_names):
+        raise UserError(f"{folder}: holds a model already; choose another --out")
+    if names:
+        raise UserError(foreign(folder, names))
+
+
+def foreign(folder: Path, names: Iterable[str], option: str = "--out") -> str:
+    """The message about a folder that holds files of others."""
+    shown = sorted(names)
+    more = ", ..." if len(shown) > 3 else ""
+    return f"{folder}: is not empty ({', '.join(shown[:3])}{more}); choose a new or empty folder for {option}"
+
+
+@contextmanager
+def made_folder(folder: Path) -> Iterator[None]:
+    """Makes a folder for the block; what was made for it and stays empty is removed afterwards.
+
+    Raises:
+        UserError: if it cannot be made.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        remove_empty(made)
+        raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
+    try:
+        yield
+    finally:
+        remove_empty(made)
+
+
+def remove_empty(folders: Iterable[Path]) -> None:
+    """Removes those of ``folders``, the innermost first, that are empty."""
+    for one in folders:
+        with contextlib.suppress(OSError):
+            one.rmdir()
+
+
+@contextmanager
+def held_lock(file: Path, busy: str) -> Iterator[None]:
+    """Keeps other processes from the folder of ``file``; the file is removed again where nothing else is in the folder.
+
+    Args:
+        file: made if it does not exist.
+        busy: said where another process holds it.
+
+    Raises:
+        UserError: if another process holds it, or the file system has no locks.
+        OSError: if the file cannot be made.
+    """
+    descriptor = _take(file, busy)
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            if [one.name for one in file.parent.iterdir()] == [file.name]:
+                file.unlink()
+        os.close(descriptor)
+
+
+def _take(file: Path, busy: str) -> int:
+    while True:
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            io.lock(descriptor)
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                return descriptor
+        except FileNotFoundError:
+            pass  # whoever held it removed it between our opening and locking it
+        except BlockingIOError:
+            os.close(descriptor)
+            raise UserError(f"{file.parent}: {busy}") from None
+        except OSError as error:
+            os.close(descriptor)
+            raise UserError(f"{file.parent}: cannot be locked ({reason(error)}); use a local disk") from None
+        os.close(descriptor)
+
+
+@contextmanager
+def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
+    """A folder inside ``folder`` to write to; at the end of the block its content is moved out into ``folder``.
+
+    Killed at any time, ``folder`` holds what it held before, or is recognised by the next call, which removes the half
+    of the files that were moved. On an exception nothing is moved, and a folder that was made is removed again.
+
+    Args:
+        folder: made if it does not exist.
+        last: names that are removed from ``folder`` first and moved in last, in reverse order; without them nothing
+            opens ``folder``.
+
+    Raises:
+        UserError: if another process is writing there.
+        OSError: if it cannot be written.
+    """
+    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        remove_unfinished(folder)
+        with tempfile.TemporaryDirectory(dir=folder, prefix=io.WRITING, ignore_cleanup_errors=True) as name:
+            work = Path(name)
+            descriptor = os.open(work / _MOVED, os.O_RDWR | os.O_CREAT, 0o666)
+            try:
+                with contextlib.suppress(OSError):  # a file system without locks
+                    io.lock(descriptor)
+                yield work
+                names = sorted(path.name for path in work.iterdir() if path.name != _MOVED)
+                os.write(descriptor, json.dumps(names).encode())
+                os.fsync(descriptor)
+                _move(work, folder, [one for one in names if one not in last], last)
+            finally:
+                os.close(descriptor)
+    finally:
+        remove_empty(made)
+
+
+def remove_unfinished(folder: Path) -> None:
+    """Removes what a killed process left in ``folder``: work folders, and files of theirs that were moved halfway.
+
+    Raises:
+        UserError: if the process lives.
+    """
+    for work in folder.glob(f"{io.WRITING}*"):
+        if not work.is_dir() or work.is_symlink():
+            continue
+        _require_dead(folder, work)
+        for name in _half_moved(work):
+            remove(folder / name)
+        shutil.rmtree(work)
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link or a folder with all it holds; nothing if there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _move(work: Path, folder: Path, names: Sequence[str], last: Sequence[str]) -> None:
+    for name in last:
+        (folder / name).unlink(missing_ok=True)
+    for name in names:
+        target = folder / name
+        if target.is_dir() and not target.is_symlink():
+            shutil.rmtree(target)
+        (work / name).replace(target)
+        for path in (target, *(target.rglob("*") if target.is_dir() else ())):
+            io.sync(path)
+    io.sync(folder)
+    for name in reversed(last):
+        if (work / name).exists():
+            io.sync(work / name)
+            (work / name).replace(folder / name)
+    io.sync(folder)
+
+
+def _half_moved(work: Path) -> list[str]:
+    """The names that were moved out of a work folder where others are left: its process was killed in between."""
+    try:
+        names = json.loads((work / _MOVED).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return []
+    if not isinstance(names, list) or not all(isinstance(one, str) and Path(one).name == one for one in names):
+        return []
+    left = [name for name in names if os.path.lexists(work / name)]
+    return [name for name in names if name not in left] if left else []
+
+
+def _moved(folder: Path) -> set[str]:
+    return {name for work in folder.glob(f"{io.WRITING}*") for name in _half_moved(work)}
+
+
+def _require_dead(folder: Path, work: Path) -> None:
+    try:
+        descriptor = os.open(work / _MOVED, os.O_RDWR)
+    except OSError:
+        return
+    try:
+        io.lock(descriptor)
+    except BlockingIOError:
+        raise UserError(f"{folder}: another process is writing there; wait for it, or choose another --out") from None
+    except OSError:
+        return
+    finally:
+        os.close(descriptor)
+
+
+def _same(one: Path, other: Path) -> bool:
+    try:
+        return one.samefile(other)
+    except OSError:
+        return _real(one) == _real(other)
+
+
+def _inside(path: Path, folder: Path) -> bool:
+    return _real(folder) in _real(path).parents
+
+
+def _real(path: Path) -> Path:
+    return Path(os.path.realpath(path))
