@@ -265,8 +265,8 @@ def _take(file: Path, busy: str) -> int:
 def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
     """A folder inside ``folder`` to write to; at the end of the block its content is moved out into ``folder``.
 
-    Killed at any time, ``folder`` holds what it held before, or is recognised by the next call, which removes the half
-    of the files that were moved. On an exception nothing is moved, and a folder that was made is removed again.
+    Killed at any time, ``folder`` holds what it held before, or is recognised by the next call, which removes the files
+    of the broken move. On an exception in the block nothing is moved; a folder that was made is removed again.
 
     Args:
         folder: made if it does not exist.
@@ -291,7 +291,12 @@ def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
                 names = sorted(path.name for path in work.iterdir() if path.name != _MOVED)
                 os.write(descriptor, json.dumps(names).encode())
                 os.fsync(descriptor)
-                _move(work, folder, [one for one in names if one not in last], last)
+                try:
+                    _move(work, folder, [one for one in names if one not in last], last)
+                except BaseException:
+                    for one in _half_moved(work):
+                        remove(folder / one)
+                    raise
             finally:
                 os.close(descriptor)
     finally:
@@ -340,15 +345,14 @@ def _move(work: Path, folder: Path, names: Sequence[str], last: Sequence[str]) -
 
 
 def _half_moved(work: Path) -> list[str]:
-    """The names that were moved out of a work folder where others are left: its process was killed in between."""
+    """The names that a process was moving out of a work folder when it was killed; none before and after the move."""
     try:
         names = json.loads((work / _MOVED).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return []
     if not isinstance(names, list) or not all(isinstance(one, str) and Path(one).name == one for one in names):
         return []
-    left = [name for name in names if os.path.lexists(work / name)]
-    return [name for name in names if name not in left] if left else []
+    return names if any(os.path.lexists(work / name) for name in names) else []
 
 
 def _moved(folder: Path) -> set[str]:

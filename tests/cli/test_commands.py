@@ -335,7 +335,7 @@ def test_texts_of_a_language_that_the_model_does_not_know(opencse: Run, tmp_path
         ]
         assert [code for code, _, _ in told] == [0] * 5
         again = ("encode", "opencse-mini", text, "--out", tmp_path / f"{name}.npy")
-        refused(opencse(*again), "is there already; replace it with --overwrite")
+        refused(opencse(*again), "exists already; replace it with --overwrite")
         assert opencse(*again, "--overwrite")[0] == 0
         assert [err.count("tokens are unknown to the model") for _, _, err in told] == [int(warned)] * 5
     refused(opencse("similarity", "opencse-mini", "A cat.", " "), "a text is blank")

@@ -116,7 +116,7 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
         (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--kind", "tree"), "unknown kind of index"),
         (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--kind", "ivfpq"), "take flat"),
         (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--overlap", 500), "overlap 500"),
-        (("build", "rows.csv", "opencse-mini", "rows.csv", "--columns", "text"), "cannot be written"),
+        (("build", "rows.csv", "opencse-mini", "rows.csv", "--columns", "text"), "is also an input"),
         (("query", "nowhere", "x"), "holds no index"),
         (("query", "ix"), "no query"),
         (("query", "ix", " "), "a query is blank"),

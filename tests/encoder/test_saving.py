@@ -201,7 +201,7 @@ def test_other_files_stay_and_own_files_are_replaced(encoder: SentenceEncoder, t
     assert SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS).shape == (3, 32)
 
 
-@pytest.mark.parametrize("name", ["README.md", "config.json", "1_Pooling/notes.txt", "vocab.txt"])
+@pytest.mark.parametrize("name", ["README.md", "config.json", "1_Pooling/notes.txt", "tokenizer.json"])
 def test_files_that_opencse_did_not_write_are_not_replaced(encoder: SentenceEncoder, tmp_path: Path, name: str) -> None:
     (tmp_path / name).parent.mkdir(exist_ok=True)
     (tmp_path / name).write_text("mine")

@@ -22,7 +22,7 @@ from opencse.export.graph import SentenceGraph, random_tokens, write_graph
 from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
 from opencse.markdown import as_text
-from opencse.outputs import moving_in
+from opencse.outputs import moving_in, require_empty
 from opencse.progress import Progress
 
 TOLERANCE = 1e-5
@@ -134,6 +134,7 @@ def write_onnx(
             f"{name}: its pooling leaves out the prompt's tokens (include_prompt is false), which an ONNX graph of ids "
             "and mask alone cannot do; use the model itself"
         )
+    require_empty(folder)
     try:
         with moving_in(folder, last=(DESCRIPTION,)) as work:
             _write_tokenizer(encoder, work / TOKENIZER, texts)
