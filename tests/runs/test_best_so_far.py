@@ -20,6 +20,7 @@ from helpers import Broken, Heard, Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
+from opencse.outputs import LOCK
 from opencse.progress import Silent
 from opencse.runs import lock
 from opencse.runs.best_so_far import choose_so_far
@@ -257,7 +258,7 @@ def test_a_run_before_its_first_checkpoint_and_one_that_goes_on_are_refused(job:
         job.run(tmp_path / "run", progress=Broken(2, RuntimeError("killed")))
     with pytest.raises(UserError, match="before its first checkpoint"):
         opencse.finish(tmp_path / "run")
-    with lock.held(tmp_path / "run" / lock.LOCK), pytest.raises(UserError, match=r"still going on.*in use by another"):
+    with lock.held(tmp_path / "run" / LOCK), pytest.raises(UserError, match=r"still going on.*in use by another"):
         opencse.finish(tmp_path / "run")
 
 
