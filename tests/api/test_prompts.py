@@ -1,0 +1,233 @@
+"""Every command reads queries, documents and other texts with the prompts that sentence-transformers would use."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import opencse
+from helpers import write_small_sts
+from opencse import SentenceEncoder
+from opencse.search.negatives import Mining
+from prompted import BGE, INSTRUCTION, Read, prompts_in, write_prompted
+
+# What sentence-transformers puts before plain texts, queries and documents; test_prompts.py of the encoder compares.
+BEFORE = {
+    "none": ("", "", ""),
+    "e5": ("", "query: ", "passage: "),
+    "e5-default-query": ("query: ", "query: ", "passage: "),
+    "bge": ("", BGE, ""),
+    "instruction-default": (INSTRUCTION, INSTRUCTION, ""),
+    "default-alone": ("text: ", "", ""),
+}
+QUERIES = ["Which tool opens a jar?", "Where does the river end?"]
+DOCUMENTS = ["A wrench turns the lid of the jar.", "The river flows into the cold sea.", "Bread is baked at night."]
+OTHERS = ["A man plays a guitar.", "Somebody plays music."]
+Texts = tuple[list[str], list[str], list[str]]
+"""Of a command: the plain texts, the queries and the documents that it reads."""
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder of each layout."""
+    there = tmp_path_factory.mktemp("models")
+    return {layout: write_prompted(there / layout, layout) for layout in BEFORE}
+
+
+def written(folder: Path, name: str, lines: list[str]) -> Path:
+    (folder / name).write_text("\n".join(lines) + "\n")
+    return folder / name
+
+
+def retrieval(folder: Path) -> Path:
+    """A data set in BEIR's layout."""
+    data = folder / "retrieval" / "tools"
+    (data / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{number}", "text": text} for number, text in enumerate(DOCUMENTS)]
+    queries = [{"_id": f"q{number}", "text": text} for number, text in enumerate(QUERIES)]
+    written(data, "corpus.jsonl", [json.dumps(row) for row in documents])
+    written(data, "queries.jsonl", [json.dumps(row) for row in queries])
+    rows = ["query-id\tcorpus-id\tscore", "q0\td0\t1", "q1\td1\t1"]
+    for split in ("test", "dev"):
+        written(data / "qrels", f"{split}.tsv", rows)
+    return data
+
+
+def encode_array(model: Path, _: Path) -> Texts:
+    opencse.encode(model, OTHERS, device="cpu")
+    return OTHERS, [], []
+
+
+def encode_queries(model: Path, _: Path) -> Texts:
+    opencse.encode(model, QUERIES, prompt_name="query", device="cpu")
+    return [], QUERIES, []
+
+
+def encode_file(model: Path, there: Path) -> Texts:
+    opencse.encode(model, written(there, "t.txt", DOCUMENTS), there / "t.npy", prompt_name="document", device="cpu")
+    return [], [], DOCUMENTS
+
+
+def encode_folder(model: Path, there: Path) -> Texts:
+    opencse.encode(model, written(there, "t.txt", DOCUMENTS), there / "t", prompt_name="document", device="cpu")
+    return [], [], DOCUMENTS
+
+
+def encode_lines(model: Path, there: Path) -> Texts:
+    opencse.encode(model, written(there, "t.txt", QUERIES), io.StringIO(), prompt_name="query", device="cpu")
+    return [], QUERIES, []
+
+
+def similarity(model: Path, _: Path) -> Texts:
+    opencse.similarity(model, OTHERS[0], OTHERS[1:], device="cpu")
+    return OTHERS, [], []
+
+
+def nearest(model: Path, _: Path) -> Texts:
+    opencse.nearest(model, DOCUMENTS, QUERIES, device="cpu")
+    return [], QUERIES, DOCUMENTS
+
+
+def nearest_of_a_file(model: Path, there: Path) -> Texts:
+    opencse.nearest(model, written(there, "corpus.txt", DOCUMENTS), QUERIES, device="cpu")
+    return [], QUERIES, DOCUMENTS
+
+
+def index(model: Path, there: Path) -> Texts:
+    opencse.build_index(there / "ix", model, DOCUMENTS[:2], device="cpu")
+    opencse.add_to_index(there / "ix", DOCUMENTS[2:], device="cpu")
+    opencse.query_index(there / "ix", QUERIES, device="cpu")
+    return [], QUERIES, DOCUMENTS
+
+
+def index_negatives(model: Path, there: Path) -> Texts:
+    opencse.build_index(there / "ix", model, DOCUMENTS, device="cpu")
+    pairs = list(zip(QUERIES, DOCUMENTS[:2], strict=True))
+    how = Mining(ceiling=100, same=None)
+    opencse.index_negatives(there / "ix", pairs, there / "triples.jsonl", how=how, device="cpu")
+    return [], QUERIES, DOCUMENTS
+
+
+def evaluate_retrieval(model: Path, there: Path) -> Texts:
+    opencse.evaluate(str(model), retrieval(there).parent, "retrieval", device="cpu")
+    return [], QUERIES, DOCUMENTS
+
+
+def evaluate_a_layer(model: Path, there: Path) -> Texts:
+    list(opencse.evaluate_all([str(model)], retrieval(there).parent, ["retrieval"], layers=[1, 3], device="cpu"))
+    return [], QUERIES, DOCUMENTS
+
+
+def evaluate_dimensions(model: Path, there: Path) -> Texts:
+    data = retrieval(there).parent
+    list(opencse.evaluate_all([str(model)], data, ["retrieval"], dimensions=[8], transform="whitening", device="cpu"))
+    return [], QUERIES, DOCUMENTS
+
+
+def evaluate_sts(model: Path, there: Path) -> Texts:
+    sts = write_small_sts(there / "sts")
+    opencse.evaluate(str(model), sts, "sts", device="cpu")
+    first = next(sts.rglob("*.tsv")).read_text(encoding="utf-8").splitlines()[0]
+    return first.split("\t")[1:3], [], []
+
+
+def train_pairs(model: Path, there: Path) -> Texts:
+    rows = [(QUERIES[0], DOCUMENTS[0], DOCUMENTS[2]), (QUERIES[1], DOCUMENTS[1], DOCUMENTS[2])]
+    how = ["training.max_steps=1", "training.batch_size=2", "encoder.pooling=mean"]
+    opencse.train(rows, there / "run", recipe="simcse-supervised", model=model, dev=None, settings=how, device="cpu")
+    assert prompts_in(there / "run") == prompts_in(model)
+    plain = prompts_in(model)["prompts"].keys() <= {"sts"}
+    return ([*QUERIES, *DOCUMENTS], [], []) if plain else ([], QUERIES, DOCUMENTS)
+
+
+def train_dev(model: Path, there: Path) -> Texts:
+    pairs = [(5, OTHERS[0], OTHERS[1]), (0, OTHERS[0], "Rain."), (2, OTHERS[1], "Snow.")]
+    how = ["training.max_steps=1", "training.batch_size=2", "encoder.pooling=mean"]
+    opencse.train(DOCUMENTS, there / "run", model=model, dev=pairs, settings=how, device="cpu")
+    return OTHERS, [], []
+
+
+def adapt(model: Path, there: Path) -> Texts:
+    bodies = [
+        f"{text} Of {number} kinds {number // 2} are known, and nobody has counted the rest."
+        for number in range(40)
+        for text in OTHERS
+    ]
+    documents = [(f"Title {number}", body) for number, body in enumerate(bodies)]
+    how = ["training.max_steps=2", "training.evaluate_every=1", "training.batch_size=4"]
+    result = opencse.adapt(documents, there / "run", model=model, dev=retrieval(there), settings=how, device="cpu")
+    assert prompts_in(result.folder) == prompts_in(model)
+    return [], QUERIES, DOCUMENTS
+
+
+def serve_embeddings(model: Path, _: Path) -> Texts:
+    encoder = SentenceEncoder.load(model, device="cpu")
+    asked = [(OTHERS, None), (QUERIES, "query"), (DOCUMENTS, "document")]
+    answers = asyncio.run(_served(encoder, [({"input": texts, "input_type": kind}) for texts, kind in asked]))
+    for answer, vectors in zip(
+        answers,
+        [encoder.encode(OTHERS), encoder.encode_query(QUERIES), encoder.encode_document(DOCUMENTS)],
+        strict=True,
+    ):
+        given = np.array([one["embedding"] for one in answer["data"]])
+        assert np.abs(given - vectors).max() < 1e-5
+    return OTHERS, QUERIES, DOCUMENTS
+
+
+async def _served(
+    encoder: SentenceEncoder, bodies: list[dict[str, object]]
+) -> list[dict[str, list[dict[str, list[float]]]]]:
+    from opencse.serving.app import create_app
+    from opencse.serving.service import Service
+    from serving.harness import to
+
+    service = Service({"m": encoder})
+    try:
+        async with to(create_app(service)) as client:
+            answers = [await client.post("/v1/embeddings", json=body) for body in bodies]
+    finally:
+        service.close()
+    assert [answer.status_code for answer in answers] == [200] * len(bodies), answers[0].text
+    return [answer.json() for answer in answers]
+
+
+QUICK: list[Callable[[Path, Path], Texts]] = [
+    encode_array, encode_queries, encode_file, encode_folder, encode_lines, similarity, nearest, nearest_of_a_file,
+    index, index_negatives, evaluate_retrieval, evaluate_a_layer, evaluate_dimensions, evaluate_sts,
+    serve_embeddings,
+]  # fmt: skip
+SLOW: list[Callable[[Path, Path], Texts]] = [train_pairs, train_dev, adapt]
+
+
+def check(command: Callable[[Path, Path], Texts], layout: str, models: dict[str, Path], there: Path) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        read = Read(patch)
+        groups = command(models[layout], there)
+    for prompt, texts in zip(BEFORE[layout], groups, strict=True):
+        for text in texts:
+            # Some texts are also read without a prompt, to tell their language or to count their words.
+            assert read.before(text) - {""} == {prompt} - {""}, text
+            assert read.before(text), text
+
+
+@pytest.mark.parametrize("layout", list(BEFORE))
+@pytest.mark.parametrize("command", QUICK, ids=lambda command: command.__name__)
+def test_the_prompt_before_each_text(
+    command: Callable[[Path, Path], Texts], layout: str, models: dict[str, Path], tmp_path: Path
+) -> None:
+    check(command, layout, models, tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", list(BEFORE))
+@pytest.mark.parametrize("command", SLOW, ids=lambda command: command.__name__)
+def test_the_prompt_before_each_text_in_training(
+    command: Callable[[Path, Path], Texts], layout: str, models: dict[str, Path], tmp_path: Path
+) -> None:
+    check(command, layout, models, tmp_path)
