@@ -113,17 +113,7 @@ def settings(task: RetrievalTask) -> dict[str, Matrix]:
         f"k1 {k1} b {b}": by_words(task.documents, task.queries, k1=k1, b=b) for k1, b in ((0.9, 0.4), (1.2, 0.75))
     }
     found["English stop words left out"] = by_words(task.documents, task.queries, stopwords="en")
-    try:
-        from nltk.stem.snowball import SnowballStemmer
-    except ImportError:
-        return found
-    stem = SnowballStemmer("english").stem
-    known: dict[str, str] = {}
-
-    def stems(words: Sequence[str]) -> list[str]:
-        return [known[word] if word in known else known.setdefault(word, stem(word)) for word in words]
-
-    return found | {"English stems": by_words(task.documents, task.queries, stemmer=stems)}
+    return found | {"as they are": by_words(task.documents, task.queries)}
 
 
 def known_items(task: RetrievalTask, encoder: SentenceEncoder, documents: NDArray[np.float32]) -> list[float]:

@@ -24,7 +24,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from itertools import islice
+from itertools import islice, product
 from pathlib import Path
 from typing import get_args
 
@@ -59,6 +59,9 @@ def main() -> None:
     parser.add_argument("--data", type=Path)
     parser.add_argument("--models", nargs="+", default=["opencse-mini"])
     parser.add_argument("--texts", nargs="+", default=["whole", "passages"], choices=["whole", "passages"])
+    parser.add_argument(
+        "--languages", nargs="+", default=["auto"], help="whose stems BM25 compares: auto, none, en, ..."
+    )
     parser.add_argument("--corpus")
     parser.add_argument("--sentences", type=int, default=20_000)
     parser.add_argument("--kinds", nargs="+", default=list(get_args(Kind)))
@@ -69,7 +72,7 @@ def main() -> None:
     print(json.dumps(Environment.here().model_dump(mode="json")))
     given.out.mkdir(parents=True, exist_ok=True)
     if given.what == "quality":
-        quality(given.data, given.models, given.texts, given.out)
+        quality(given.data, given.models, given.texts, given.languages, given.out)
     elif given.what == "exact":
         exact(given.rows, given.dimensions)
     elif given.what == "words":
@@ -78,15 +81,16 @@ def main() -> None:
         speed(given.corpus, given.sentences, given.models[0], given.kinds, given.out)
 
 
-def quality(data: Path, models: Sequence[str], texts: Sequence[str], out: Path) -> None:
+def quality(data: Path, models: Sequence[str], texts: Sequence[str], languages: Sequence[str], out: Path) -> None:
     """nDCG@10 of vectors, words and both."""
-    print(f"{'data set':12} {'model':24} {'texts':9} {'rows':>7} {'vectors':>8} {'BM25':>8} {'both':>8}")
+    told = f"{'vectors':>8} {'BM25':>8} {'both':>8}"
+    print(f"{'data set':12} {'model':24} {'texts':9} {'language':9} {'rows':>7} {told}")
     for name, task in load_retrieval(data).tasks.items():
         for model in models:
             encoder = SentenceEncoder.load(model)
-            for cut in (kind == "passages" for kind in texts):
-                folder = out / f"{name}-{Path(model).name}-{'cut' if cut else 'whole'}"
-                with opened(folder, task, encoder, model, cut) as index:
+            for cut, language in product((kind == "passages" for kind in texts), languages):
+                folder = out / f"{name}-{Path(model).name}-{'cut' if cut else 'whole'}-{language}"
+                with opened(folder, task, encoder, model, How(cut=cut, language=language)) as index:
                     vectors = index.search(task.queries, DEPTH + 1)
                     both = index.search(task.queries, DEPTH + 1, hybrid=True)
                     with index.moment() as state:
@@ -100,17 +104,17 @@ def quality(data: Path, models: Sequence[str], texts: Sequence[str], out: Path) 
                         score(task, [[hit.id for hit in hits] for hits in both]),
                     ]
                     told = " ".join(f"{value:8.2f}" for value in scores)
-                    print(f"{name:12} {Path(model).name:24} {'passages' if cut else 'whole':9} {len(index):7,} {told}",
-                          flush=True)  # fmt: skip
+                    print(f"{name:12} {Path(model).name:24} {'passages' if cut else 'whole':9} {language:9} "
+                          f"{len(index):7,} {told}", flush=True)  # fmt: skip
 
 
-def opened(folder: Path, task: RetrievalTask, encoder: SentenceEncoder, model: str, cut: bool) -> Index:
+def opened(folder: Path, task: RetrievalTask, encoder: SentenceEncoder, model: str, how: How) -> Index:
     """The index of a data set's documents; empty documents cannot be found and are left out."""
     try:
         return Index.open(folder, encoder=encoder)
     except UserError:
         rows = [Row(text, key) for key, text in zip(task.document_ids, task.documents, strict=True) if text.strip()]
-        return Index.build(folder, rows, encoder, how=How(cut=cut), model=model, overwrite=True, progress=Terminal())
+        return Index.build(folder, rows, encoder, how=how, model=model, overwrite=True, progress=Terminal())
 
 
 def score(task: RetrievalTask, lists: Sequence[Sequence[str]]) -> float:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import re
 import shutil
+import sqlite3
 from pathlib import Path
 
 import bm25s
@@ -14,9 +17,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.search import kept_words
+from opencse.search.building import How
 from opencse.search.index import Index
 from opencse.search.keywords import Keywords, best_rows
 from opencse.text import sample
+from opencse.text.stems import stems_of
 from search_texts import TEXTS
 
 MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:300]
@@ -25,10 +30,11 @@ MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() i
 def naive(index: Index, query: str, weight: float, among: set[int] | None = None) -> list[tuple[int, float]]:
     """Every row's score by the formula, in plain loops."""
     texts = [hit.text for hit in index.rows()]
-    words = bm25s.tokenize(texts, token_pattern=r"(?u)\b\w+\b", stopwords=None, show_progress=False, return_ids=False)
+    stems = stems_of(index.info().language)
+    words = [stems(re.findall(r"(?u)\b\w+\b", text.lower())) for text in texts]
     model = bm25s.BM25(method="lucene")
     model.index(words, show_progress=False)
-    asked = [word for word in query.lower().split() if word in model.vocab_dict]
+    asked = [word for word in stems(query.lower().split()) if word in model.vocab_dict]
     by_words = model.get_scores(asked) if asked else np.zeros(len(texts))
     own = index.encode([query], Role.QUERY)[0].astype(np.float64)
     cosines = [float((vector.astype(np.float64) * own).sum()) for vector in index.vectors()]
@@ -42,9 +48,11 @@ def naive(index: Index, query: str, weight: float, among: set[int] | None = None
     return sorted(scores, key=lambda item: (-round(item[1], 9), item[0]))
 
 
+@pytest.mark.parametrize("language", ["auto", "none"])
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, None])
-def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: float | None) -> None:
-    index = Index.build(tmp_path / "index", [*MANY[:80], *MANY[:3]], mini)
+def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: float | None, language: str) -> None:
+    index = Index.build(tmp_path / "index", [*MANY[:80], *MANY[:3]], mini, how=How(language=language))
+    assert index.info().language == (None if language == "none" else "english")
     index.delete([str(row) for row in range(10, 20)])
     ids = [hit.id for hit in index.rows()]
     for query in ("a man with a dog", MANY[1].lower().strip(" ."), "zzz"):
@@ -72,7 +80,7 @@ def test_the_ends_of_the_weight_are_the_lists_themselves(tmp_path: Path, mini: S
     )
     assert index.search(queries, 10, hybrid=True, hybrid_weight=1)[0][0].score == pytest.approx(1)
     assert [[hit.id for hit in hits] for hits in index.search(queries, 10, hybrid=True, hybrid_weight=1)] == vectors
-    counted = Keywords.of(MANY)
+    counted = Keywords.of(MANY, index.info().language)
     assert words == [[str(row) for row in best_rows(counted.scores(query), 10)] for query in queries]
     assert both != vectors
     assert both != words
@@ -117,9 +125,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     heard: list[int] = []
     real = Keywords.of
 
-    def of(texts: list[str]) -> Keywords:
+    def of(texts: list[str], language: str | None = None) -> Keywords:
         heard.append(len(texts))
-        return real(texts)
+        return real(texts, language)
 
     monkeypatch.setattr(Keywords, "of", of)
     return heard
@@ -220,3 +228,70 @@ def test_words_of_a_language_without_spaces() -> None:
     assert best_rows(found.scores("深度学习"), 3).tolist() == [1, 2]
     assert best_rows(found.scores("天气"), 3).tolist() == [0]
     assert not found.scores("不是").any()
+
+
+GERMAN = [
+    "Die Häuser in der Stra\u00dfe sind nicht so alt wie die Kirche.",
+    "Das Haus, das wir gesehen haben, ist sehr gro\u00df und auch sch\u00f6n.",
+    "Ein Hund hat die ganze Nacht gebellt, und niemand konnte schlafen.",
+]
+
+
+@pytest.mark.parametrize(
+    ("query", "language", "first"),
+    [
+        ("STRASSE", "none", "0"),
+        ("Stra\u00dfen", "auto", "0"),
+        ("Stra\u00dfen", "none", None),
+        ("Hun\u00adde", "german", "2"),
+        ("\uff28\uff35\uff2e\uff24", "none", "2"),
+        ("HA\u0308USER", "none", "0"),
+    ],
+)
+def test_queries_find_other_ways_to_write_and_other_forms(
+    tmp_path: Path, mini: SentenceEncoder, query: str, language: str, first: str | None
+) -> None:
+    index = Index.build(tmp_path / "i", GERMAN, mini, how=How(language=language))
+    assert index.info().language == (None if language == "none" else "german")
+    scores = index.search([query], 3, hybrid=True, hybrid_weight=0)[0]
+    assert (scores[0].id if scores[0].score > 0 else None) == first
+
+
+def test_words_told_apart_in_another_way_are_not_read(
+    index: Index, mini: SentenceEncoder, counted: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = asked(index.folder, mini)
+    (name,) = kept(index.folder)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_words, "_COUNTING", 2)
+        asked(index.folder, mini)
+    with monkeypatch.context() as patch:
+        patch.setattr(kept_words, "rules_version", lambda: "2.2.0")
+        asked(index.folder, mini)
+    assert counted == [5, 5, 5]
+    assert asked(index.folder, mini) == first
+    assert kept(index.folder) == [name]
+
+
+def test_an_index_made_before_languages_were_recorded_has_words_as_they_are(
+    index: Index, mini: SentenceEncoder
+) -> None:
+    database = next(index.folder.glob("rows-*.sqlite"))
+    with contextlib.closing(sqlite3.connect(database)) as db, db:
+        facts = json.loads(db.execute("SELECT facts FROM facts").fetchone()[0])
+        assert facts.pop("language") == "english"
+        db.execute("UPDATE facts SET facts = ?", [json.dumps(facts)])
+    with Index.open(index.folder, encoder=mini) as opened:
+        assert opened.info().language is None
+        opened.add(["A dog sleeps too."])
+        assert [hit.score > 0.4 for hit in opened.search(["SLEEPS"], 3, hybrid=True, hybrid_weight=0)[0]] == [True] * 3
+        assert not any(hit.score for hit in opened.search(["sleeping"], 3, hybrid=True, hybrid_weight=0)[0])
+
+
+def test_a_build_that_goes_on_has_the_language_that_is_asked_for(tmp_path: Path, mini: SentenceEncoder) -> None:
+    for language, recorded in (("none", None), ("en", "english"), ("auto", "english")):
+        index = Index.build(tmp_path / "i", MANY[:40], mini, how=How(language=language), overwrite=True)
+        assert index.info().language == recorded
+    with pytest.raises(UserError, match="no stems for the language 'xx'"):
+        Index.build(tmp_path / "other", MANY[:4], mini, how=How(language="xx"))
+    assert not (tmp_path / "other").exists()

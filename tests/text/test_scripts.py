@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from opencse.text import sample
-from opencse.text.scripts import count_words, first_words, joined, pieces_of, search_words
+from opencse.text.scripts import count_words, first_words, folded, joined, pieces_of, search_words
 
 CHINESE = "深度学习 很好用,BERT2也是。"
 
@@ -36,4 +41,69 @@ def test_search_takes_pairs_of_their_characters() -> None:
 
 def test_marks_belong_to_their_letters() -> None:
     assert search_words("हिन्दी भाषा।") == ["हिन्दी", "भाषा"]
-    assert search_words("Cafe\u0301 fine") == ["cafe\u0301", "fine"]
+    assert search_words("Cafe\u0301 fine") == ["caf\u00e9", "fine"]
+
+
+SAME = {
+    "case": ("Strasse", "STRASSE"),
+    "sharp s": ("Stra\u00dfe", "STRASSE"),
+    "capital sharp s": ("STRA\u1e9eE", "strasse"),
+    "ligature": ("e\ufb03cient \ufb01nal", "efficient final"),
+    "oe": ("\u0152uvre", "oeuvre"),
+    "full width": ("\uff21\uff22\uff23\uff11\uff12", "abc12"),
+    "half-width katakana": ("\uff83\uff9e\uff70\uff80", "\u30c7\u30fc\u30bf"),
+    "soft hyphen": ("trans\u00adfor\u00admer", "transformer"),
+    "zero width space": ("trans\u200bformer", "transformer"),
+    "joiners": ("trans\u200c\u200d\u2060former\ufeff", "transformer"),
+    "direction": ("\u202eabc\u202c\u200f", "abc"),
+    "combining": ("re\u0301sume\u0301", "r\u00e9sum\u00e9"),
+    "combined Hangul": ("\u1112\u1161\u11ab", "\ud55c"),
+    "Arabic presentation forms": ("\ufeb3\ufefc\ufee1", "\u0633\u0644\u0627\u0645"),
+    "Arabic vowels": ("\u0643\u0650\u062a\u064e\u0627\u0628", "\u0643\u062a\u0627\u0628"),
+    "Arabic drawn longer": ("\u0643\u062a\u0640\u0640\u0627\u0628", "\u0643\u062a\u0627\u0628"),
+    "Hebrew points": ("\u05e9\u05c1\u05b8\u05dc\u05d5\u05b9\u05dd", "\u05e9\u05dc\u05d5\u05dd"),
+    "Greek capitals": (
+        "\u0391\u0398\u0397\u039d\u0391 \u039b\u039f\u0393\u039f\u03a3",
+        "\u0391\u03b8\u03ae\u03bd\u03b1 \u03bb\u03cc\u03b3\u03bf\u03c2",
+    ),
+    "Russian stress": ("\u0437\u0430\u0301\u043c\u043e\u043a", "\u0437\u0430\u043c\u043e\u043a"),
+    "Turkish capital": ("\u0130stanbul", "istanbul"),
+    "white space": ("a\u00a0b\u3000c\n d", "a b c d"),
+    "superscript": ("m\u00b2", "m2"),
+    "trade mark": ("Foo\u2122 bar", "foo bar"),
+    "variant": ("\u845b\ufe00\u98fe", "\u845b\u98fe"),
+}
+DIFFERENT = {
+    "accents": ("r\u00e9sum\u00e9", "resume"),
+    "umlauts": ("sch\u00f6n", "schon"),
+    "short i": ("\u043c\u043e\u0439", "\u043c\u043e\u0438"),
+    "letters of Macedonian": ("\u0453", "\u0433"),
+    "dotless i": ("s\u0131n\u0131r", "sinir"),
+    "vowel signs of Hindi": ("\u0915\u093f", "\u0915\u0940"),
+    "voiced kana": ("\u304c", "\u304b"),
+    "order": ("a b", "b a"),
+}
+
+
+@pytest.mark.parametrize("name", list(SAME))
+def test_one_text_written_in_two_ways_has_one_form(name: str) -> None:
+    one, two = SAME[name]
+    assert folded(one) == folded(two)
+    assert search_words(one) == search_words(two)
+    assert one != two
+
+
+@pytest.mark.parametrize("name", list(DIFFERENT))
+def test_what_is_another_word_stays_another(name: str) -> None:
+    one, two = DIFFERENT[name]
+    assert folded(one) != folded(two)
+    assert search_words(one) != search_words(two)
+
+
+@given(st.text(max_size=40))
+def test_the_form_does_not_depend_on_unicode_normalisation_or_repetition(text: str) -> None:
+    form = folded(text)
+    assert folded(form) == form
+    assert form.split() == form.split(" ") or not form
+    for way in ("NFC", "NFD", "NFKC", "NFKD"):
+        assert folded(unicodedata.normalize(way, form)) == form  # type: ignore[arg-type]

@@ -25,6 +25,7 @@ from opencse.search.rows import Row
 from opencse.text.documents import find_corpus, holds_documents, read_documents
 from opencse.text.given import Text, open_texts
 from opencse.text.readers import Source
+from opencse.text.stems import AUTO
 
 if TYPE_CHECKING:
     from opencse.search.rows import RowLike
@@ -60,6 +61,7 @@ def build_index(
     cut: bool = True,
     max_length: int | None = None,
     overlap: int = 0,
+    language: str = AUTO,
     overwrite: bool = False,
     pooling: str | None = None,
     device: str | None = None,
@@ -83,6 +85,8 @@ def build_index(
         cut: cut texts that are longer than the model reads into passages, at the ends of sentences.
         max_length: ids of the longest passage; by default as many as the model reads.
         overlap: ids of whole sentences that a passage may share with the one before.
+        language: whose stems words are reduced to in a hybrid search (singing finds sings): a name or a code such as
+            ``german`` or ``de``; ``auto`` takes that of the texts where it is clear, ``none`` leaves words as they are.
         overwrite: replace an index that is there.
         pooling: replaces the model's own.
         device: where to run; a GPU if there is one.
@@ -102,7 +106,7 @@ def build_index(
         folder,
         rows,
         encoder,
-        how=How(kind=kind, cut=cut, max_length=max_length, overlap=overlap),
+        how=How(kind=kind, cut=cut, max_length=max_length, overlap=overlap, language=language),
         model=_lasting_name(model),
         pooling=pooling,
         overwrite=overwrite,

@@ -66,6 +66,12 @@ def build(
         int | None, typer.Option(min=1, help="Tokens in a passage, at most; by default what the model reads.")
     ] = None,
     overlap: Annotated[int, typer.Option(min=0, help="Tokens that a passage shares with the one before.")] = 0,
+    language: Annotated[
+        str,
+        typer.Option(
+            help="Language whose word stems --hybrid compares: auto (that of the text, if clear), none, or en, de, ..."
+        ),
+    ] = "auto",
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     pooling: own.Pooling = None,
     json_file: own.Json = None,
@@ -96,6 +102,7 @@ def build(
             cut=cut,
             max_length=max_length,
             overlap=overlap,
+            language=language,
             overwrite=overwrite,
             pooling=pooling,
             device=device,
@@ -245,6 +252,7 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
     if found.query_prompt or found.document_prompt:
         echo(f"prompts    queries {found.query_prompt!r}, documents {found.document_prompt!r}")
     echo(f"metadata   {columns}")
+    echo(f"words      {f'{found.language} stems' if found.language else 'as they are'}, for --hybrid")
 
 
 @index.command()

@@ -39,9 +39,12 @@ from opencse.search.passages import Cutter
 from opencse.search.reading import RowSource
 from opencse.search.rows import Row
 from opencse.search.writer import Writer
+from opencse.text.stems import AUTO, language_named, language_of
 
 WINDOW = 8_192
 """Rows of text that are encoded, written and made sure of together."""
+_SAMPLE = 2_000
+"""Texts whose language is looked at."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +56,15 @@ class How:
         cut: cut texts that are longer than the model reads into passages.
         max_length: ids of the longest passage; None: as many as the model reads.
         overlap: ids of whole sentences that a passage may share with the one before.
+        language: whose stems words are reduced to in a hybrid search: ``auto`` (that of the texts, where it is clear),
+            ``none``, or a language by name or code; see `opencse.text.stems`.
     """
 
     kind: Kind = "flat"
     cut: bool = True
     max_length: int | None = None
     overlap: int = 0
+    language: str = AUTO
 
     def cutter(self, encoder: SentenceEncoder) -> Cutter | None:
         """What cuts the texts, if anything does."""
@@ -82,6 +88,7 @@ def build(
 ) -> None:
     """Makes an index in ``folder``; broken off, the same call goes on after the last whole window."""
     cutter = how.cutter(encoder)
+    language = None if how.language == AUTO else language_named(how.language)
     rows = source.count
     if how.kind != "flat":
         require_faiss()
@@ -120,8 +127,10 @@ def build(
                 progress.finish()
             if taken != rows:
                 raise UserError(f"{source.name}: changed while it was read ({rows:,} rows, then {taken:,})")
-            if writer.facts.taken is not None:
-                writer.change(taken=None)
+            if how.language == AUTO:
+                language = language_of(writer.sample(_SAMPLE))
+            if writer.facts.taken is not None or writer.facts.language != language:
+                writer.change(taken=None, language=language)
                 write_engine(writer, progress)
                 writer.commit()
             facts = writer.facts
@@ -263,7 +272,7 @@ def _note_current(folder: Path) -> None:
         name = current(folder)
         with Writer(folder, name) as writer:
             facts = writer.facts
-        note(folder, name, facts.vectors, facts.engine or "", place_of(name, facts.version))
+        note(folder, name, facts.vectors, facts.engine or "", place_of(name, facts.version, facts.language))
 
 
 def require_new(folder: Path, *, overwrite: bool) -> None:

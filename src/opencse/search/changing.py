@@ -29,7 +29,7 @@ def changing(folder: Path, progress: Progress) -> Iterator[Writer]:
         name = current(folder)
         with Writer(folder, name) as writer:
             facts = writer.facts
-            words = place_of(name, facts.version)
+            words = place_of(name, facts.version, facts.language)
             note(folder, name, facts.vectors, facts.engine or "", words)
             remove_others(folder, [name, facts.vectors, facts.engine or "", words])
             yield writer

@@ -49,6 +49,7 @@ class Facts(Settings):
         engine: the file of the approximate index, or None.
         source: fingerprint of the text it was built from.
         taken: rows of that text that are in it, while it is built; None: it is finished.
+        language: whose stems words are reduced to in a hybrid search; None: words are as they are.
     """
 
     version: int = 0
@@ -70,6 +71,7 @@ class Facts(Settings):
     engine: str | None = Field(default=None, pattern=_PLAIN)
     source: str | None = None
     taken: int | None = None
+    language: str | None = None
 
 
 HAS_ID = "id IN (SELECT value FROM json_each(?))"

@@ -154,6 +154,7 @@ class Index:
             max_length=facts.max_length,
             overlap=facts.overlap,
             version=facts.version,
+            language=facts.language,
             megabytes=4e-6 * facts.slots * facts.dimension,
         )
 

@@ -1,8 +1,9 @@
 """The words of an index, kept in its folder so that they are counted once for each of its versions.
 
-``words-DATABASE-VERSION-COUNTING`` is a folder that bm25s wrote, made by the first hybrid search of that version and
-put in its place whole. Its name is what it is of: a change of the index is another version, so that nothing old is ever
-read, and the next writer removes it. One that is damaged, or of another number of rows, is made again.
+``words-DATABASE-VERSION-COUNTING-LANGUAGE`` is a folder that bm25s wrote, made by the first hybrid search of that
+version and put in its place whole. Its name says what it is of: a change of the index, another way to tell words apart,
+another language or version of its stems make another name, so that nothing old is ever read, and the next writer
+removes it. One that is damaged, or of another number of rows, is made again.
 """
 
 from __future__ import annotations
@@ -18,19 +19,23 @@ from pathlib import Path
 from opencse.io import sync
 from opencse.search.folder import listed, note
 from opencse.search.keywords import Keywords
+from opencse.text.stems import rules_version
 
 _PREFIX = "words-"
 _SIZES = "sizes.json"
-_COUNTING = 2
+_COUNTING = 3
 """Of the way words are told apart (`opencse.text.scripts.search_words`); another way makes other folders."""
 
 
-def place_of(rows: str, version: int) -> str:
-    """The name of the folder for version ``version`` of the database ``rows``."""
-    return f"words-{rows.removeprefix('rows-').removesuffix('.sqlite')}-{version}-{_COUNTING}"
+def place_of(rows: str, version: int, language: str | None) -> str:
+    """The name of the folder for version ``version`` of the database ``rows``, with stems of ``language``."""
+    stems = "words" if language is None else f"{language}_{rules_version().replace('.', '_')}"
+    return f"words-{rows.removeprefix('rows-').removesuffix('.sqlite')}-{version}-{_COUNTING}-{stems}"
 
 
-def keywords_of(folder: Path, name: str, count: int, texts: Callable[[], Sequence[str]]) -> Keywords:
+def keywords_of(
+    folder: Path, name: str, count: int, texts: Callable[[], Sequence[str]], language: str | None = None
+) -> Keywords:
     """The words of an index: read where they are kept, else counted, and kept where the folder can be written.
 
     Args:
@@ -38,14 +43,15 @@ def keywords_of(folder: Path, name: str, count: int, texts: Callable[[], Sequenc
         name: see `place_of`.
         count: of its living rows.
         texts: reads them, in their order.
+        language: of their stems; None: words as they are.
     """
     with suppress(ValueError, OSError, LookupError, TypeError):
         sizes = json.loads((folder / name / _SIZES).read_text(encoding="utf-8"))
         if sizes == _sizes(folder / name):
-            found = Keywords.read(folder / name)
+            found = Keywords.read(folder / name, language)
             if found.size == count:
                 return found
-    made = Keywords.of(texts())
+    made = Keywords.of(texts(), language)
     if not made.empty and os.access(folder, os.W_OK):
         _keep(made, folder, name)
     return made

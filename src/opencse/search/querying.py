@@ -53,12 +53,13 @@ class State:
     @cached_property
     def keywords(self) -> Keywords:
         """The words of all living rows; read or counted when they are first asked for."""
-        name = place_of(self.store.name, self.facts.version)
+        name = place_of(self.store.name, self.facts.version, self.facts.language)
         return keywords_of(
             self.store.folder,
             name,
             self.facts.rows,
             lambda: [row[3] for row in self.store.select("1", [], self.facts)],
+            self.facts.language,
         )
 
     @cached_property

@@ -43,6 +43,7 @@ class IndexInfo:
         overlap: ids that two passages of a document may share.
         version: counts the changes.
         megabytes: of the vectors.
+        language: whose stems words are reduced to in a hybrid search; None: words are as they are.
     """
 
     folder: str
@@ -60,3 +61,4 @@ class IndexInfo:
     overlap: int
     version: int
     megabytes: float
+    language: str | None = None

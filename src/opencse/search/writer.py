@@ -126,6 +126,15 @@ class Writer:
             for (name,) in self._db.execute(f"SELECT DISTINCT id FROM rows WHERE {HAS_ID}", [json.dumps(list(ids))])
         }
 
+    def sample(self, most: int) -> list[str]:
+        """At most so many texts, evenly spread over the rows."""
+        places = range(0, self.facts.slots, max(1, -(-self.facts.slots // most)))
+        found = self._db.execute(
+            "SELECT text FROM rows WHERE place IN (SELECT value FROM json_each(?)) ORDER BY place",
+            [json.dumps(list(places))],
+        )
+        return [text for (text,) in found]
+
     def compact(self) -> None:
         """Writes the vector file without its dead places."""
         found = self._db.execute("SELECT place FROM rows ORDER BY place")

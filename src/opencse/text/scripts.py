@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 
 _UNSPACED = (
@@ -24,8 +25,40 @@ _SPACED = re.compile(r"\S+")
 _PIECE = re.compile(rf"[{_UNSPACED}]|(?:(?![{_UNSPACED}])\S)+")
 
 
+_INVISIBLE = re.compile(
+    "["
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f"  # soft hyphen, grapheme joiner, empty letters
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"  # zero width, direction of writing, word joiner, byte order mark
+    "\ufe00-\ufe0f\U000e0100-\U000e01ef"  # variants of a glyph
+    "\u0640"  # Arabic letters drawn longer
+    "]"
+)
+_OPTIONAL = re.compile(  # marks that the same word is written with and without
+    "[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c4\u05c5\u05c7"  # points of Hebrew
+    "\u0610-\u061a\u064b-\u0652\u0656-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]"  # vowels of Arabic
+    "|(?<=[\u03b1-\u03c9])[\u0300\u0301\u0342]+|(?<=[\u03b1-\u03c9]\u0308)\u0301+"  # Greek accents
+    "|(?<=[\u0430\u0435\u0438\u043e\u0443\u044b\u044d\u044e\u044f\u0456])[\u0300\u0301]+"  # stress of Cyrillic vowels
+    "|(?<=i)\u0307+"  # of the Turkish capital I with a dot
+)
+_SIGNS = str.maketrans({"\u2122": " ", "\u2120": " ", "\u0153": "oe", "\u0152": "oe"})  # TM, SM; the French oe
+
+
 def folded(text: str) -> str:
-    """The text in one case, a space between words: equal for texts that differ in case and white space alone."""
+    """The one form of all the ways that a text can be written, with single spaces; what search by words compares.
+
+    That is Unicode's NFKC with case folding (ligatures, full width, presentation forms of Arabic, ß as ss, combining
+    marks joined with their letters), without invisible characters (soft hyphens, zero width) and without marks that
+    a word is written with or without: points of Hebrew and Arabic, Greek accents, Cyrillic stress. Accents that make
+    another letter stay: résumé is not resume.
+
+    Example:
+        >>> folded("\ufb01n\u00adal  STRASSE"), folded("\uff26inal Stra\u00dfe")
+        ('final strasse', 'final strasse')
+    """
+    if not text.isascii():
+        text = unicodedata.normalize("NFKC", text.translate(_SIGNS)).casefold().translate(_SIGNS)
+        letters = _INVISIBLE.sub("", unicodedata.normalize("NFKD", text))
+        text = unicodedata.normalize("NFKC", _OPTIONAL.sub("", letters))
     return " ".join(text.casefold().split())
 
 
@@ -62,12 +95,12 @@ def first_words(text: str, count: int) -> str:
 
 
 def search_words(text: str) -> list[str]:
-    """The words of a text for search by words: runs of letters and digits, in lower case.
+    """The words of a text for search by words: runs of letters and digits of its one form (`folded`).
 
     Of scripts without spaces they are all neighbouring pairs of characters, as in Lucene's analyzer of Chinese and
     Japanese.
     """
-    text = text.lower()
+    text = folded(text)
     if not _ANY_UNSPACED.search(text):
         return _WORD.findall(text)
     found: list[str] = []
