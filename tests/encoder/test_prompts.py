@@ -136,7 +136,8 @@ def test_what_a_model_reads_before_each_kind_of_text() -> None:
         assert prompts.columns.of(3) == (*pair, pair[1])
         assert bool(prompts) == (layout != "none")
     passage = Prompts(LAYOUTS["e5-passage"]["prompts"])
-    assert "'passage' is only used by name" in passage.line(Role.QUERY, Role.DOCUMENT)
+    assert "'passage' is only used by name" in passage.note
+    assert Prompts(LAYOUTS["e5"]["prompts"]).note == ""
     assert passage.line(Role.QUERY) == "queries 'query: '"
 
 

@@ -18,6 +18,7 @@ from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
 from opencse.evaluation.models import open_model
+from prompted import write_prompted
 from scores import spearman_of
 
 pytestmark = pytest.mark.slow
@@ -200,3 +201,18 @@ print(*sys.modules)
     loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
     assert "numpy" in loaded
     assert not {"torch", "transformers", "sentence_transformers", "scipy", "matplotlib"} & set(loaded)
+
+
+def test_what_others_encode_queries_by_is_used_for_search(tmp_path: Path) -> None:
+    folder = write_prompted(tmp_path / "model", "e5-default-query")
+    theirs, ours = open_model(SentenceTransformer(str(folder), device="cpu")), open_model(str(folder), device="cpu")
+    for model in (theirs, ours):
+        assert model.searching is not None
+    assert theirs.searching is not None
+    assert ours.searching is not None
+    for given, expected in (
+        (theirs.encode(TEXTS), ours.encode(TEXTS)),
+        (theirs.searching.queries(TEXTS), ours.searching.queries(TEXTS)),
+        (theirs.searching.documents(TEXTS), ours.searching.documents(TEXTS)),
+    ):
+        assert np.abs(np.asarray(given) - np.asarray(expected)).max() < 1e-5

@@ -25,6 +25,7 @@ from opencse.export import onnx_folder
 from opencse.export.graph import write_graph
 from opencse.export.runtime import OnnxEncoder
 from opencse.text.tokenizer import Tokenizer
+from prompted import LAYOUTS, write_prompted
 
 pytest.importorskip("onnxruntime")
 pytest.importorskip("onnxscript")
@@ -207,3 +208,31 @@ def test_a_tokenizer_that_the_file_does_not_hold_is_refused(encoder: SentenceEnc
     texts: list[Any] = ["a [SEP] b", "one", "two three"]
     with pytest.raises(UserError, match=r"tokenizer\.json gives other ids"):
         opencse.export_onnx(encoder, tmp_path / "out", text=texts)
+
+
+@pytest.mark.slow
+def test_queries_and_documents_have_their_prompts(tmp_path: Path, sentences: list[str]) -> None:
+    encoder = SentenceEncoder.load(write_prompted(tmp_path / "model", "e5-default-query"), device="cpu")
+    (tmp_path / "out").mkdir()
+    opencse.export_onnx(encoder, tmp_path / "out", text=sentences[:20])
+    about = json.loads((tmp_path / "out" / "export.json").read_text(encoding="utf-8"))
+    assert about["prompt"] == "query: "
+    assert {key: about[key] for key in ("prompts", "default_prompt_name")} == LAYOUTS["e5-default-query"]
+    exported, texts = OnnxEncoder(tmp_path / "out"), [*sentences[20:26], "a"]
+    for given, expected in (
+        (exported.encode(texts), encoder.encode(texts)),
+        (exported.encode_query(texts), encoder.encode_query(texts)),
+        (exported.encode_document(texts), encoder.encode_document(texts)),
+        (exported.encode(texts, "document"), encoder.encode(texts, "document")),
+        (exported.encode(texts, prompt="x "), encoder.encode(texts, prompt="x ")),
+    ):
+        assert np.abs(given - expected).max() < 1e-5
+    with pytest.raises(UserError, match="no prompt 'passages'"):
+        exported.encode(texts, "passages")
+    assert "encode_document" in (tmp_path / "out" / "README.md").read_text(encoding="utf-8")
+
+
+def test_pooling_without_the_prompt_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.pool_prompt = False
+    with pytest.raises(UserError, match="include_prompt is false"):
+        opencse.export_onnx(encoder, tmp_path / "out")

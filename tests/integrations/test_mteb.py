@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
+from opencse.encoder.prompts import Prompts
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, cosine_of_rows, read_scored_pairs
 from opencse.integrations.mteb import MtebEncoder
@@ -116,6 +118,28 @@ def test_batches_of_text_alone_are_encoded(tiny: SentenceEncoder) -> None:
         encode([{"image": "x"}])
     with pytest.raises(UserError, match="precision 'int8': vectors are float32 here"):
         encode([{"text": "x"}], "int8")
+
+
+@pytest.mark.parametrize(("kind", "prompt"), [("query", "query: "), ("document", "passage: "), (None, "text: ")])
+def test_queries_and_documents_are_read_with_their_prompts(
+    kind: str | None, prompt: str, tiny: SentenceEncoder
+) -> None:
+    class PromptType(StrEnum):
+        query = "query"
+        document = "document"
+
+    model = object.__new__(MtebEncoder)
+    model.encoder = tiny.twin()
+    model.encoder.prompts = Prompts({"query": "query: ", "document": "passage: ", "other": "text: "}, "other")
+    texts = ["A cat sleeps.", "Rain."]
+    vectors = model.encode(
+        [{"text": texts}],  # type: ignore[arg-type]
+        task_metadata=None,  # type: ignore[arg-type]
+        hf_split="test",
+        hf_subset="default",
+        prompt_type=None if kind is None else PromptType(kind),  # type: ignore[arg-type]
+    )
+    assert np.array_equal(vectors, tiny.encode(texts, prompt=prompt))
 
 
 def test_fingerprint_tells_weights_and_settings_and_not_the_place(tiny: SentenceEncoder, tmp_path: Path) -> None:

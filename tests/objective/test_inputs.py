@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -29,6 +30,7 @@ from opencse.settings import validate
 from opencse.text.corpus import Corpus, text_key, tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer
+from prompted import write_prompted
 
 MLM = {"kind": "mlm", "rate": 0.3}
 HARD = [{"kind": "in_batch"}, {"kind": "hard"}]
@@ -266,3 +268,23 @@ def test_a_view_that_derives_its_positives_reads_the_anchors_alone(
         assert torch.equal(made.anchors.input_ids, made.tokens.input_ids[:4])
         rows = encoded(tokenizer, read)
         assert inputs.lengths[EXAMPLES].tolist() == [sum(map(len, rows[i::4])) for i in range(4)]
+
+
+def test_prompts_that_pooling_leaves_out_are_left_out_in_training_too(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    encoder = SentenceEncoder.load(write_prompted(tmp_path / "m", "e5", include_prompt=False), device="cpu")
+    rows = [("a dog runs", "the dog is running"), ("it rains", "there is rain"), ("tea", "a cup of tea")]
+    path = tmp_path / "rows.tsv"
+    path.write_text("\n".join("\t".join(row) for row in [("anchor", "positive"), *rows]))
+    prompts = encoder.prompts.columns
+    corpus = tokenise(Source(str(path)), encoder.tokenizer, 32, prompts=prompts)
+    unpooled = tuple(encoder.unpooled(prompt) for prompt in prompts.of(2))
+    assert unpooled == (7, 6), "[CLS] and the pieces of each prompt"
+    made = builder(replace(corpus, unpooled=unpooled), encoder.tokenizer, view={"kind": "pair"})
+    inputs = made.build(np.array([2, 0, 1]), 0)
+    with torch.no_grad():
+        vectors = nn.functional.normalize(encoder(inputs.tokens).sentence, dim=-1).numpy()
+        anchors = nn.functional.normalize(encoder(inputs.anchors).sentence, dim=-1).numpy()
+    first, second = ([rows[i][side] for i in (2, 0, 1)] for side in (0, 1))
+    expected = np.concatenate([encoder.encode_query(first), encoder.encode_document(second)])
+    assert np.abs(vectors - expected).max() < 1e-5
+    assert np.abs(anchors - expected[:3]).max() < 1e-5

@@ -6,11 +6,15 @@ import itertools
 from collections.abc import Iterable
 from pathlib import Path
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.prompts import Prompts
+from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
 from opencse.search.building import How
 from opencse.search.database import Facts, Stored
@@ -18,6 +22,7 @@ from opencse.search.index import Index
 from opencse.search.passages import Cutter, _packed
 from opencse.search.store import Store
 from opencse.text import sample
+from prompted import write_prompted
 
 SENTENCES = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:40]
 
@@ -111,3 +116,31 @@ def test_no_more_rows_are_read_than_a_threshold_leaves(
     monkeypatch.setattr(Store, "at", counted)
     assert len(index.search([SENTENCES[7]], 3, threshold=best)[0]) == 1
     assert read == [1]
+
+
+def test_the_prompt_for_documents_is_counted(tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(write_prompted(tmp_path / "model", "nomic"), device="cpu")
+    (passages,) = Cutter(encoder, 32).cut([" ".join(SENTENCES)])
+    lengths = [len(ids) for ids in encoder.tokenizer.encode([f"search_document: {text}" for text in passages], None)]
+    assert max(lengths) <= 32
+    assert max(len(ids) for ids in encoder.tokenizer.encode(passages, None)) <= 32 - 4
+    with pytest.raises(UserError, match="the model reads"):
+        Cutter(encoder, len(encoder.tokenizer.encode(["search_document: "], None)[0]))
+
+
+def test_an_index_says_its_prompts_and_refuses_others(tmp_path: Path) -> None:
+    folder = write_prompted(tmp_path / "model", "nomic")
+    encoder = SentenceEncoder.load(folder, device="cpu")
+    heard = Heard()
+    how = How(cut=False)
+    with Index.build(tmp_path / "ix", SENTENCES, encoder, how=how, model=str(folder), progress=heard) as index:
+        info = index.info()
+        (hits,) = index.search([SENTENCES[3]], 2)
+        np.testing.assert_allclose(index.vectors(), unit_rows(encoder.encode_document(SENTENCES)), atol=1e-6)
+        expected = unit_rows(encoder.encode_query([SENTENCES[3]])) @ unit_rows(encoder.encode_document(SENTENCES)).T
+        assert hits[0].score == pytest.approx(float(expected.max()), abs=1e-5)
+    assert (info.query_prompt, info.document_prompt) == ("search_query: ", "search_document: ")
+    assert "prompts    queries 'search_query: ', documents 'search_document: '" in heard.said
+    encoder.prompts = Prompts({"query": "search_query: "})
+    with pytest.raises(UserError, match="was built with the prompts 'search_query: ' for queries and 'search_document"):
+        Index.open(tmp_path / "ix", encoder=encoder)

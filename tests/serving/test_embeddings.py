@@ -12,6 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.prompts import Prompts, Role
 from opencse.serving.limits import Limits
 from serving.conftest import Serve
 from serving.harness import to
@@ -168,3 +169,54 @@ async def test_every_request_gets_its_own_vectors(client: httpx.AsyncClient, off
     assert f'opencse_texts_total{{model="tiny"}} {float(sum(map(len, asked)))}' in batches
     (count,) = [line for line in batches.splitlines() if line.startswith("opencse_batch_texts_count")]
     assert float(count.split()[-1]) < len(asked), "no two requests ever shared a batch"
+
+
+@pytest.mark.parametrize(
+    ("kind", "role"),
+    [
+        ("query", Role.QUERY),
+        ("search_query", Role.QUERY),
+        ("document", Role.DOCUMENT),
+        ("passage", Role.DOCUMENT),
+        ("search_document", Role.DOCUMENT),
+        (None, Role.PLAIN),
+    ],
+)
+async def test_texts_are_read_as_what_they_are_said_to_be(
+    kind: str | None, role: Role, serve: Serve, model: SentenceEncoder, offline: SentenceEncoder
+) -> None:
+    model.prompts = Prompts({"query": "query: ", "document": "passage: ", "other": "text: "}, "other")
+    texts = ["The kettle boils.", "the " * 80]
+    prompt = model.prompts.of(role)
+    async with to(serve(indexed=False)) as client:
+        answer = await ask(client, texts, input_type=kind)
+        assert np.abs(vectors_of(answer) - offline.encode(texts, prompt=prompt)).max() < CLOSE
+        assert answer.json()["truncated"] == [1]
+        ids = offline.tokenize(texts, prompt)
+        assert answer.json()["usage"]["prompt_tokens"] == sum(map(len, ids))
+
+
+async def test_a_kind_of_text_that_cannot_be_is_refused(client: httpx.AsyncClient) -> None:
+    for wrong in ("queries", "", 3, ["query"], True):
+        refused = await ask(client, "One.", input_type=wrong)
+        assert refused.status_code == 400
+        assert error_of(refused)["param"] == "input_type"
+    refused = await ask(client, [[5, 6]], input_type="query")
+    assert refused.status_code == 400
+    assert "token ids are taken as they are" in error_of(refused)["message"]
+
+
+async def test_the_prompt_that_pooling_leaves_out_is_left_out(
+    serve: Serve, model: SentenceEncoder, offline: SentenceEncoder
+) -> None:
+    model.prompts, model.pool_prompt = Prompts({"query": "what is asked: "}), False
+    texts = ["The kettle boils.", "Snow."]
+    ids = offline.tokenize(texts, "what is asked: ")
+    tokens = offline.tokenizer.pad(ids)
+    start = len(offline.tokenize(["what is asked:"])[0]) - 1
+    states = offline.backbone(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).last_hidden_state
+    expected = [row[start : len(own)].mean(dim=0).detach().numpy() for row, own in zip(states, ids, strict=True)]
+    async with to(serve(indexed=False)) as client:
+        queries, plain = await ask(client, texts, input_type="query"), await ask(client, texts)
+        assert np.abs(vectors_of(queries) - np.array(expected)).max() < CLOSE
+        assert np.abs(vectors_of(plain) - offline.encode(texts)).max() < CLOSE

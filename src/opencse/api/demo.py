@@ -196,7 +196,7 @@ def split_sample() -> SampleParts:
 def _measure(encoder: SentenceEncoder, test: ScoredPairs, queries: list[tuple[str, str]]) -> DemoScores:
     texts = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line]
     asked = [*EXAMPLES, *(query for query, _ in queries)]
-    places, cosines = nearest_rows(encoder.encode(asked), encoder.encode(texts), 3)
+    places, cosines = nearest_rows(encoder.encode_query(asked), encoder.encode_document(texts), 3)
     nearest = [[(float(c), texts[p]) for c, p in zip(*row, strict=True)] for row in zip(cosines, places, strict=True)]
     shown, rest = nearest[: len(EXAMPLES)], nearest[len(EXAMPLES) :]
     right = sum(wanted in [text for _, text in hits] for (_, wanted), hits in zip(queries, rest, strict=True))

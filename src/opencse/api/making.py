@@ -173,7 +173,8 @@ def whiten(
         unit, encoder.normalize = encoder.normalize, False
         tell.start("encoding", len(texts))
         try:
-            vectors = encoder.encode(texts, progress=lambda done, _: tell.advance(done))
+            prompt = encoder.prompts.of(encoder.prompts.single)
+            vectors = encoder.encode(texts, prompt=prompt, progress=lambda done, _: tell.advance(done))
         finally:
             tell.finish()
         whitening = Whitening.fit(vectors, dimension)

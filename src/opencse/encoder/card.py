@@ -105,7 +105,7 @@ def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limi
         pooling=f"{encoder.pooling}{_weighing(encoder)}",
         normalized="L2-normalised" if encoder.normalize else "not normalised",
         max_length=encoder.max_length,
-        prompt=as_text(encoder.prompts.line(*Role)) if encoder.prompts else "none",
+        prompt=as_text(encoder.prompts.line(*Role) + encoder.prompts.note) if encoder.prompts else "none",
         versions=", ".join([f"opencse {__version__}", *(f"{name} {version}" for name, version in packages if version)]),
     )
     listed = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))

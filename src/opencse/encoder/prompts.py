@@ -138,7 +138,7 @@ class Prompts:
     def line(self, *roles: Role) -> str:
         """The prompt of each of some roles, in one line."""
         parts = [f"{_PLURALS[role]} {self.of(role)!r}" if self.of(role) else f"{_PLURALS[role]} none" for role in roles]
-        return ", ".join(parts) + (self.note if Role.DOCUMENT in roles else "")
+        return ", ".join(parts)
 
     @property
     def _known(self) -> tuple[str, ...]:

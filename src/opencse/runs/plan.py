@@ -6,13 +6,14 @@ from dataclasses import asdict, dataclass, field
 
 from opencse.encoder.fingerprint import hash_model
 from opencse.encoder.precision import Precision
-from opencse.encoder.prompts import Prompts
+from opencse.encoder.prompts import Prompts, Role
 from opencse.encoder.token_weights import TokenWeights
 from opencse.environment import Environment
 from opencse.foreign import told
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
+from opencse.selection.asking import Asking
 from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
 
@@ -130,13 +131,15 @@ class Plan:
         """What is put before the texts of each column, where the model has a prompt."""
         if not self.prompts:
             return []
-        told = [f"{prompt!r}" if prompt else "none" for prompt in self.prompts.columns.of(self.corpus.width)]
-        before = (
-            f"before every text: {told[0]}"
-            if len(set(told)) == 1
-            else f"before the first column's texts: {told[0]}; before the others': {told[1]}"
-        )
-        return [f"prompt     {before}{self.prompts.note}"]
+        before = self.prompts.columns.of(self.corpus.width)
+        named = [repr(prompt) if prompt else "none" for prompt in before]
+        line = f"before every text: {named[0]}"
+        if len(set(named)) > 1:
+            line = f"before the first text of a row: {named[0]}; before the others: {named[1]}"
+        asked = self.prompts.of(Role.QUERY), self.prompts.of(Role.DOCUMENT)
+        if isinstance(self.dev, Asking) and before[:2] != asked:
+            line += f"; selection asks with {self.prompts.line(Role.QUERY, Role.DOCUMENT)}"
+        return [f"prompts    {line}{self.prompts.note}"]
 
     def _adapters(self) -> list[str]:
         lora = self.recipe.encoder.lora

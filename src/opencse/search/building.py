@@ -112,7 +112,8 @@ def build(
             taken=0,
         )
         if encoder.prompts:
-            progress.say(f"prompts    {encoder.prompts.line(Role.QUERY, Role.DOCUMENT)}")
+            line = encoder.prompts.line(Role.QUERY, Role.DOCUMENT)
+            progress.say(f"prompts    {line}{encoder.prompts.note}")
         name = _begun(folder, facts, progress) or _begin(folder, facts)
         with _undone(folder, name), Writer(folder, name) as writer:
             taken = rows if writer.facts.taken is None else writer.facts.taken
