@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import difflib
+import errno
+import functools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import ParamSpec, TypeVar
 from urllib.parse import unquote
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _MASK = "***"
 _IN_URL = re.compile(
@@ -93,3 +99,105 @@ def reason(error: BaseException) -> str:
 def shortened(text: str, most: int = 80) -> str:
     """``text``, cut where it is too long for a message."""
     return text if len(text) <= most else f"{text[:most]}..."
+
+
+_FIXES = {
+    errno.ENOSPC: "make room there, and run the command again",
+    errno.EDQUOT: "make room in your quota, and run the command again",
+    errno.EFBIG: "raise the limit of file sizes (ulimit -f), or write to another file system",
+    errno.EROFS: "the file system is read-only; name another folder",
+    errno.EACCES: "name a file or folder that you may read and write, or change its permissions",
+    errno.EPERM: "name a file or folder that you may read and write, or change its permissions",
+    errno.EIO: "the disk or the network file system fails; check it, or use another one",
+    errno.ESTALE: "the network file system lost the file; run the command again",
+    errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
+    errno.ENFILE: "too many files are open on this machine; close some programs",
+    errno.ENAMETOOLONG: "choose a shorter name",
+}
+"""What helps against a refusal of the operating system, by its number."""
+_WRAPPED = {
+    errno.ENOSPC: re.compile(
+        r"no space left on device|os error 28\b|database or disk is full|\d+ requested and \d+ written"
+        r"|file write failed|unexpected pos \d+|not enough space",
+        re.IGNORECASE,
+    ),
+    errno.EDQUOT: re.compile(r"quota exceeded|os error 122\b", re.IGNORECASE),
+    errno.EFBIG: re.compile(r"file too large|os error 27\b", re.IGNORECASE),
+    errno.EROFS: re.compile(r"read-only file system|readonly database|os error 30\b", re.IGNORECASE),
+    errno.EIO: re.compile(r"input/output error|disk i/o error|os error 5\b", re.IGNORECASE),
+    errno.EACCES: re.compile(r"permission denied|unable to open database file|os error 13\b", re.IGNORECASE),
+}
+"""How libraries that hide the number (safetensors, SQLite, torch, NumPy, tokenizers) say it."""
+
+
+def system_failure(error: BaseException) -> str | None:
+    """Says in one line what the operating system refused, and what helps; None for an error of another kind.
+
+    Looks at ``error`` and at the errors that it came from, since libraries hide a full disk in errors of their own.
+
+    Example:
+        >>> system_failure(OSError(28, "No space left on device", "model.safetensors"))
+        'model.safetensors: No space left on device; make room there, and run the command again'
+        >>> system_failure(RuntimeError("a bug")) is None
+        True
+    """
+    for one in _origins(error):
+        if isinstance(one, UserError):
+            return None
+        if isinstance(one, OSError) and one.errno in _FIXES:
+            where = "" if one.filename is None else f"{one.filename}: "
+            return f"{where}{one.strerror}; {_FIXES[one.errno]}"
+    for one in _origins(error):
+        for number, pattern in _WRAPPED.items():
+            if pattern.search(str(one)):
+                return f"{reason(one)}; {_FIXES[number]}"
+    return None
+
+
+def advice(error: BaseException) -> str:
+    """Says what helps against a refusal of the operating system, to end a message with; empty for other errors.
+
+    Example:
+        >>> advice(OSError(28, "No space left on device"))
+        '; make room there, and run the command again'
+    """
+    failure = system_failure(error)
+    return "" if failure is None else f"; {next(fix for fix in _FIXES.values() if failure.endswith(fix))}"
+
+
+def _origins(error: BaseException) -> Iterator[BaseException]:
+    """The error, and what it was raised from, the outermost first."""
+    seen: set[int] = set()
+    one: BaseException | None = error
+    while one is not None and id(one) not in seen:
+        seen.add(id(one))
+        yield one
+        one = one.__cause__  # not its context: an error on the way to a fallback says nothing of what comes after it
+
+
+def plain_failures(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes ``function`` raise a `UserError` where the operating system refuses to read or write (a full disk, ...).
+
+    A `UserError` that does not say what helps against it gets that added. For the functions that users call; the
+    original error is the ``__cause__``.
+    """
+
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except UserError as error:
+            origin = error.__cause__ or error.__context__
+            if origin is None or ";" in str(error):  # which says itself what helps
+                raise
+            helps = advice(origin)
+            if not helps:
+                raise
+            raise type(error)(f"{error}{helps}") from origin
+        except Exception as error:
+            failure = system_failure(error)
+            if failure is None:
+                raise
+            raise UserError(failure) from error
+
+    return called

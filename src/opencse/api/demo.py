@@ -16,7 +16,7 @@ from opencse.analysis.report import Section, figure, figures, paragraph, quote, 
 from opencse.api.index import build_index
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import InterruptedRunError, UserError, plain_failures
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
 from opencse.evaluation.ranking import nearest_rows
 from opencse.outputs import made_folder, names_in
@@ -82,6 +82,7 @@ class DemoResult:
     seconds: float
 
 
+@plain_failures
 def demo(out: str | Path = "demo-out", *, seed: int = 42, progress: Progress | None = None) -> DemoResult:
     """The main job on the built-in sample, offline: train, evaluate before and after, search, index, write a report.
 

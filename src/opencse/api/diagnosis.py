@@ -16,7 +16,7 @@ from opencse.encoder.devices import default_device
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import choose_precision
 from opencse.environment import Environment, installed
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, plain_failures, reason
 from opencse.io import standing
 from opencse.text.corpus import cache_root, describe_cache
 
@@ -68,6 +68,7 @@ class Diagnosis:
         ]
 
 
+@plain_failures
 def doctor() -> Diagnosis:
     """Tells versions, hardware and choices, tries the built-in encoder, and finds common troubles."""
     import torch

@@ -15,7 +15,7 @@ from opencse.encoder.prompts import Role
 from opencse.encoder.shards import FileFormat
 from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines
 from opencse.engines.choice import Engine, require_engine
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import InterruptedRunError, UserError, plain_failures
 from opencse.foreign import checks_trust
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Progress, Silent
@@ -67,6 +67,7 @@ def encode(
 ) -> EncodedFile: ...
 
 
+@plain_failures
 @checks_trust
 def encode(
     model: Model,

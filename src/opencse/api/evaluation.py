@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack, overload
 
-from opencse.errors import UserError
+from opencse.errors import UserError, plain_failures
 from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model, require_there
@@ -96,6 +96,7 @@ def evaluate(
 ) -> EvaluationRecord: ...
 
 
+@plain_failures
 @checks_trust
 def evaluate(
     model: object,
@@ -168,6 +169,7 @@ def evaluate(
     return found
 
 
+@plain_failures
 @checks_trust
 def evaluate_all(
     models: Sequence[object],

@@ -9,7 +9,7 @@ from pathlib import Path
 from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
-from opencse.errors import UserError
+from opencse.errors import UserError, plain_failures
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.transforms import sample_texts
 from opencse.export.distil import Distilled, DistilSettings, distil
@@ -26,6 +26,7 @@ from opencse.text.given import Text, open_texts
 _TEXTS = 500
 
 
+@plain_failures
 @checks_trust
 def export_onnx(
     model: Model,
@@ -81,6 +82,7 @@ def export_onnx(
     return done
 
 
+@plain_failures
 @checks_trust
 def export_static(
     model: Model,

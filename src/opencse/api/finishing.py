@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from opencse.environment import missing_packages
-from opencse.errors import UserError
+from opencse.errors import UserError, plain_failures
 from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.runs.best_so_far import write_best_so_far
@@ -14,6 +14,7 @@ from opencse.runs.record import Outcome, now
 from opencse.studies.record import StudyRecord
 
 
+@plain_failures
 @checks_trust
 def finish(
     folder: str | Path,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError, require_known
+from opencse.errors import UserError, plain_failures, require_known
 from opencse.foreign import checks_trust
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Progress, Silent
@@ -47,6 +47,7 @@ class Built:
     recall: Recall | None
 
 
+@plain_failures
 @checks_trust
 def build_index(
     folder: str | Path,
@@ -115,6 +116,7 @@ def build_index(
         return Built(index.info(), None if kind == "flat" else measure_recall(index))
 
 
+@plain_failures
 @checks_trust
 def add_to_index(
     folder: str | Path,
@@ -153,6 +155,7 @@ def add_to_index(
         return index.add(rows, replace=replace, progress=progress)
 
 
+@plain_failures
 def delete_from_index(
     folder: str | Path,
     ids: Sequence[str] | None = None,
@@ -175,6 +178,7 @@ def delete_from_index(
         return index.delete(ids, where=where, progress=progress)
 
 
+@plain_failures
 @checks_trust
 def query_index(
     folder: str | Path,
@@ -217,6 +221,7 @@ def query_index(
         return index.search(queries, k, threshold=threshold, where=where, hybrid=hybrid, hybrid_weight=hybrid_weight)
 
 
+@plain_failures
 def index_info(folder: str | Path) -> IndexInfo:
     """What an index is: rows, dimension, kind, model, columns.
 
@@ -230,6 +235,7 @@ def index_info(folder: str | Path) -> IndexInfo:
         return index.info()
 
 
+@plain_failures
 def index_pairs(folder: str | Path, *, most: int = 100, progress: Progress | None = None) -> list[Pair]:
     """The most similar pairs of texts in an index, exact.
 
@@ -245,6 +251,7 @@ def index_pairs(folder: str | Path, *, most: int = 100, progress: Progress | Non
         return index.pairs(most, progress=progress)
 
 
+@plain_failures
 def index_duplicates(
     folder: str | Path, *, threshold: float | None = None, progress: Progress | None = None
 ) -> list[Duplicates]:
@@ -262,6 +269,7 @@ def index_duplicates(
         return index.duplicates(threshold, progress=progress)
 
 
+@plain_failures
 @checks_trust
 def index_negatives(
     folder: str | Path,
@@ -305,6 +313,7 @@ def index_negatives(
         return mine(index, rows, path, how, progress=progress or Silent())
 
 
+@plain_failures
 def export_index(folder: str | Path, to: str, target: str, *, name: str = "opencse") -> Exported:
     """Copies an index into another store: ids, texts, metadata and vectors.
 

@@ -13,7 +13,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
 from opencse.environment import require_packages
-from opencse.errors import UserError
+from opencse.errors import UserError, plain_failures
 from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
 from opencse.evaluation.suites import suite_folder
 from opencse.foreign import checks_trust
@@ -30,6 +30,7 @@ LONGEST = 1_000_000
 """Ids of a text that are counted, at most."""
 
 
+@plain_failures
 @checks_trust
 def check(
     text: Text,
@@ -68,6 +69,7 @@ def check(
     return check_corpus(texts, encoder.tokenizer, max_length=max_length, near_duplicates=near_duplicates)
 
 
+@plain_failures
 @checks_trust
 def analyze(
     models: str | Path | Sequence[str | Path],

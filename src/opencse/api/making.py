@@ -13,7 +13,7 @@ from opencse.encoder.folder import sentence_config, transformer_folder
 from opencse.encoder.locate import locate
 from opencse.encoder.lower_case import lower_casing
 from opencse.environment import require_packages
-from opencse.errors import UserError
+from opencse.errors import UserError, plain_failures
 from opencse.evaluation.transforms import sample_texts
 from opencse.foreign import checks_trust
 from opencse.making.static import Static, StaticSettings, build, check
@@ -29,6 +29,7 @@ VOCABULARY = 24_576
 """Pieces of a new tokenizer."""
 
 
+@plain_failures
 @checks_trust
 def static(
     text: Text,
@@ -123,6 +124,7 @@ class Whitened:
     texts: int
 
 
+@plain_failures
 @checks_trust
 def whiten(
     model: Model,

@@ -14,7 +14,7 @@ from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import require_packages
-from opencse.errors import UserError, reason
+from opencse.errors import UserError, plain_failures, reason
 from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
@@ -26,6 +26,7 @@ _FEW = 20_000
 """Texts that are encoded at the start for a model that has no index of its own."""
 
 
+@plain_failures
 @checks_trust
 def serve(
     models: Model | Sequence[Model],

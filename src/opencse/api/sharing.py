@@ -8,12 +8,13 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import find_adapters
 from opencse.encoder.hub import upload
 from opencse.encoder.locate import locate
-from opencse.errors import UserError
+from opencse.errors import UserError, plain_failures
 from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Progress, Silent
 from opencse.runs.card import merged_card
 
 
+@plain_failures
 def merge(adapters: str | Path, out: str | Path, *, progress: Progress | None = None) -> SentenceEncoder:
     """Merges adapters (LoRA, in peft's layout) into the model they belong to; the folder opens anywhere.
 
@@ -40,6 +41,7 @@ def merge(adapters: str | Path, out: str | Path, *, progress: Progress | None = 
     return encoder
 
 
+@plain_failures
 def push(
     folder: str | Path,
     repo_id: str,

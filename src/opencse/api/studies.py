@@ -10,7 +10,7 @@ from opencse.analysis.significance import Summary
 from opencse.encoder.locate import BUILTIN
 from opencse.engines.choice import Engine
 from opencse.environment import require_packages
-from opencse.errors import InterruptedRunError, UserError, nearest
+from opencse.errors import InterruptedRunError, UserError, nearest, plain_failures
 from opencse.evaluation.models import Precision
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
@@ -29,6 +29,7 @@ from opencse.text.given import Text, open_texts
 SEEDS = (42, 43, 44, 45, 46)
 
 
+@plain_failures
 @checks_trust
 def compare(
     text: Text,
@@ -130,6 +131,7 @@ class Reproduction:
     found: dict[str, Summary]
 
 
+@plain_failures
 @checks_trust
 def reproduce(
     recipe: str,

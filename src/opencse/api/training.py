@@ -9,7 +9,7 @@ from pathlib import Path
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.locate import BUILTIN
 from opencse.environment import missing_packages
-from opencse.errors import InterruptedRunError, UserError
+from opencse.errors import InterruptedRunError, UserError, plain_failures
 from opencse.foreign import checks_trust
 from opencse.making.backbone import Shape
 from opencse.outputs import paths_of
@@ -32,6 +32,7 @@ VOCABULARY = 16_384
 """Pieces of a new vocabulary."""
 
 
+@plain_failures
 @checks_trust
 def train(
     text: Text,
@@ -119,6 +120,7 @@ def train(
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 
 
+@plain_failures
 @checks_trust
 def pretrain(
     text: Text,
@@ -206,6 +208,7 @@ def pretrain(
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
 
 
+@plain_failures
 @checks_trust
 def adapt(
     corpus: str | Path | Sequence[GivenDocument],

@@ -14,7 +14,7 @@ from opencse.encoder.known import tell_unknown
 from opencse.encoder.layout import CALIBRATION
 from opencse.encoder.locate import locate
 from opencse.encoder.prompts import Role
-from opencse.errors import UserError
+from opencse.errors import UserError, plain_failures
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.embedding import SearchEncode
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
@@ -43,6 +43,7 @@ class Similar:
     similar: bool | None = None
 
 
+@plain_failures
 @checks_trust
 def similarity(
     model: Model,
@@ -90,6 +91,7 @@ def similarity(
     ]
 
 
+@plain_failures
 @checks_trust
 def nearest(
     models: Model | Sequence[Model],
@@ -194,6 +196,7 @@ def nearest(
     )
 
 
+@plain_failures
 @checks_trust
 def calibrate(
     model: str | Path,

@@ -6,7 +6,7 @@ import io
 import os
 import sys
 
-from opencse.errors import InterruptedRunError, UserError, masked, printable, reason
+from opencse.errors import InterruptedRunError, UserError, masked, printable, reason, system_failure
 
 INTERRUPTED = 130
 _NOT_SHOWN = 1
@@ -53,9 +53,12 @@ def _run() -> int:
         code: int | None = app(standalone_mode=False)
     except TyperException as error:  # an option or argument that is missing, unknown or of the wrong kind
         raise UserError(f"{' '.join(error.format_message().split())} (see --help)") from None
-    except OSError:
+    except OSError as error:
         _require_shown()  # where it was printing that failed
-        raise
+        failure = system_failure(error)
+        if failure is None:
+            raise
+        raise UserError(failure) from error
     if code == INTERRUPTED:  # what typer makes of Ctrl-C; commands raise InterruptedRunError themselves
         raise InterruptedRunError("stopped")
     return code or 0

@@ -344,7 +344,10 @@ class TrainJob:
         record.seconds = round(time.perf_counter() - started, 1)
         with stop_requests(once=not world.several) as stop:
             if world.first:
-                finish(trainer, history, plan, folder, record, tell)
+                try:
+                    finish(trainer, history, plan, folder, record, tell)
+                except UserError as error:  # a full disk, for one
+                    raise UserError(f"{error}; the same command with --resume continues from the checkpoint") from error
         outcome = world.share(record.result)
         if outcome is None:
             raise RuntimeError("the first process shared no outcome")

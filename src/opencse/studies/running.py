@@ -76,13 +76,19 @@ def require_study(folder: Path) -> None:
     """
     require_free(folder / LOCK)
     names = names_in(folder)
-    if names <= {"starts", "runs"} and was_locked(folder / LOCK):
-        return  # killed before anything was finished
+    if names <= {"starts", "runs"} and (was_locked(folder / LOCK) or _holds_only_scores(folder)):
+        return  # killed, or out of disk, before anything was finished
     if any(StudyRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
         return
     if any(RunFolder(one).state() in (State.BEGUN, State.FINISHED) for one in folder.glob("runs/*/*/*")):
         return
     require_empty(folder)
+
+
+def _holds_only_scores(folder: Path) -> bool:
+    """Whether all files in a comparison's folder are the scores of an evaluation that was not finished."""
+    files = [path for path in folder.glob("*/**/*") if not path.is_dir()]
+    return all(path.suffix in (".npz", ".json") for path in files)
 
 
 def _run_missing(study: Study, workers: int | None, engine: Engine, tell: Progress) -> list[StudyRecord]:
