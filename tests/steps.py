@@ -30,6 +30,14 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "barlow": ('objective.terms=[{kind="barlow_twins", artificial=3}]',),
     "fitted": ('objective.negatives=[{kind="in_batch"}, {kind="gmm", components=2}]',),
     "matryoshka": ("objective.matryoshka={dimensions=[8,16]}", "encoder.head.kind=none"),
+    "diffcse-reference": (
+        "encoder.head.kind=projection",
+        'objective.terms=[{kind="replaced_tokens", masking="bert", pick="best", places="all", padding="counted"}]',
+    ),
+    "projection": (
+        "encoder.head.kind=projection",
+        'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="layers"}, {kind="momentum_queue"}]',
+    ),
     "layers": ('objective.negatives=[{kind="in_batch"}, {kind="layers"}, {kind="memory_bank"}]',),
 }
 """What no recipe has on its own, as settings of simcse."""
@@ -100,6 +108,10 @@ def gradients(run: Prepared, chunks: Chunks, *, dropout: bool) -> list[dict[str,
     objective.train()
     if objective.second is not None:
         objective.second.train(dropout)
+    for network in objective.networks:
+        network.train(dropout)
+    for head in encoder.batch_heads:
+        head.train()
     modules = {"encoder": encoder, "objective": objective}
     named = {f"{name}.{k}": p for name, module in modules.items() for k, p in module.named_parameters()}
     trained = {name: p for name, p in named.items() if p.requires_grad}

@@ -54,7 +54,7 @@ def test_heads_come_from_the_generator_alone(head: dict[str, Any]) -> None:
     weights = []
     for seed in (1, 1, 2):
         made = new_head(HeadSettings(**head), 8, seeded(seed))
-        assert made is not None
+        assert isinstance(made, Dense)
         weights.append(made.linear.weight)
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
@@ -63,7 +63,7 @@ def test_heads_come_from_the_generator_alone(head: dict[str, Any]) -> None:
 def test_the_head_of_settings() -> None:
     def head(**settings: Any) -> Dense:
         made = new_head(HeadSettings(**settings), 32, seeded())
-        assert made is not None
+        assert isinstance(made, Dense)
         return made
 
     assert new_head(HeadSettings(), 32, seeded()) is None
@@ -83,8 +83,8 @@ def test_the_head_of_settings() -> None:
     [
         ({"kind": "linear"}, ["a linear head needs a size", 'head = { kind = "linear", size = 256 }']),
         ({"kind": "linear", "size": 0}, ["size", "greater than or equal to 1", "got 0"]),
-        ({"size": 8}, ["a size goes with a head", "linear or mlp"]),
-        ({"kind": "dense"}, ["kind", "'none', 'mlp' or 'linear'", "got 'dense'"]),
+        ({"size": 8}, ["a size goes with a head", "linear, mlp or projection"]),
+        ({"kind": "dense"}, ["kind", "'none', 'mlp', 'linear' or 'projection'", "got 'dense'"]),
     ],
     ids=str,
 )

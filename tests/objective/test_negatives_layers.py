@@ -244,7 +244,7 @@ def test_a_step_of_a_real_encoder(tiny_folder: Path, sentences: list[str], pooli
             states = output[layer][row].double()
             pooled = states[0] if pooling == "cls" else states[mask[row].bool()].mean(dim=0)
             if head:
-                assert encoder.projection is not None
+                assert isinstance(encoder.projection, Dense)
                 linear = encoder.projection.linear
                 pooled = torch.tanh(linear.weight.detach().double() @ pooled + linear.bias.detach().double())
             rows.append(pooled)

@@ -57,7 +57,7 @@ OWN: dict[Role, list[str]] = {
         "noisy_anchor",
         "vae",
     ],
-    "term": ["barlow_twins", "dcl", "mlm"],
+    "term": ["barlow_twins", "dcl", "mlm", "replaced_tokens"],
 }
 BASES: dict[Role, type] = {"view": View, "sides": Sides, "negatives": NegativeSource, "term": Term}
 EVERY = [(role, kind) for role, kinds in OWN.items() for kind in kinds]

@@ -309,3 +309,14 @@ def test_of_two_parts_of_a_kind_the_wrong_ones_override_is_blamed(wrong: int) ->
         with pytest.raises(UserError) as caught:
             load_recipe("simcse", overrides=order)
         assert str(caught.value).startswith(f"--set {overrides[wrong - 1]}: ")
+
+
+def test_a_whole_part_of_a_new_kind_is_added_to_a_list() -> None:
+    tree = {"terms": [{"kind": "x", "w": 1}]}
+    added = changed(tree, [Change("--set", "terms.y", {"kind": "y", "w": 2}), Change("--set", "terms.y.w", 3)])
+    assert added == {"terms": [{"kind": "x", "w": 1}, {"kind": "y", "w": 3}]}
+    assert changed(tree, [Change("--set", "terms.x", {"kind": "x"})]) == {"terms": [{"kind": "x"}]}
+    assert changed({"terms": []}, [Change("--set", "terms.y", {"kind": "y"})]) == {"terms": [{"kind": "y"}]}
+    for value in ({"kind": "z"}, {"w": 2}, 3):
+        with pytest.raises(UserError, match="'y' is not a position in a list of 1; there are: x"):
+            changed(tree, [Change("--set", "terms.y", value)])

@@ -29,6 +29,8 @@ SETTINGS = (
 )
 
 PRESETS = (
+    "diffcse:reference",
+    "diffcse:simcse++",
     "esimcse:reference",
     "esimcse:stop-words",
     "esimcse:mask",

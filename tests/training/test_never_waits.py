@@ -20,6 +20,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.states import unread_mask
 from opencse.objective.vectors import chunks
 from opencse.objective.vectors import step as made
+from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
 from opencse.recipes.recipe import recipe_names
 from opencse.text.moving import moved
@@ -82,7 +83,7 @@ def test_nothing_in_chunks_is_on_another_device(
         return tokens.rows(start, stop)
 
     monkeypatch.setattr(chunks, "_cut", cut)
-    monkeypatch.setattr(chunks, "_draw", lambda encoder: 1 if encoder.training else None)
+    monkeypatch.setattr(Chunks, "draw", lambda self, network, device: 1 if network.training else None)
     taken = trainer(name, tiny_folder, tmp_path, sentences, "training.chunk=3")
     taken.chunks = replace(taken.chunks, rows=3)
     assert {loss.device for loss in taken._step(1).losses.values()} == {META}

@@ -11,6 +11,7 @@ from torch.optim.swa_utils import get_ema_multi_avg_fn
 
 from opencse.encoder.backbone import drop_pooler
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.modes import evaluating
 from opencse.text.tokenizer import Tokens
 
 Follow = Callable[[list[Tensor], list[Tensor], None], None]
@@ -55,7 +56,7 @@ class MovingAverage(nn.Module):
 
     def forward(self, tokens: Tokens) -> Tensor:
         """(rows, d) vectors of ``tokens``; pooled ones, (rows, hidden), of a copy without head."""
-        with self.encoder.without_dropout():
+        with evaluating(self.encoder):  # a head that normalises over a batch takes its running means
             sentence: Tensor | None = self.encoder(tokens).sentence
         if sentence is None:
             raise RuntimeError("the encoder was asked for sentences and gave none")

@@ -19,7 +19,7 @@ from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.damage import require_whole
 from opencse.encoder.devices import default_device, usable
 from opencse.encoder.encoding import Batching, encoded
-from opencse.encoder.head import Dense
+from opencse.encoder.head import Dense, Head, Projection
 from opencse.encoder.kernels import Kernels
 from opencse.encoder.lower_case import lower_casing
 from opencse.encoder.masked_lm import MaskedLMHead
@@ -132,7 +132,7 @@ class SentenceEncoder(nn.Module):
         self.token_weights = parts.token_weights
         self.max_length = parts.max_length
         self.dense = nn.Sequential(*parts.dense)
-        self.projection: Dense | None = None
+        self.projection: Head | None = None
         self.lm_head: MaskedLMHead | None = None
         self.normalize = parts.normalize
         self.prompts = parts.prompts
@@ -247,7 +247,7 @@ class SentenceEncoder(nn.Module):
     @property
     def dimension(self) -> int:
         """Length of a sentence vector."""
-        sizes = [layer.linear.out_features for layer in self.dense if isinstance(layer, Dense)]
+        sizes = [layer.out_features for layer in self.dense if isinstance(layer, Dense | Projection)]
         return sizes[-1] if sizes else int(self.backbone.config.hidden_size)
 
     @property
@@ -256,14 +256,27 @@ class SentenceEncoder(nn.Module):
         own = (part.p for part in self.backbone.modules() if isinstance(part, nn.Dropout))
         return any(dropout_rates(self.backbone.config).values()) or any(own)
 
+    @property
+    def training_dimension(self) -> int:
+        """Length of a sentence vector in training, after the training head."""
+        return self.dimension if self.projection is None else self.projection.out_features
+
+    @property
+    def batch_heads(self) -> list[Projection]:
+        """The heads that normalise over the rows of a batch, and so must see all of them at once."""
+        return [layer for layer in (*self.dense, self.projection) if isinstance(layer, Projection)]
+
     def twin(self) -> Self:
         """An independent copy of all modules, as they are now; the tokenizer is shared."""
         return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
 
     @contextmanager
     def without_dropout(self) -> Iterator[None]:
-        """Evaluation mode of every module within the block (attention's dropout too); gradients flow as ever."""
-        with evaluating(self):
+        """Evaluation mode within the block (attention's dropout too); gradients flow as before.
+
+        `batch_heads` have no dropout and stay as they are: in training they normalise over the batch.
+        """
+        with evaluating(self, but=self.batch_heads):
             yield
 
     def forward(
@@ -273,6 +286,7 @@ class SentenceEncoder(nn.Module):
         layers: Iterable[int] = (),
         masked: MaskedTokens | None = None,
         disturb: Disturb | None = None,
+        headless: bool = False,
     ) -> Encoded:
         """The training forward: vectors after the training head, and whatever else the objective needs.
 
@@ -281,15 +295,18 @@ class SentenceEncoder(nn.Module):
             layers: intermediate layers whose sentence vectors are wanted (0 = embedding output).
             masked: a masked copy for the MLM term.
             disturb: changes the sentences' token embeddings (positions come after), if given.
+            headless: give pooled vectors, before the dense layers and the training head; see `project`.
         """
         sentence, by_layer = None, {}
         if tokens is not None:
             wanted = tuple(layers)
             first_only = self.pooling is Pooling.CLS and not wanted
             states = self._states(tokens, need_all=bool(wanted), disturb=disturb, packed=self.packed, first=first_only)
-            sentence = self.project(self._pool(states, tokens))
-            for layer in wanted:
-                by_layer[layer] = self.project(self.pool([states[layer]], tokens))
+            sentence = self._pool(states, tokens)
+            by_layer = {layer: self.pool([states[layer]], tokens) for layer in wanted}
+            if not headless:
+                sentence = self.project(sentence)
+                by_layer = {layer: self.project(pooled) for layer, pooled in by_layer.items()}
         return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
 
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
+from torch import nn
 
 from opencse import io
 from opencse.encoder.adapters import read_adapters
 from opencse.encoder.backbone import dropout_rates
+from opencse.encoder.head import as_dense
 from opencse.encoder.locate import locate
 from opencse.errors import UserError, reason
 from opencse.foreign import own_code
@@ -76,11 +78,12 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     config = encoder.backbone.config
     silent = {*_SAY_NOTHING, *dropout_rates(config)}
     told = {key: value for key, value in config.to_dict().items() if key not in silent}
+    dense = nn.Sequential(*as_dense(encoder.dense))
     settings = (
         json.dumps(told, sort_keys=True, default=str),
         encoder.tokenizer.fingerprint(),
         encoder.pooling,
-        encoder.dense,
+        dense,
         encoder.normalize,
         encoder.max_length,
         encoder.prompts.identity,
@@ -89,7 +92,7 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     )
     digest.update("\n".join(str(value) for value in settings).encode())
     weights = () if encoder.token_weights is None else (encoder.token_weights,)
-    for part in (encoder.backbone, encoder.dense, *weights):
+    for part in (encoder.backbone, dense, *weights):
         for key, tensor in part.state_dict().items():
             digest.update(f"\n{key} {tuple(tensor.shape)} {tensor.dtype}\n".encode())
             digest.update(tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes())

@@ -8,6 +8,7 @@ import torch
 from pydantic import Field, model_validator
 from torch import Tensor, nn
 
+from opencse.errors import UserError
 from opencse.settings import Settings
 
 ACTIVATIONS: dict[str, type[nn.Module]] = {
@@ -23,14 +24,15 @@ class HeadSettings(Settings):
 
     Attributes:
         kind: ``none``; ``mlp``: Linear(H, size) + Tanh, newly initialised (normal, sd 0.02; zero bias), the shape of
-            BERT's pooler but not its weights (SimCSE, section 6.3); or ``linear``: Linear(H, size) alone, for
-            vectors of fewer dimensions (SSCL, Table 5), see `Dense.linear_head`.
-        size: numbers in the vectors that the head makes; unset keeps the encoder's own (``mlp`` only).
+            BERT's pooler but not its weights (SimCSE, section 6.3); ``linear``: Linear(H, size) alone, for
+            vectors of fewer dimensions (SSCL, Table 5), see `Dense.linear_head`; or ``projection``: two linear layers
+            with batch normalisation (DiffCSE), see `Projection`.
+        size: dimensions of the vectors that the head makes; unset keeps the encoder's own (not with ``linear``).
         keep: whether it stays in the saved encoder (supervised SimCSE, and SSCL's, whose smaller vectors are the
             result) or is used in training only (unsupervised SimCSE, "MLP (train)" of Table 6).
     """
 
-    kind: Literal["none", "mlp", "linear"] = "none"
+    kind: Literal["none", "mlp", "linear", "projection"] = "none"
     size: int | None = Field(default=None, ge=1, le=65_536)
     keep: bool = False
 
@@ -39,7 +41,7 @@ class HeadSettings(Settings):
         if self.kind == "linear" and self.size is None:
             raise ValueError('a linear head needs a size, for instance head = { kind = "linear", size = 256 }')
         if self.kind == "none" and self.size is not None:
-            raise ValueError("a size goes with a head; set kind to linear or mlp")
+            raise ValueError("a size goes with a head; set kind to linear, mlp or projection")
         return self
 
 
@@ -51,6 +53,11 @@ class Dense(nn.Module):
         self.linear = nn.Linear(in_features, out_features, bias=bias)
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
+
+    @property
+    def out_features(self) -> int:
+        """Dimensions of the vectors it makes."""
+        return self.linear.out_features
 
     @classmethod
     def mlp_head(cls, features: int, generator: torch.Generator, size: int | None = None) -> Dense:
@@ -81,12 +88,141 @@ class Dense(nn.Module):
         return output
 
 
-def new_head(settings: HeadSettings, features: int, generator: torch.Generator) -> Dense | None:
-    """The head that ``settings`` describe, for vectors of ``features`` numbers; None for ``none``."""
+class RowNorm(nn.Module):
+    """Batch normalisation of rows: (rows, d) less each dimension's mean, divided by its standard deviation.
+
+    As torch's BatchNorm1d, of float32 at least: the variance is the biased one plus 1e-5. In training each call with
+    gradient moves ``running_mean`` and the unbiased ``running_var`` by a tenth; in evaluation mode they are used.
+
+    Args:
+        size: dimensions (d).
+        affine: multiply by a learned ``weight`` and add a learned ``bias`` afterwards.
+    """
+
+    running_mean: Tensor
+    running_var: Tensor
+    eps = 1e-5
+    momentum = 0.1
+
+    def __init__(self, size: int, *, affine: bool) -> None:
+        super().__init__()
+        self.register_buffer("running_mean", torch.zeros(size))
+        self.register_buffer("running_var", torch.ones(size))
+        self.weight = nn.Parameter(torch.ones(size)) if affine else None
+        self.bias = nn.Parameter(torch.zeros(size)) if affine else None
+
+    def forward(self, rows: Tensor) -> Tensor:
+        """The normalised rows."""
+        rows = rows.float() if rows.dtype in (torch.bfloat16, torch.float16) else rows
+        look = self.training and not torch.is_grad_enabled()  # a look at the batch: nothing is to change
+        mean, variance = (None, None) if look else (self.running_mean, self.running_var)
+        with torch.autocast(rows.device.type, enabled=False):
+            return nn.functional.batch_norm(
+                rows, mean, variance, self.weight, self.bias, self.training, self.momentum, self.eps
+            )
+
+    @property
+    def map(self) -> tuple[Tensor, Tensor]:
+        """What it multiplies by and then adds in evaluation mode, in float64."""
+        scale = (self.running_var.double() + self.eps).rsqrt()
+        scale = scale if self.weight is None else scale * self.weight.double()
+        shift = -self.running_mean.double() * scale
+        return scale, shift if self.bias is None else shift + self.bias.double()
+
+
+class Projection(nn.Module):
+    """Two linear layers with batch normalisation: (rows, H) -> (rows, size), the head of DiffCSE's code.
+
+    ::
+
+        x = relu(BN(W1 v))       W1: (2H, H) without bias; BN with a learned scale and shift
+        z = BN(W2 x)             W2: (size, 2H) without bias; BN without them
+
+    BN is batch normalisation over the rows, see `RowNorm`. W1 and W2 start normal with sd 0.02, as BERT's layers do.
+
+    In training mode the rows are a batch, and must be all rows of it: an encoder with such a head leaves it out where
+    rows are encoded in chunks or by several processes, and applies it to the gathered vectors. In evaluation mode a
+    vector depends on its own row alone; saved, the head is then two ordinary dense layers (`folded`).
+
+    >>> head = Projection(4, torch.Generator().manual_seed(0))
+    >>> head(torch.eye(4)).mean(dim=0).abs().max() < 1e-5
+    tensor(True)
+
+    Args:
+        features: dimensions of the vectors it is given (H).
+        generator: of the first weights.
+        size: dimensions of the vectors it makes; ``features`` if not given.
+    """
+
+    def __init__(self, features: int, generator: torch.Generator, size: int | None = None) -> None:
+        super().__init__()
+        inside = 2 * features
+        self.inner = nn.Linear(features, inside, bias=False)
+        self.inner_norm = RowNorm(inside, affine=True)
+        self.outer = nn.Linear(inside, features if size is None else size, bias=False)
+        self.outer_norm = RowNorm(self.outer.out_features, affine=False)
+        with torch.no_grad():
+            for linear in (self.inner, self.outer):
+                linear.weight.normal_(0.0, 0.02, generator=generator)
+
+    @property
+    def out_features(self) -> int:
+        """Dimensions of the vectors it makes."""
+        return self.outer.out_features
+
+    def forward(self, vectors: Tensor) -> Tensor:
+        """The projected rows, of float32 at least.
+
+        Raises:
+            UserError: in training, for a batch of one row, which has no variance.
+        """
+        if self.training and len(vectors) < 2:
+            raise UserError(
+                "the projection head normalises over the rows of a batch, and one batch has a single row; "
+                "set training.batch_size higher, or encoder.head.kind=mlp"
+            )
+        inside = torch.relu(self.inner_norm(self.inner(vectors)))
+        made: Tensor = self.outer_norm(self.outer(inside))
+        return made
+
+    def folded(self) -> tuple[Dense, Dense]:
+        """The head in evaluation mode as two dense layers, its normalisation in their weights."""
+        first = self._folded(self.inner, self.inner_norm, "relu")
+        return first, self._folded(self.outer, self.outer_norm, "identity")
+
+    @staticmethod
+    @torch.no_grad()
+    def _folded(linear: nn.Linear, norm: RowNorm, activation: str) -> Dense:
+        scale, shift = norm.map
+        dense = Dense(linear.in_features, linear.out_features, activation).to(linear.weight)
+        dense.linear.weight.copy_(linear.weight.double() * scale.unsqueeze(1))
+        dense.linear.bias.copy_(shift)
+        return dense
+
+
+Head = Dense | Projection
+
+
+def as_dense(layers: nn.Sequential) -> list[Dense]:
+    """The layers as inference and a saved folder have them: each projection as its two dense layers."""
+    made: list[Dense] = []
+    for layer in layers:
+        if isinstance(layer, Projection):
+            made += layer.folded()
+        else:
+            assert isinstance(layer, Dense)
+            made.append(layer)
+    return made
+
+
+def new_head(settings: HeadSettings, features: int, generator: torch.Generator) -> Head | None:
+    """The head that ``settings`` describe, for vectors of ``features`` dimensions; None for ``none``."""
     if settings.kind == "none":
         return None
     if settings.kind == "mlp":
         return Dense.mlp_head(features, generator, settings.size)
+    if settings.kind == "projection":
+        return Projection(features, generator, settings.size)
     if settings.size is None:
         raise ValueError("a linear head needs a size")
     return Dense.linear_head(features, generator, settings.size)

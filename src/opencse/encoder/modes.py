@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from torch import nn
 
 
 @contextmanager
-def evaluating(module: nn.Module) -> Iterator[None]:
-    """Evaluation mode within the block; every module is put back into the mode it was in."""
+def evaluating(module: nn.Module, but: Iterable[nn.Module] = ()) -> Iterator[None]:
+    """Evaluation mode within the block; every module is put back into the mode it was in.
+
+    Args:
+        module: with all its parts.
+        but: parts that stay in the mode they are in.
+    """
     modes = [(part, part.training) for part in module.modules()]
+    stay = [(part, part.training) for kept in but for part in kept.modules()]
     module.eval()
+    for part, training in stay:
+        part.training = training
     try:
         yield
     finally:

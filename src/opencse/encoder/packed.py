@@ -198,6 +198,7 @@ class PackedBackbone:
         disturb: Callable[[Tensor], Tensor] | None = None,
         maps: Sequence[Maps] | None = None,
         dtype: torch.dtype | None = None,
+        leading: Tensor | None = None,
     ) -> dict[int, Tensor]:
         """Hidden states of some layers.
 
@@ -211,6 +212,7 @@ class PackedBackbone:
             maps: how each layer's linear maps are computed, made for ``first_only``; by default by its weights as they
                 are.
             dtype: of the arithmetic; by default that of autocast, or else of the weights.
+            leading: (rows, hidden) vectors that replace the embeddings' output at the first token, if given.
 
         Returns:
             (rows, length, hidden) of each layer, 0 at padding, of ``dtype``.
@@ -222,6 +224,8 @@ class PackedBackbone:
         rows = Rows.of(mask, dtype)
         with torch.autocast(device, enabled=False):
             x = self._embedded(ids, rows, drop, disturb).to(dtype)
+            if leading is not None:
+                x = x.index_copy(0, rows.first, leading.to(dtype))
             found = {0: rows.padded(x)} if 0 in wanted else {}
             bias = self._position_bias(rows, dtype)
             mix: Mix | None = None

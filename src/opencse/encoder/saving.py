@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from opencse import __version__
 from opencse.encoder.adapters import merge_adapters, write_adapters
 from opencse.encoder.card import plain_card
-from opencse.encoder.head import Dense
+from opencse.encoder.head import Dense, as_dense
 from opencse.encoder.layout import (
     ACTIVATION_PATHS,
     POOLING_FLAGS,
@@ -124,8 +124,7 @@ def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype
         encoder.token_weights.write(place(TOKEN_WEIGHTS), encoder.tokenizer)
     if not table:
         _write_pooling(encoder, place("Pooling"))
-    for layer in encoder.dense:
-        assert isinstance(layer, Dense)
+    for layer in as_dense(encoder.dense):
         _write_dense(layer, place("Dense"), dtype)
     if encoder.normalize:
         place("Normalize")

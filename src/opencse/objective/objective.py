@@ -166,6 +166,11 @@ class Objective(nn.Module):
         """Whether the sentences themselves go through the encoder (masked copies of them may go alone)."""
         return any(request.encodes for request in self.reads)
 
+    @property
+    def networks(self) -> list[nn.Module]:
+        """The trained networks of its parts that run over the rows of a step; see `Part.networks`."""
+        return [network for part in self._all_parts for network in part.networks]
+
     def check(self, context: Context) -> None:
         """Lets every part and every request refuse what it cannot go with; see `Part.check`.
 
@@ -238,7 +243,8 @@ class Objective(nn.Module):
                 loss = self._contrast(replace(reps.detached(), positive=positive)).loss
                 (gradient,) = torch.autograd.grad(loss, positive)
             reps = replace(reps, positive=view.climb_outputs(reps.positive, gradient))
-        return reps
+        computed = {part.name: part.compute(inputs, reps) for part in self._all_parts}
+        return replace(reps, computed={name: made for name, made in computed.items() if made is not None})
 
     def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: RowDisturb | None) -> Representations:
         return represent(

@@ -94,6 +94,27 @@ class Part(nn.Module):
             UserError: if the part cannot work with this encoder.
         """
 
+    @property
+    def networks(self) -> Sequence[nn.Module]:
+        """Its trained networks that `compute` runs over the rows of a step by `opencse.objective.vectors.network`.
+
+        Several processes share the rows, so the gradients of these weights are added up; those of the part's other
+        weights, which see all vectors in every process, are averaged.
+        """
+        return ()
+
+    def compute(self, inputs: StepInputs, reps: Representations) -> Any:  # noqa: ANN401 - the part's own
+        """What the part's own networks make of a step, once its vectors are there; None by default.
+
+        It is called with gradient and in the precision of the step, and may call
+        `opencse.objective.vectors.network.through`, which goes in the step's chunks and processes. The part reads the
+        outcome as ``reps.computed[self.name]``; of a tensor there is a detached copy after the backward pass.
+
+        Args:
+            inputs: the step's texts, on the device.
+            reps: the step's vectors.
+        """
+
     def noise(self, step: Representations | StepInputs, use: str = "") -> torch.Generator:
         """The generator of this part's draws of ``step``, those called ``use`` where it makes several."""
         return step.noise(f"{self.name}/{use}" if use else self.name)

@@ -22,7 +22,8 @@ class Change:
     Attributes:
         where: who asks for it, as it is to be named in an error (``--set training.epochs=2``, ``simcse:crop-10``).
         key: dotted; in a list of parts a step is a part's kind, or the position in the list:
-            ``objective.negatives.in_batch.weight``; of two parts of a kind the second is ``in_batch#2``.
+            ``objective.negatives.in_batch.weight``; of two parts of a kind the second is ``in_batch#2``. A whole part
+            of a kind that the list does not have is added at its end: ``objective.terms.dcl={ kind = "dcl" }``.
         value: plain, as read from TOML; whole lists and tables too.
     """
 
@@ -80,7 +81,10 @@ def _set(tree: dict[str, Any], change: Change) -> None:
         node = _child(node, step, change)
     value = copy.deepcopy(change.value)
     if isinstance(node, list):
-        node[_index(node, last, change)] = value
+        if isinstance(value, dict) and value.get("kind") == last and last not in _names(node):
+            node.append(value)  # a part of a kind that was not there
+        else:
+            node[_index(node, last, change)] = value
     elif isinstance(node, dict):
         if last == "kind" and node.get("kind") != value:
             node.clear()  # another part has other settings

@@ -200,7 +200,9 @@ class TrainJob:
         begin_parts(encoder, objective, batches, recipe.training.seed)
         tokens = int(inputs.lengths.sum())
         precision = choose_precision(recipe.training.precision, encoder.device)
-        chunks, why = choose_chunks(recipe.training.chunk, encoder, inputs, batches.batch_size, precision, world)
+        chunks, why = choose_chunks(
+            recipe.training.chunk, encoder, inputs, batches.batch_size, precision, world, len(objective.networks)
+        )
         if steps is None:
             pace = None
             if recipe.training.minutes is not None:

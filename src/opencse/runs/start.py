@@ -15,7 +15,7 @@ from opencse.encoder.adapters import CONFIG as ADAPTERS
 from opencse.encoder.adapters import LoraSettings, add_adapters
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.folder import has_own_pooling, own_pooling, transformer_folder
-from opencse.encoder.head import Dense, HeadSettings, new_head
+from opencse.encoder.head import Head, HeadSettings, new_head
 from opencse.encoder.locate import locate
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.token_weights import TokenWeights
@@ -220,7 +220,7 @@ def load_start(
         model, pooling=wanted.pooling, layers=wanted.layers, device=device, trust_remote_code=trust_remote_code
     )
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
-    if head is not None and head.linear.out_features != encoder.dimension:
+    if head is not None and head.out_features != encoder.dimension:
         encoder.dense.append(head)
     put_weights(encoder, token_weights)
     return encoder
@@ -251,7 +251,7 @@ def supported_own_pooling(model: str) -> Pooling | None:
         return None
 
 
-def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Dense | None:
+def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Head | None:
     """The head of the recipe as it starts, on top of the dense layers that the encoder came with."""
     head = new_head(recipe.encoder.head, encoder.dimension, torch.Generator().manual_seed(recipe.training.seed))
     return None if head is None else head.to(encoder.device)

@@ -32,17 +32,19 @@ def choose_chunks(
     batch_size: int,
     precision: Precision,
     world: Processes,
+    networks: int = 0,
 ) -> tuple[Chunks, str]:
     """The chunks of a run and why, for the user; every process has the same.
 
     ``auto`` encodes a few of the longest texts and counts the bytes of their graph. No chunks are made if those of all
-    the step's rows would fit into half of the free memory; if not, as many chunks as fit keep their graph.
+    the step's rows would fit into half of the free memory; if not, as many chunks as fit keep their graph. Each of an
+    objective's ``networks`` is taken to keep as much of a text as the encoder.
     """
     if asked is None:
         return Chunks(world=world), ""
     if asked != "auto":
         return Chunks(asked, world=world), "training.chunk"
-    row = graph_bytes(encoder, inputs, precision)
+    row = (1 + networks) * graph_bytes(encoder, inputs, precision)
     free, row = world.share((_own_share(encoder.device, world), row))
     fit = max(1, int(SHARE * free / row))
     rows = (2 + inputs.hard) * batch_size
@@ -82,7 +84,7 @@ def _held(encoder: SentenceEncoder, tokens: Tokens, precision: Precision) -> int
     with seeded(0, encoder.device), torch.autograd.graph.saved_tensors_hooks(keep, lambda kept: kept):
         encoder.train()
         with precision.autocast(encoder.device):
-            encoder(tokens.to(encoder.device))
+            encoder(tokens.to(encoder.device), headless=bool(encoder.batch_heads))  # its running means stay
     encoder.train(training)
     return sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in weights)
 

@@ -41,8 +41,9 @@ def seconds_per_step(
     """Seconds a training step takes, the mean over batches spread through the first epoch.
 
     Whole steps are made, with a learning rate of zero and an optimizer that is thrown away, so that no weight
-    changes; the state of the objective's parts is put back afterwards.
+    changes; the state of the objective's parts and the encoder's buffers are put back afterwards.
     """
+    buffers = [(buffer, buffer.clone()) for buffer in encoder.buffers()]
     state = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
     optimizer = build_optimizer([*encoder.parameters(), *objective.parameters()], settings)
     for group in optimizer.param_groups:
@@ -66,6 +67,8 @@ def seconds_per_step(
     _wait(encoder.device)
     taken = (time.perf_counter() - started) / _TIMED
     objective.load_state_dict(state)
+    for buffer, before in buffers:
+        buffer.copy_(before)
     return taken
 
 

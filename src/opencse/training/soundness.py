@@ -8,6 +8,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.known import AMONG, UNKNOWN, unknown_share
+from opencse.encoder.modes import evaluating
 from opencse.errors import UserError
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids
@@ -54,7 +55,7 @@ def require_sound(
     """
     if not probes:
         return
-    with encoder.without_dropout(), torch.inference_mode():
+    with evaluating(encoder), torch.inference_mode():
         vectors = encoder.embed(encoder.tokenizer.pad(probes).to(encoder.device)).float()
     if not bool(torch.isfinite(vectors).all()):
         what = "the vectors hold NaN or infinite values"

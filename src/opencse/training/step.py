@@ -67,13 +67,17 @@ class Step:
     def _add_up(self, world: Processes) -> None:
         """The whole gradient in every process.
 
-        Each has an encoder's gradients of the rows it encoded, which are added up. What an objective has of weights of
-        its own saw all vectors: its gradient is whole everywhere already, and the processes' mean is taken.
+        Each has the gradients of an encoder, or of a part's network, for the rows that it ran, which are added up. What
+        an objective has of other weights saw all vectors, and so did a head that normalises over the batch: its
+        gradient is whole everywhere already, and the processes' mean is taken.
         """
         if not world.several:
             return
-        seen = [self.encoder, *([] if self.objective.second is None else [self.objective.second])]
-        shared = {p for encoder in seen for p in encoder.parameters()}
+        encoders = [self.encoder, *([] if self.objective.second is None else [self.objective.second])]
+        shared = {p for network in (*encoders, *self.objective.networks) for p in network.parameters()}
+        for encoder in (one for one in encoders if one.batch_heads):
+            shared -= {*encoder.dense.parameters()}
+            shared -= set() if encoder.projection is None else {*encoder.projection.parameters()}
         trained = list(dict.fromkeys(p for m in (self.encoder, self.objective) for p in m.parameters()))
         trained = [p for p in trained if p.requires_grad]
         reached = world.any_of([p.grad is not None for p in trained])

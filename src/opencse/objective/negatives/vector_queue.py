@@ -59,6 +59,4 @@ class VectorQueue(nn.Module):
 
 def empty_store(encoder: SentenceEncoder, sentences: int) -> VectorQueue:
     """An empty queue for the last ``sentences`` vectors that the encoder makes in training."""
-    head = encoder.projection
-    dimension = encoder.dimension if head is None else head.linear.out_features
-    return VectorQueue(sentences, dimension, device=encoder.device, dtype=encoder.backbone.dtype)
+    return VectorQueue(sentences, encoder.training_dimension, device=encoder.device, dtype=encoder.backbone.dtype)

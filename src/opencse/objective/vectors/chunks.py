@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.losses import masked_lm
@@ -110,13 +110,15 @@ class Chunks:
             encoded = encoder(tokens, layers=layers, masked=only, disturb=change)
             losses = None if masked is None else masked_lm(encoded.masked_logits, masked.labels)
             return Passed(encoded.sentence, encoded.layers, losses)
-        draw = _draw(encoder)
+        draw = self.draw(encoder, encoder.device)
         runs: list[_Pass] = []
+        headless = bool(encoder.batch_heads)
         if tokens is not None:
             held = padded or disturb is not None
 
             def some(a: int, b: int, change: RowDisturb | None = disturb) -> _Pass:
-                return _pass(encoder, draw, a, _sentences(encoder, _cut(tokens, a, b, held), layers, change, a))
+                rows = _cut(tokens, a, b, held)
+                return _pass(encoder, draw, a, _sentences(encoder, rows, layers, change, a, headless=headless))
 
             runs += self._mine(len(tokens), some, idle=lambda: some(0, 1, change=None).empty())
         edge = len(runs)
@@ -132,6 +134,8 @@ class Chunks:
         if tokens is not None:
             counts = self._counts(len(tokens))
             first, *rest = (self._all(parts, counts) for parts in zip(*made[:edge], strict=True))
+            if headless:  # the head sees all rows, in every process
+                first, *rest = map(encoder.project, (first, *rest))
             sentence, by_layer = first, dict(zip(layers, rest, strict=True))
         if masked is not None:
             positions = masked.masked.positions
@@ -139,6 +143,11 @@ class Chunks:
             counts = [int(positions[s[0][0] : s[-1][1]].sum()) if s else 0 for s in shares]
             (losses,) = (self._all(parts, counts) for parts in zip(*made[edge:], strict=True))
         return Passed(sentence, by_layer, losses)
+
+    @staticmethod
+    def draw(network: nn.Module, device: torch.device) -> int | None:
+        """What the dropout masks of one call come from; None in evaluation mode, where nothing is dropped out."""
+        return int(torch.randint(2**62, (), device=device)) if network.training else None
 
     @torch.no_grad()
     def each(self, function: Callable[[Tokens], Tensor], tokens: Tokens) -> Tensor:
@@ -266,11 +275,6 @@ class _Gathered(torch.autograd.Function):
         return gradient[ctx.own], None, None
 
 
-def _draw(encoder: SentenceEncoder) -> int | None:
-    """What the masks of one call come from; None in evaluation mode, where nothing is dropped out."""
-    return int(torch.randint(2**62, (), device=encoder.device)) if encoder.training else None
-
-
 def _pass(encoder: SentenceEncoder, draw: int | None, place: int, run: Run) -> _Pass:
     device = encoder.device
     dtype = torch.get_autocast_dtype(device.type) if torch.is_autocast_enabled(device.type) else None
@@ -279,10 +283,17 @@ def _pass(encoder: SentenceEncoder, draw: int | None, place: int, run: Run) -> _
 
 
 def _sentences(
-    encoder: SentenceEncoder, tokens: Tokens, layers: Sequence[int], disturb: RowDisturb | None, start: int
+    encoder: SentenceEncoder,
+    tokens: Tokens,
+    layers: Sequence[int],
+    disturb: RowDisturb | None,
+    start: int,
+    *,
+    headless: bool,
 ) -> Run:
     def run() -> tuple[Tensor, ...]:
-        encoded = encoder(tokens, layers=layers, disturb=None if disturb is None else _from(disturb, start))
+        change = None if disturb is None else _from(disturb, start)
+        encoded = encoder(tokens, layers=layers, disturb=change, headless=headless)
         return (encoded.sentence, *(encoded.layers[layer] for layer in layers))
 
     return run

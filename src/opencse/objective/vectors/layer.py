@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from opencse.encoder.head import Projection
+from opencse.errors import UserError
+from opencse.objective.part import Context
 from opencse.objective.vectors.request import Forward, Made, Request
 
 
@@ -19,6 +22,14 @@ class Layer(Request[Tensor]):
     """
 
     number: int
+
+    def check(self, context: Context) -> None:
+        """A head that is kept learns its running means from the last layer's vectors alone."""
+        if context.encoder is not None and any(isinstance(layer, Projection) for layer in context.encoder.dense):
+            raise UserError(
+                "vectors of intermediate layers would change the running means of the projection head that is kept; "
+                "set encoder.head.keep=false, or encoder.head.kind=mlp"
+            )
 
     def ask(self, forward: Forward) -> Callable[[Made], Tensor]:
         """The layer's states are there in any forward; they are pooled too."""

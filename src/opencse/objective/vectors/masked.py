@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -98,10 +98,47 @@ class Masked(Request[Tensor]):
         return losses
 
 
-def mask_tokens(tokens: Tokens, tokenizer: Tokenizer, rate: float, random: np.random.Generator) -> MaskedCopy:
-    """A masked copy and the (M,) ids behind its chosen positions (BERT's rule: 80% [MASK], 10% random, 10% kept).
+Masking = Literal["bert", "all"]
+"""What becomes of chosen tokens: 80% [MASK], 10% random and 10% kept (BERT's rule), or all [MASK]."""
 
-    Every real token that is not special is chosen with probability ``rate``; M varies, and may be 0.
+
+@dataclass(frozen=True)
+class MaskedViews(Request[MaskedCopy]):
+    """A masked copy of the views' texts, for a part that predicts what is hidden with a network of its own.
+
+    Attributes:
+        rate: share of the tokens that are chosen.
+        masking: what becomes of them.
+        reader: the part, for messages.
+    """
+
+    encodes: ClassVar[bool] = False
+    rate: float
+    masking: Masking = "bert"
+    reader: str = "part"
+
+    def check(self, context: Context) -> None:
+        """The tokenizer must have a mask token."""
+        if context.encoder is not None:
+            mask_id(context.encoder.tokenizer, self.reader)
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> MaskedCopy:
+        """The masked copy."""
+        return mask_tokens(tokens, tokenizer, self.rate, random, self.masking)
+
+    def ask(self, forward: Forward) -> Callable[[Made], MaskedCopy]:
+        """Nothing of the encoder's forward."""
+        copy: MaskedCopy = forward.inputs.prepared[self]
+        return lambda made: copy
+
+
+def mask_tokens(
+    tokens: Tokens, tokenizer: Tokenizer, rate: float, random: np.random.Generator, masking: Masking = "bert"
+) -> MaskedCopy:
+    """A masked copy and the (M,) ids behind its chosen positions.
+
+    Every real token that is not special is chosen with probability ``rate``; M varies, and may be 0. By BERT's rule
+    80% of them become [MASK], 10% a random ordinary token, 10% stay.
 
     Raises:
         UserError: if the tokenizer has no mask token.
@@ -112,10 +149,13 @@ def mask_tokens(tokens: Tokens, tokenizer: Tokenizer, rate: float, random: np.ra
     usable = tokens.attention_mask.numpy().astype(bool) & ~np.isin(ids, special)
     chosen = usable & (random.random(ids.shape) < rate)
     labels = ids[chosen]
-    ordinary = np.setdiff1d(np.arange(tokenizer.vocabulary_size), special)
-    fate = random.random(len(labels))
-    replaced = np.where(fate < 0.8, mask, labels)
-    ids[chosen] = np.where(fate >= 0.9, random.choice(ordinary, len(labels)), replaced)
+    if masking == "all":
+        ids[chosen] = mask
+    else:
+        ordinary = np.setdiff1d(np.arange(tokenizer.vocabulary_size), special)
+        fate = random.random(len(labels))
+        replaced = np.where(fate < 0.8, mask, labels)
+        ids[chosen] = np.where(fate >= 0.9, random.choice(ordinary, len(labels)), replaced)
     masked = MaskedTokens(Tokens(torch.from_numpy(ids), tokens.attention_mask), torch.from_numpy(chosen))
     return MaskedCopy(masked, torch.from_numpy(labels))
 

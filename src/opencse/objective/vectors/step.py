@@ -71,6 +71,7 @@ class Representations:
         keys: (N, 2 + H) text hashes of anchor, positive, hard negatives.
         answers: what was made for each request.
         noise_seed: of the noise that parts draw; None only in representations made by hand.
+        computed: what the parts' own networks made of the step, by the part's name; see `Part.compute`.
     """
 
     anchor: Tensor
@@ -79,6 +80,7 @@ class Representations:
     keys: Tensor
     answers: Mapping[Request[Any], Any] = field(default_factory=dict)
     noise_seed: int | None = None
+    computed: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, request: Request[T]) -> T:
         """What was made for ``request``; only parts that have it in their ``reads`` can count on it."""
@@ -103,6 +105,7 @@ class Representations:
             keys=self.keys,
             answers={request: answer for request, answer in answers.items() if answer is not None},
             noise_seed=self.noise_seed,
+            computed={name: one.detach() for name, one in self.computed.items() if isinstance(one, Tensor)},
         )
 
 

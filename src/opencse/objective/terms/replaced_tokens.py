@@ -1,0 +1,226 @@
+"""Detection of replaced tokens, by a second network that reads the sentence vector."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Sequence, Set
+from typing import Any, Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.states import embedding_module, plain_states, trained_states
+from opencse.errors import UserError
+from opencse.objective.part import Context
+from opencse.objective.terms.base import Term
+from opencse.objective.vectors.masked import LmHead, MaskedViews, Masking
+from opencse.objective.vectors.network import through
+from opencse.objective.vectors.replacer import START, Pick, Places, Replacer
+from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.settings import PartSettings
+from opencse.streams import seed_of
+from opencse.text.tokenizer import Tokens
+
+_LOSS, _COUNTED, _REPLACED, _REPLACED_FOUND, _REAL, _RIGHT = range(6)
+"""Columns of what is computed for each row."""
+
+
+class Discriminator(nn.Module):
+    """Tells which tokens of a text were replaced, given a vector: (rows, length, hidden) states -> two logits a token.
+
+    Attributes:
+        backbone: a copy of the encoder's, trained.
+        classify: Linear(hidden, 2), with torch's own initialisation.
+        packed: whether padding is left out of the computation; it has then no meaningful logits.
+
+    Args:
+        encoder: what it starts from.
+        seed: of the last layer's first weights.
+        packed: leave padding out.
+    """
+
+    def __init__(self, encoder: SentenceEncoder, seed: int, *, packed: bool) -> None:
+        super().__init__()
+        self.backbone = copy.deepcopy(encoder.backbone)
+        self.packed = packed
+        hidden = int(encoder.backbone.config.hidden_size)
+        self.classify = nn.Linear(hidden, 2)
+        bound, generator = 1 / math.sqrt(hidden), torch.Generator().manual_seed(seed)
+        with torch.no_grad():
+            for weights in self.classify.parameters():
+                weights.uniform_(-bound, bound, generator=generator)
+        self.classify.to(encoder.device)
+
+    def forward(self, tokens: Tokens, vectors: Tensor) -> Tensor:
+        """(rows, length, 2) logits of "as it was" and "replaced", of float32 at least.
+
+        Args:
+            tokens: (rows, length), some of them replaced.
+            vectors: (rows, hidden), read in place of the first token: after the embeddings' LayerNorm and dropout, and
+                without a position.
+        """
+        if self.packed:
+            depth = int(self.backbone.config.num_hidden_layers)
+            found = trained_states(self.backbone, tokens, [depth], dropout=self.training, leading=vectors)
+        else:
+            found = plain_states(self.backbone, tokens, leading=vectors)
+        logits: Tensor = self.classify(found[-1])
+        return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
+
+
+class ReplacedTokens(Term):
+    """Replaced tokens are found by a discriminator that reads the sentence vector (DiffCSE, section 3).
+
+    A frozen masked language model, the generator, reads a copy x' of each of the 2N texts of the views of which
+    ``rate`` of the tokens are hidden, and gives an edited text x''. The discriminator D, a second network with the
+    encoder's first weights and two logits a token, reads x'' with the text's own sentence vector h (after the head) in
+    place of the first token's embedding, and is to tell which tokens differ::
+
+        r_t  = [x''_t != x_t]
+        loss = mean over all tokens t of all texts of -log p_t(r_t),   p_t = softmax(D(x'', h)_t)
+
+    Gradient reaches the encoder through h alone; D is trained with it, checkpointed with it, and not kept at the end.
+    The paper writes the sum over tokens and texts, its code takes the mean, and the published weights go with that.
+
+    ==============  ==========================================  =============================================
+    .               paper                                       reference (the authors' code)
+    ==============  ==========================================  =============================================
+    hidden tokens   ``masking = "all"``: all are [MASK]         ``"bert"``: 80% [MASK], 10% random, 10% kept
+    guesses         ``pick = "sample"`` from the softmax, at    ``pick = "best"``, the most probable token, at
+                    ``places = "masked"``, the hidden ones      ``places = "all"``, every position
+    generator       without dropout                             ``generator_dropout``: trained mode leaves it on
+    padding         ``padding = "ignored"``                     ``"counted"`` in the mean, as not replaced
+    ==============  ==========================================  =============================================
+
+    The first token is never replaced, and counts in the mean as [SEP] does. In the authors' code the random ids may be
+    special ones, and the discriminator reads id 0 at padding.
+
+    The log has ``replaced_share``, the share of the tokens that were replaced, ``replaced_found``, the share of those
+    that the discriminator finds, and ``originals_found``, that of the others.
+    """
+
+    class Settings(PartSettings):
+        """Settings of `ReplacedTokens`.
+
+        Attributes:
+            weight: of the term.
+            rate: share of the tokens that are hidden from the generator.
+            generator: ``start``, a frozen copy of the model that training begins with and its masked-LM head; or the
+                folder or Hub id of a masked language model with the same vocabulary.
+            generator_dropout: leave the generator's dropout on.
+            masking: what becomes of the hidden tokens: all are [MASK], or BERT's rule.
+            pick: draw each guess, or take the most probable token.
+            places: where tokens are replaced by guesses.
+            padding: whether padding counts in the mean.
+        """
+
+        kind: Literal["replaced_tokens"] = "replaced_tokens"
+        weight: float = Field(default=0.005, gt=0, allow_inf_nan=False)
+        rate: float = Field(default=0.3, gt=0, lt=1)
+        generator: str = Field(default=START, min_length=1)
+        generator_dropout: bool = False
+        masking: Masking = "all"
+        pick: Pick = "sample"
+        places: Places = "masked"
+        padding: Literal["ignored", "counted"] = "ignored"
+
+    settings: Settings
+    compares_examples = False
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        super().__init__(settings)
+        self.replacer: Replacer | None = None
+        self.discriminator: Discriminator | None = None
+        self._copy = MaskedViews(self.settings.rate, self.settings.masking, f"{self.kind} term")
+
+    @property
+    def reads(self) -> Set[Request[Any]]:
+        """The views' vectors and a masked copy of their texts; the start's masked-LM head where it generates."""
+        return {Sentences(), self._copy, *([LmHead()] if self.settings.generator == START else [])}
+
+    @property
+    def networks(self) -> Sequence[nn.Module]:
+        """The discriminator."""
+        return () if self.discriminator is None else (self.discriminator,)
+
+    def check(self, context: Context) -> None:
+        """The vector must fit a token's place, and layers must be there to read it."""
+        encoder = context.encoder
+        if encoder is None:
+            return
+        if encoder.depth == 0:
+            raise UserError(
+                f"{context.model}: has no layers, and the {self.kind} term needs a discriminator that reads a text; "
+                "choose another model, or another recipe"
+            )
+        embedding_module(encoder.backbone)
+        hidden, size = int(encoder.backbone.config.hidden_size), encoder.training_dimension
+        if size != hidden:
+            raise UserError(
+                f"the {self.kind} term puts the sentence vector in a token's place: {size} dimensions do not fit "
+                f"{hidden}; leave encoder.head.size out"
+            )
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Opens the generator and makes the discriminator of the encoder's weights."""
+        del batch_size
+        settings = self.settings
+        self.replacer = Replacer.open(
+            settings.generator,
+            encoder,
+            pick=settings.pick,
+            places=settings.places,
+            dropout=settings.generator_dropout,
+            reader=f"{self.kind} term",
+        )
+        packed = encoder.packed and settings.padding == "ignored"  # logits at padding are of a padded forward
+        self.discriminator = Discriminator(encoder, seed_of(seed, self.name), packed=packed)
+
+    def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
+        """(rows, 6) for each of the views' texts.
+
+        The columns: sum of the losses of its tokens, how many count, how many were replaced, of those how many the
+        discriminator finds, real tokens, of those how many it tells right.
+        """
+        if self.replacer is None or self.discriminator is None:
+            raise RuntimeError(f"the {self.kind} term is used before begin")
+        discriminator, copied = self.discriminator, reps[self._copy]
+        rows = len(copied.masked.positions)
+        texts = inputs.tokens.rows(0, rows)
+        vectors = torch.cat([reps.anchor, reps.positive])[:rows]
+        ids = self.replacer(texts, copied, self.noise(reps), inputs.chunks)
+        real = texts.attention_mask.bool()
+        labels = ((ids != texts.input_ids) & real).long()
+        counted = real if self.settings.padding == "ignored" else torch.ones_like(real)
+
+        def told(start: int, stop: int, vectors: Tensor) -> Tensor:
+            logits = discriminator(Tokens(ids[start:stop], texts.attention_mask[start:stop]), vectors)
+            here, among = labels[start:stop], real[start:stop]
+            losses = nn.functional.cross_entropy(logits.transpose(1, 2), here, reduction="none")
+            right = (logits.detach().argmax(dim=2) == here) & among
+            columns = [losses * counted[start:stop], counted[start:stop], here, right & here.bool(), among, right]
+            return torch.stack([column.to(losses.dtype).sum(dim=1) for column in columns], dim=1)
+
+        return through(discriminator, told, vectors, inputs.chunks)
+
+    def loss(self, reps: Representations) -> Tensor:
+        """Mean cross-entropy over the tokens that count."""
+        found: Tensor = reps.computed[self.name]
+        return found[:, _LOSS].sum() / found[:, _COUNTED].sum()
+
+    def diagnose(self, reps: Representations) -> dict[str, Tensor]:
+        """What the discriminator tells right; 0 where there is nothing to tell."""
+        if self.name not in reps.computed:
+            return {}
+        totals = reps.computed[self.name].sum(dim=0)
+        originals = totals[_REAL] - totals[_REPLACED]
+        return {
+            "replaced_share": totals[_REPLACED] / totals[_REAL],
+            "replaced_found": totals[_REPLACED_FOUND] / totals[_REPLACED].clamp(min=1),
+            "originals_found": (totals[_RIGHT] - totals[_REPLACED_FOUND]) / originals.clamp(min=1),
+        }

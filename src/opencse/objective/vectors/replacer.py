@@ -1,0 +1,153 @@
+"""A frozen masked language model that replaces tokens of a text by its guesses."""
+
+from __future__ import annotations
+
+from typing import Literal, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.locate import locate
+from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.encoder.outputs import MaskedTokens
+from opencse.encoder.packed import unpackable
+from opencse.errors import UserError
+from opencse.objective.vectors.chunks import Chunks
+from opencse.objective.vectors.masked import MaskedCopy
+from opencse.objective.vectors.network import through
+from opencse.text.moving import moved
+from opencse.text.tokenizer import Tokens
+
+START = "start"
+"""The name of the model that training begins with, as a generator."""
+_AT_ONCE = 512
+"""Positions whose logits, one for each entry of the vocabulary, are in memory together."""
+
+Pick = Literal["sample", "best"]
+Places = Literal["masked", "all"]
+
+
+class Replacer(nn.Module):
+    """Reads a masked copy of some texts and gives the texts with guesses in place of tokens; it is never trained.
+
+    The first token of a text stays, and padding stays. Nothing is guessed beyond the vocabulary of the tokenizer.
+    Its weights are in the state, so a resumed run goes on with the same ones.
+
+    Attributes:
+        model: the masked language model, frozen.
+
+    Args:
+        model: with its masked-LM head; it is changed.
+        pick: draw each guess from the softmax, special tokens left out, or take the most probable token.
+        places: guess at the masked positions alone, or at every position.
+        dropout: leave the model's dropout on in training.
+    """
+
+    def __init__(self, model: SentenceEncoder, *, pick: Pick, places: Places, dropout: bool) -> None:
+        super().__init__()
+        model.projection = None  # sentence vectors are not made
+        model.dense = nn.Sequential()
+        self.model = model.requires_grad_(False).eval()
+        self.pick = pick
+        self.places = places
+        self.dropout = dropout
+
+    @classmethod
+    def open(
+        cls, generator: str, encoder: SentenceEncoder, *, pick: Pick, places: Places, dropout: bool, reader: str
+    ) -> Self:
+        """A replacer for the texts of ``encoder``.
+
+        Args:
+            generator: ``start`` for a copy of ``encoder`` as it is now, with its masked-LM head; else a folder or Hub
+                id of a model with such a head and the same vocabulary.
+            encoder: what will be trained.
+            pick: see the class.
+            places: see the class.
+            dropout: see the class.
+            reader: the part that asks, for messages.
+
+        Raises:
+            UserError: if there is no such model, it has no masked-LM head, or its vocabulary is another one.
+        """
+        if generator == START:
+            if encoder.lm_head is None:
+                raise RuntimeError(f"the {reader} was begun with an encoder without a masked-LM head")
+            return cls(encoder.twin(), pick=pick, places=places, dropout=dropout)
+        model = SentenceEncoder(generator, device=str(encoder.device))
+        if model.tokenizer.hf.get_vocab() != encoder.tokenizer.hf.get_vocab():
+            raise UserError(
+                f"{generator}: has another vocabulary than the model that is trained, and the {reader} needs the same; "
+                'choose another generator, or generator = "start"'
+            )
+        words = cast(nn.Embedding, model.backbone.get_input_embeddings())
+        model.lm_head = MaskedLMHead.load(locate(generator), words).to(encoder.device)
+        model.packed = encoder.packed and unpackable(model.backbone) is None
+        return cls(model, pick=pick, places=places, dropout=dropout)
+
+    def train(self, mode: bool = True) -> Self:
+        """Training mode of the model only where its dropout is to be on."""
+        super().train(mode)
+        self.model.train(mode and self.dropout)
+        return self
+
+    @torch.no_grad()
+    def forward(self, texts: Tokens, copy: MaskedCopy, noise: torch.Generator, chunks: Chunks) -> Tensor:
+        """The texts' ids with guesses in them.
+
+        Args:
+            texts: (rows, length) as they were.
+            copy: their masked copy.
+            noise: of the draws; one number for each position, the same however the rows are shared.
+            chunks: of the step.
+
+        Returns:
+            (rows, length) ids.
+
+        Raises:
+            UserError: for texts longer than the model reads.
+        """
+        rows, length = texts.input_ids.shape
+        if length > self.model.max_length:
+            raise UserError(
+                f"the generator reads {self.model.max_length} tokens, and a text has {length}; "
+                f"set data.max_length={self.model.max_length}"
+            )
+        drawn = torch.rand((rows, length), generator=noise, device=texts.input_ids.device)
+
+        def guessed(start: int, stop: int, drawn: Tensor) -> Tensor:
+            step = max(1, _AT_ONCE // length)
+            parts = [
+                self._guessed(texts, copy, a, min(a + step, stop), drawn[a - start : min(a + step, stop) - start])
+                for a in range(start, stop, step)
+            ]
+            return torch.cat(parts)
+
+        return through(self.model, guessed, drawn, chunks)
+
+    def _guessed(self, texts: Tokens, copy: MaskedCopy, start: int, stop: int, drawn: Tensor) -> Tensor:
+        """(stop - start, length) ids of some rows."""
+        before, seen = texts.rows(start, stop), copy.masked.tokens.rows(start, stop)
+        positions = copy.masked.positions[start:stop]  # on the CPU, where they are counted without waiting for a GPU
+        if self.places == "all":
+            positions = torch.ones_like(positions)
+        places = moved(positions.flatten().nonzero().squeeze(1), before.input_ids.device)
+        if not len(places):
+            return before.input_ids
+        logits = self.model(None, masked=MaskedTokens(seen, positions)).masked_logits
+        guesses = self._picked(logits.float(), drawn.flatten().index_select(0, places))
+        ids = before.input_ids.flatten().index_copy(0, places, guesses).view_as(before.input_ids)
+        ids = torch.where(before.attention_mask.bool(), ids, before.input_ids)
+        return torch.cat([before.input_ids[:, :1], ids[:, 1:]], dim=1)
+
+    def _picked(self, logits: Tensor, drawn: Tensor) -> Tensor:
+        """(M,) ids of (M, vocabulary) logits and (M,) numbers from 0 to 1."""
+        tokenizer = self.model.tokenizer
+        logits[:, tokenizer.vocabulary_size :] = -torch.inf  # rows that only round the embedding table up
+        if self.pick == "best":
+            return logits.argmax(dim=1)
+        logits[:, tokenizer.hf.all_special_ids] = -torch.inf
+        heights = logits.double().softmax(dim=1).cumsum(dim=1)
+        levels = drawn.double().unsqueeze(1) * heights[:, -1:]
+        return torch.searchsorted(heights, levels, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)
