@@ -8,12 +8,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.layout import SENTENCE_CONFIG
 from opencse.encoder.prompts import Prompts, Role
+from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError
+from opencse.runs.start import weigh_tokens
 from prompted import LAYOUTS, prompts_in, write_prompted
 
 TEXTS = ["A dog runs over the grass.", "What is the valve for?", "a", "", "two words " * 40]
@@ -69,6 +72,19 @@ def test_a_prompt_that_pooling_leaves_out_changes_the_vector_by_attention_alone(
     assert np.abs(with_it.encode(TEXTS) - without.encode(TEXTS)).max() > 1e-2
     np.testing.assert_array_equal(with_it.encode(TEXTS, prompt=""), without.encode(TEXTS, prompt=""))
     assert fingerprint(with_it) != fingerprint(without)
+
+
+def test_what_is_left_out_of_another_pooling_or_weighed_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    without = SentenceEncoder.load(folders["without"], pooling="mean", device="cpu")
+    assert not without.pool_prompt, "the same pooling, asked for by name"
+    with pytest.raises(UserError, match=r"encoder\.token_weights: this encoder has a mean that leaves out the prompt"):
+        weigh_tokens(without, [np.arange(5)], asked=True)
+    assert weigh_tokens(without, [np.arange(5)], asked=False) is None
+    assert SentenceEncoder.load(folders["without"], pooling="cls", device="cpu").pool_prompt
+    without.token_weights = TokenWeights(torch.ones(without.tokenizer.vocabulary_size))
+    without.save(tmp_path)
+    with pytest.raises(UserError, match="include_prompt is false: a mean that leaves out the prompt and weighs tokens"):
+        SentenceEncoder.load(tmp_path, device="cpu")
 
 
 def test_every_prompt_is_kept_by_a_save(folders: dict[str, Path], tmp_path: Path) -> None:

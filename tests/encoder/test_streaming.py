@@ -134,7 +134,9 @@ def again(source: Source, out: Path, encoder: SentenceEncoder, **how: object) ->
     said: list[str] = []
     made: EncodedFile = encode_file(source, out, encoder, window=5, say=said.append, **how)  # type: ignore[arg-type]
     assert made.before == 0
-    expected = encoder.encode([row[0] for row in source.read().rows], normalize_embeddings="form" in how)
+    prompt = str(how.get("prompt", ""))
+    texts = [row[0] for row in source.read().rows]
+    expected = encoder.encode(texts, prompt=prompt, normalize_embeddings="form" in how)
     assert np.allclose(np.load(out), expected, atol=1e-6)
     assert beside(out) == ["v.npy"]
     (line,) = said
@@ -148,6 +150,9 @@ def test_another_text_model_or_setting_begins_anew(
     assert again(source, out, encoder, form=Form(normalize=True)) == (
         "v.npy.partial: was begun with another normalize; it begins anew"
     )
+    out.unlink()
+    begun(monkeypatch, source, out, encoder)
+    assert "another prompt" in again(source, out, encoder, prompt="query: ")
     out.unlink()
     begun(monkeypatch, source, out, encoder)
     other = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")

@@ -109,10 +109,9 @@ def read_folder(
     prompts = read_prompts(folder)
     dense = [read_dense(path) for path in modules.dense] if modules else []
     require_chain(folder, int(backbone.config.hidden_size), dense)
-    pool_prompt = True
     if chosen is None:
         chosen = read_pooling(modules, backbone.config.to_dict()) if modules else Pooling.MEAN
-        pool_prompt = modules is None or pools_prompt(modules)
+    pool_prompt = modules is None or not chosen.is_mean or pools_prompt(modules)
     depth = int(backbone.config.num_hidden_layers)
     if not 0 <= chosen.layers(depth)[0] <= depth:
         others = "mean or cls" if depth else "mean"
@@ -121,6 +120,11 @@ def read_folder(
         require_sentence_names(modules.normalize)
     weights = None
     if modules and modules.token_weights and chosen.is_mean:
+        if not pool_prompt:
+            raise UserError(
+                f"{modules.pooling}: include_prompt is false: a mean that leaves out the prompt and weighs tokens "
+                f"({modules.token_weights.name}) is not supported here; choose a pooling that is no mean with --pooling"
+            )
         weights = TokenWeights.read(modules.token_weights, tokenizer.vocabulary_size)
     stated = read_config(transformer / "config.json")
     return Parts(

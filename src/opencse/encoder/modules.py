@@ -33,11 +33,10 @@ def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
         named = " + ".join(modes) or "none"
         raise UserError(f"{where}: pooling {named} is not supported here; choose one with --pooling")
     pooling = POOLING_MODES[modes[0]]
-    if not pools_prompt(modules) and (pooling is not Pooling.MEAN or modules.token_weights):
-        weighted = ", tokens weighed," if modules.token_weights else ""
+    if not pools_prompt(modules) and pooling is not Pooling.MEAN:
         raise UserError(
-            f"{path}: include_prompt is false: pooling {pooling}{weighted} that leaves out the prompt is not supported "
-            "here, only mean; choose a pooling with --pooling"
+            f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here, "
+            "only mean; choose a pooling with --pooling"
         )
     # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
     if modules.weighted_layers is None or not backbone.get("output_hidden_states"):

@@ -142,10 +142,12 @@ def weigh_tokens(encoder: SentenceEncoder, texts: Iterable[NDArray[np.integer]],
     Raises:
         UserError: if they were asked for of an encoder that takes none.
     """
-    if encoder.pooling.is_mean and encoder.depth:
+    if encoder.pooling.is_mean and encoder.depth and encoder.pool_prompt:
         return TokenWeights.inverse_document_frequency(texts, encoder.tokenizer.vocabulary_size)
     if asked:
         what = f"pooling {encoder.pooling}, which reads no mean" if encoder.depth else "no layers above its words"
+        if encoder.pooling.is_mean and encoder.depth:
+            what = "a mean that leaves out the prompt (include_prompt is false)"
         raise UserError(f"encoder.token_weights: this encoder has {what}; leave the setting out")
     return None
 
