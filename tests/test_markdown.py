@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,10 @@ import pytest
 from opencse.analysis.pages import how_to_load
 from opencse.analysis.report import paragraph, write_report
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.markdown import as_text
+from opencse.markdown import as_text, public_name, without_home
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.card import model_card
+from opencse.text import sample
 from opencse.text.corpus import CorpusFacts
 
 
@@ -59,7 +61,7 @@ def test_a_card_shows_names_as_they_are(encoder: SentenceEncoder) -> None:
     cells = [[line.count("|") for line in text.splitlines()] for text in (card, plain)]
     assert cells[0] == cells[1], "no name makes a cell of its own"
     assert not any(part in card for part in ("<script", "](http://b", "\x1b"))
-    assert card.count("&#60;script>") == 5
+    assert card.count("&#60;script>") == 4  # of the model, a path, the last part alone
 
 
 def test_a_page_shows_names_as_they_are(tmp_path: Path) -> None:
@@ -70,3 +72,49 @@ def test_a_page_shows_names_as_they_are(tmp_path: Path) -> None:
     assert "<script" not in text
     assert "\x1b" not in text
     assert "SentenceEncoder.load(&#34;x\\&#34;); import os" in text, "quoted as a string of Python"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("/home/anna/models/e5", "e5"),
+        ("./models/e5/", "e5"),
+        ("models/mine/e5", "e5"),
+        ("intfloat/e5-small", "intfloat/e5-small"),
+        ("opencse-mini", "opencse-mini"),
+        (".", Path.cwd().name),
+    ],
+)
+def test_names_that_leave_this_machine_hold_no_folders(name: str, shown: str) -> None:
+    assert public_name(name) == shown
+
+
+def test_the_home_folder_is_written_as_a_tilde(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/al")
+    given = "/home/al/x /home/alice/y '/home/al' /data/home/al"
+    assert without_home(given) == "~/x /home/alice/y '~' /data/home/al"
+
+
+@pytest.mark.slow
+def test_no_card_or_page_holds_the_home_folder(
+    tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import opencse
+
+    home = tmp_path / "anna"
+    shutil.copytree(tiny_folder, home / "start")
+    text = home / "mine.txt"
+    text.write_text("\n".join(sample.TRAIN.read_text().splitlines()[:400]))
+    monkeypatch.setenv("HOME", str(home))
+    start = home / "start"
+    opencse.whiten(start, text, home / "white", dimension=2)
+    opencse.export_static(start, home / "table", corpus=text)
+    opencse.static(text, home / "counted", model=start)
+    opencse.export_onnx(start, home / "onnx", text=text)
+    few = ["training.max_steps=2", "training.batch_size=8"]
+    opencse.train(text, home / "run", model=start, dev=None, settings=few, report=True)
+    opencse.analyze(start, home / "page", text=text)
+    written = [path for path in home.rglob("*") if path.name in ("README.md", "report.html", "export.json")]
+    assert len(written) == 9
+    assert {path.name: str(home) for path in written if str(home) in path.read_text()} == {}
+    assert all("start" in path.read_text() for path in written)

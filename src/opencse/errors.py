@@ -15,7 +15,7 @@ R = TypeVar("R")
 
 _MASK = "***"
 _IN_URL = re.compile(
-    r"(?P<start>\b(?:(?:https?|grpc)://(?=[^\s/:@]+@)|[a-z][a-z0-9+.-]*://[^\s/:@]*:))(?P<secret>[^\s]*)@",
+    r"(?P<start>\b(?:(?:https?|grpc)://(?=[^\s/:@]+@)|[a-z][a-z0-9+.-]*://[^\s/:@]*:))(?P<secret>[^\s/]*)@",
     re.IGNORECASE,
 )
 _NAMED = re.compile(
@@ -87,7 +87,7 @@ def _secrets(source: str) -> list[str]:
     """The secrets in a connection string, as they are written and decoded, the longest first."""
     written = [part["secret"] for pattern in (_IN_URL, _NAMED) for part in pattern.finditer(source)]
     plain = [secret.strip("'") for secret in written]
-    parts = [part for secret in plain for part in (secret, unquote(secret), *secret.split("@"))]
+    parts = [part for secret in plain for one in (secret, unquote(secret)) for part in (one, *one.split("@"))]
     return sorted({part for part in parts if len(part) > 2 and part != _MASK}, key=len, reverse=True)
 
 

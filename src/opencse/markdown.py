@@ -1,8 +1,11 @@
-"""Names in Markdown: what a user or a file is called stays text, whatever characters it is made of."""
+"""Names in pages, cards and records: what a user or a file is called stays text, and says nothing of this machine."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import re
+from pathlib import Path
 
 from opencse.errors import printable
 
@@ -13,3 +16,26 @@ _MARKUP = re.compile(r"[|`*$\\]|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#|\w+;)")
 def as_text(name: object) -> str:
     """``name`` in one line that Markdown shows as it is: no heading, link, code, table cell or HTML begins in it."""
     return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", printable(str(name)))
+
+
+def public_name(name: str | Path) -> str:
+    """A name for cards and records that leave this machine: of a path the last component, anything else as it is.
+
+    Example:
+        >>> public_name("/home/anna/models/e5"), public_name("intfloat/e5-small")
+        ('e5', 'intfloat/e5-small')
+    """
+    text, path = str(name), Path(name)
+    with contextlib.suppress(OSError, ValueError):
+        if path.is_absolute() or text.startswith((".", "~")) or text.count("/") > 1 or os.path.lexists(path):
+            return path.name or path.resolve().name
+    return text
+
+
+def without_home(text: str) -> str:
+    """``text`` with the path of the user's home folder written as ``~``."""
+    with contextlib.suppress(RuntimeError):  # a user without one
+        home = str(Path.home())
+        if len(home) > 1:
+            return re.sub(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])", "~", text)
+    return text

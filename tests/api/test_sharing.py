@@ -129,17 +129,30 @@ def test_what_arrives_is_the_encoder_with_its_card(hub: Hub, encoder: SentenceEn
     assert "path/to/this/folder" not in card.text
 
 
-def test_a_run_s_records_stay_here(hub: Hub, encoder: SentenceEncoder, tmp_path: Path) -> None:
+def test_a_run_s_records_and_other_files_stay_here(
+    hub: Hub, encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = tmp_path / "out"
     encoder.save(folder)
     encoder.save(folder / "last")
-    for name in ("run.json", "metrics.jsonl", "report.html", "report.json", "notes.md"):
+    own = ("corpus.txt", "service-account.json", "words.model", "other.onnx", "mine.safetensors", "1_Pooling/key.json")
+    for name in ("run.json", "metrics.jsonl", "report.html", "report.json", "notes.md", "calibration.json", *own):
         (folder / name).write_text("{}")
+    (folder / "12_secrets").mkdir()
+    (folder / "12_secrets" / "token.json").write_text("{}")
+    home = str(tmp_path / "home")
+    monkeypatch.setenv("HOME", home)
+    config = json.loads((folder / "config.json").read_text()) | {"_name_or_path": f"{home}/start", "x": f"{home}/y"}
+    (folder / "config.json").write_text(json.dumps(config))
+    (folder / "README.md").write_text((folder / "README.md").read_text() + f"\nMade in {home}/models.\n")
     opencse.push(folder, "tiny", commit_message="First")
     sent = set(hub.repos["me/tiny"]["main"])
     assert {"README.md", "model.safetensors", "tokenizer.json", "1_Pooling/config.json", "modules.json"} <= sent
     assert not {name for name in sent if "run" in name or "report" in name or "last" in name or "metrics" in name}
-    assert "notes.md" not in sent
+    assert not sent & {"notes.md", "calibration.json", "12_secrets/token.json", *own}
+    assert not [name for name, content in hub.repos["me/tiny"]["main"].items() if home.encode() in content]
+    assert json.loads(hub.repos["me/tiny"]["main"]["config.json"])["_name_or_path"] == "start"
+    assert b"Made in ~/models." in hub.repos["me/tiny"]["main"]["README.md"]
     assert hub.messages == ["First"]
 
 

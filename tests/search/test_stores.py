@@ -112,6 +112,15 @@ def test_what_cannot_be_exported_is_one_line(exported: Index, monkeypatch: pytes
     pytest.importorskip("psycopg")
     with pytest.raises(UserError, match="pgvector refused"):
         opencse.export_index(exported.folder, "pgvector", "host=127.0.0.1 port=1 connect_timeout=2")
+    for target in (
+        "postgresql://anna:s3cret@127.0.0.1:1/texts?connect_timeout=2",
+        "postgresql://anna:pa@s3cret@127.0.0.1:1/texts?connect_timeout=2",
+        "host=127.0.0.1 port=1 connect_timeout=2 password=s3cret",
+        "host=127.0.0.1 port=s3cret password=s3cret",
+    ):
+        with pytest.raises(UserError, match="pgvector refused") as refused:
+            opencse.export_index(exported.folder, "pgvector", target)
+        assert "s3cret" not in str(refused.value)
     monkeypatch.setitem(__import__("sys").modules, "lancedb", None)
     with pytest.raises(UserError, match="pip install lancedb"):
         opencse.export_index(exported.folder, "lancedb", "x")

@@ -99,6 +99,7 @@ def encode(
     Args:
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
         text: a file, a Hub data set id, a `Source`, or a list of texts. Of rows of several texts the first is taken.
+            Vector i is of line i + 1 of a text file: blank lines are refused, but for those at its end.
         out: ``.npy`` file to write, a folder for files of ``shard_rows`` vectors each and a manifest, or an open text
             file for JSON lines (``text``, ``vector``); with a list of texts there is none.
         column: of a file, by name or position.
@@ -145,6 +146,8 @@ def encode(
             raise UserError("numbers are of vectors that are written; name out, or use opencse.encoder.forms.Form")
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         form.require(encoder.dimension)
+        if not isinstance(source, GivenTexts):
+            source.count_rows()
         first = [row[0] for row in source.read().rows]
         before = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
         return form.of(encoded(encoder, first, "encoding", tell, prompt=before, precision=precision))

@@ -17,6 +17,7 @@ from opencse.export.onnx_folder import OnnxExport, write_onnx
 from opencse.export.quantized import FEWEST
 from opencse.export.runtime import require_onnx
 from opencse.foreign import checks_trust
+from opencse.markdown import public_name
 from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Progress, Silent
 from opencse.runs.card import distilled_card
@@ -75,7 +76,7 @@ def export_onnx(
     device = None if isinstance(model, SentenceEncoder) else "cpu"
     opened = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     encoder = opened.twin().to("cpu").eval() if isinstance(model, SentenceEncoder) else opened
-    done = write_onnx(encoder, folder, name=name_of(model), texts=texts, pairs=graded, progress=tell)
+    done = write_onnx(encoder, folder, name=public_name(name_of(model)), texts=texts, pairs=graded, progress=tell)
     for line in done.int8.lines() if done.int8 else []:
         tell.say(line)
     tell.say(f"written    {done.megabytes:.1f} MB, {done.dimension} dimensions, texts up to {encoder.max_length} ids")

@@ -22,7 +22,7 @@ from opencse.studies.comparison import Comparison
 from opencse.studies.files import WRITTEN, write_comparison
 from opencse.studies.record import StudyRecord
 from opencse.studies.reproduction import PaperRow, paper_row, reproduced
-from opencse.studies.running import run_study
+from opencse.studies.running import require_study, run_study
 from opencse.studies.study import Study, SuiteChoice
 from opencse.text.given import Text, open_texts
 
@@ -197,13 +197,14 @@ def reproduce(
 
 
 def _require_apart(study: Study, recipes: Sequence[str]) -> None:
-    """Refuses an ``out`` that is, or would replace, what the study reads."""
+    """Refuses an ``out`` that is, or would replace, what the study reads, or that holds anything but a comparison."""
     dev = None if study.dev in (SAMPLE, NONE) else study.dev
     files = [recipe for recipe in recipes if recipe.endswith(".toml")]
     read = paths_of(study.text, dev, *files, *(suite.folder for suite in study.suites))
     require_apart(study.out, read=read, models=paths_of(*study.starts), replaces=False)
     for name in WRITTEN:
         require_apart(study.out / name, read=read)
+    require_study(study.out)
 
 
 def _suites(data: str | Path, names: Sequence[str], fast: bool, device: str | None) -> list[SuiteChoice]:

@@ -163,7 +163,7 @@ def encode_folder(
         if value is not None and value < 1:
             raise UserError(f"{name} is at least 1, not {value}")
     _require_folder(folder)
-    rows = sum(1 for _ in source.examples())
+    rows = source.count_rows()
     text = source.fingerprint()
     if isinstance(model, SentenceEncoder):
         if engine == "ray" or (processes is not None and processes > 1):

@@ -11,7 +11,7 @@ from opencse import __version__
 from opencse.encoder.layout import TABLE
 from opencse.encoder.prompts import Role
 from opencse.environment import installed
-from opencse.markdown import as_text
+from opencse.markdown import as_text, without_home
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -111,7 +111,7 @@ def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limi
     listed = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
     use = _USE + (_RETRIEVAL if encoder.prompts.differ else "") + ("" if config.model_type == TABLE else _ONNX)
     head = front_matter("sentence-transformers", ["sentence-transformers"], base)
-    return f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=HERE)}"
+    return without_home(f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=HERE)}")
 
 
 def _weighing(encoder: SentenceEncoder) -> str:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from opencse.encoder.adapters import CONFIG
 from opencse.encoder.card import HERE
-from opencse.encoder.layout import CALIBRATION, read_config
+from opencse.encoder.layout import read_config
 from opencse.encoder.saving import ADAPTER
 from opencse.errors import UserError, reason
+from opencse.markdown import public_name, without_home
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
@@ -18,23 +21,20 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 _CARD = "README.md"
-# What an encoder is made of and is read by; a run's records, which name folders of this machine, stay here.
-_FILES = (
-    "*.json",
-    "*.txt",
-    "*.model",
-    "*.onnx",
-    "*.safetensors",
-    "*.safetensors.index.json",
-    "[0-9]*_*/config.json",
-    "[0-9]*_*/*.safetensors",
-    "adapter/*.json",
-    "adapter/*.txt",
-    "adapter/*.safetensors",
-    "adapter/[0-9]*_*/config.json",
-    "adapter/[0-9]*_*/*.safetensors",
-)
-_STAY = ("run.json", "report.json", "record.json", CALIBRATION)
+_NAMES = frozenset(
+    {
+        "added_tokens.json", "adapter_config.json", "adapter_model.safetensors", "bpe.codes", "chat_template.jinja",
+        "config.json", "config_sentence_transformers.json", "export.json", "generation_config.json", "merges.txt",
+        "model.onnx", "model.onnx.data", "model.safetensors", "model.safetensors.index.json", "modules.json",
+        "preprocessor_config.json", "processor_config.json", "router_config.json", "sentence_bert_config.json",
+        "sentencepiece.bpe.model", "sentencepiece.model", "special_tokens_map.json", "spiece.model", "tokenizer.json",
+        "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt",
+    }
+)  # fmt: skip
+"""The files that an encoder is made of; nothing else of a folder is sent."""
+_PART = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+_MODULE = re.compile(r"\d+_\w+")
+_RECORDED = re.compile(r"_?name_or_path|.*_name_or_path")
 
 
 def push(
@@ -123,16 +123,40 @@ def upload(
 def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
     from huggingface_hub import CommitOperationAdd
 
-    found = {path for pattern in _FILES for path in folder.glob(pattern) if path.is_file()}
-    files = sorted(path for path in found if path.name not in _STAY)
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_sent(path.relative_to(folder)))
     if _is_for_a_folder_here(folder / ADAPTER):
         files = [path for path in files if ADAPTER not in path.relative_to(folder).parts]
-    made = [CommitOperationAdd(path.relative_to(folder).as_posix(), path) for path in files]
+    made = [CommitOperationAdd(path.relative_to(folder).as_posix(), _content(path)) for path in files]
     card = folder / _CARD
     if card.is_file():
-        told = card.read_text(encoding="utf-8").replace(HERE, repo_id)
+        told = without_home(card.read_text(encoding="utf-8").replace(HERE, repo_id))
         made.append(CommitOperationAdd(_CARD, told.encode()))
     return made
+
+
+def _is_sent(path: Path) -> bool:
+    """Whether a file is part of an encoder, by its place in the folder."""
+    *above, name = path.parts
+    inside = above[1:] if above[:1] == [ADAPTER] else above
+    known = name in _NAMES or _PART.fullmatch(name) is not None
+    return known and (not inside or (len(inside) == 1 and _MODULE.fullmatch(inside[0]) is not None))
+
+
+def _content(path: Path) -> Path | bytes:
+    """A file as it is sent: configurations without the paths of this machine, the rest as it is."""
+    if path.suffix != ".json" or path.name in ("tokenizer.json", "vocab.json"):
+        return path
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return path
+    if isinstance(values, dict):
+        named = {key: value for key, value in values.items() if _RECORDED.fullmatch(key) and isinstance(value, str)}
+        shown = {key: public_name(value) for key, value in named.items()}
+        if shown != named:
+            text = json.dumps(values | shown, indent=2) + "\n"
+    return without_home(text).encode()
 
 
 def _is_for_a_folder_here(folder: Path) -> bool:

@@ -108,7 +108,7 @@ def encode_file(
     require_options(precision)
     target = _checked_target(Path(out))
     _require_own(target)
-    rows = sum(1 for _ in source.examples())
+    rows = source.count_rows()
     text = source.fingerprint()
     form, say = form or Form(), say or _silent
     encoder = ready(model, form, say, pooling=pooling, device=device, trust_remote_code=trust_remote_code)

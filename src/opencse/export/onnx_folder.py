@@ -21,7 +21,7 @@ from opencse.evaluation.pairs import ScoredPairs
 from opencse.export.graph import SentenceGraph, random_tokens, write_graph
 from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
-from opencse.markdown import as_text
+from opencse.markdown import as_text, without_home
 from opencse.outputs import moving_in, require_empty
 from opencse.progress import Progress
 
@@ -186,7 +186,7 @@ def _card(encoder: SentenceEncoder, name: str, difference: float, int8: Int8Loss
         checked="".join(f"- {line}\n" for line in checked),
         max_length=encoder.max_length,
     )
-    return front_matter("onnx", ["onnx"], name) + body
+    return without_home(front_matter("onnx", ["onnx"], name) + body)
 
 
 def _description(encoder: SentenceEncoder, name: str) -> dict[str, object]:

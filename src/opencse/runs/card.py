@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from opencse.encoder.card import framed
-from opencse.markdown import as_text
+from opencse.markdown import as_text, public_name
 from opencse.recipes.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 
@@ -108,7 +108,7 @@ def model_card(
             recipe=as_text(recipe.name),
             title=as_text(recipe.title),
             paper=as_text(recipe.paper or "-"),
-            model=as_text(model),
+            model=as_text(public_name(model)),
             rows=corpus.rows,
             tokens=corpus.tokens,
             fingerprint=corpus.fingerprint[:16],
@@ -147,7 +147,7 @@ def score_lines(scores: Mapping[int, float], dev: str, measure: str, seed: int, 
     rows += [(f"best, step {best:,}", scores[best]), (f"last, step {last:,}", scores[last])]
     table = "".join(f"| {name} | {value:.2f} |\n" for name, value in rows)
     return (
-        f"| on {as_text(dev)} | {as_text(measure)} |\n|---|---|\n{table}\n"
+        f"| on {as_text(public_name(dev))} | {as_text(measure)} |\n|---|---|\n{table}\n"
         f"Of one run, seed {seed}. The best step was chosen by these very scores, so they flatter it."
     )
 
@@ -164,7 +164,7 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
             rows=facts.rows,
             tokens=facts.tokens,
             fingerprint=facts.fingerprint[:16],
-            tokenizer=as_text(tokenizer),
+            tokenizer=as_text(public_name(tokenizer)),
             pieces=made.pieces,
             vocabulary=vocabulary,
             pairs=made.pairs,
@@ -187,7 +187,7 @@ def distilled_card(model: str, made: Distilled, settings: DistilSettings) -> str
         )
     return framed(
         _DISTILLED.format(
-            model=as_text(model),
+            model=as_text(public_name(model)),
             fitted=fitted,
             rows=made.rows,
             dimension=made.encoder.dimension,
@@ -201,9 +201,13 @@ def distilled_card(model: str, made: Distilled, settings: DistilSettings) -> str
 
 def merged_card(adapters: str, base: str, encoder: SentenceEncoder) -> str:
     """Markdown that tells what was merged into what, and how to use it."""
+    adapters, start = as_text(public_name(adapters)), as_text(public_name(base))
     return framed(
         _MERGED.format(
-            adapters=as_text(adapters), base=as_text(base), pooling=encoder.pooling, dimension=encoder.dimension
+            adapters=adapters,
+            base=start,
+            pooling=encoder.pooling,
+            dimension=encoder.dimension,
         ),
         encoder,
         base=base,
@@ -223,9 +227,9 @@ def whitened_card(
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
     return framed(
         _WHITENED.format(
-            model=as_text(model),
+            model=as_text(public_name(model)),
             pooling=encoder.pooling,
-            text=as_text(text),
+            text=as_text(public_name(text)),
             sentences=sentences,
             fingerprint=fingerprint[:16],
             before=encoder.dimension,

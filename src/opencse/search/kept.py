@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,19 +22,28 @@ from opencse.text.given import GivenTexts, TextSource
 from opencse.text.pipes import is_pipe
 
 SUFFIX = ".index"
+_FINGERPRINT = re.compile(r"[0-9a-f]{8,64}")
 
 
 def place_beside(source: TextSource) -> Path | None:
     """The folder for a corpus's vectors, one inside for each model; None where there is no room beside it.
 
-    That is ``NAME.index`` beside a file whose folder can be written.
+    That is ``NAME.index`` next to a file whose folder can be written, unless something else has that name.
     """
     if isinstance(source, GivenTexts) or is_pipe(source.location):
         return None
     path = Path(source.location)
     if not path.is_file() or not os.access(path.absolute().parent, os.W_OK):
         return None
-    return path.with_name(path.name + SUFFIX)
+    place = path.with_name(path.name + SUFFIX)
+    return place if _is_own(place) else None
+
+
+def _is_own(place: Path) -> bool:
+    """Whether a folder is new, empty, or holds indexes by fingerprints of their models alone."""
+    if not place.is_dir() or place.is_symlink():
+        return not os.path.lexists(place)
+    return all(one.is_dir() and _FINGERPRINT.fullmatch(one.name) for one in place.iterdir())
 
 
 def kept_index(place: Path, texts: Sequence[str], model: str, encoder: SentenceEncoder, progress: Progress) -> Index:

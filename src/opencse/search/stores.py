@@ -60,7 +60,7 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
         raise UserError(f"{name!r}: a collection or table is named in letters, digits and underscores; choose another")
     if to in FOLDERS and not target.startswith(_REMOTE):
         _require_folder(Path(target), index.folder, FOLDERS[to])
-    shown = masked(target)
+    shown = masked(target, target)
     try:
         rows = STORES[to](index, target, name)
     except ImportError as error:

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.analysis.figures import scores_by_recipe, standalone
+from opencse.markdown import without_home
 from opencse.progress import Counted, Progress
 from opencse.records import write_json, write_text
 from opencse.studies.comparison import Comparison, compare
@@ -48,7 +49,7 @@ def write_comparison(
         progress=Counted(progress, "comparing over pairs"),
     )
     write_json(study.out / "comparison.json", comparison.model_dump(mode="json"))
-    write_text(study.out / "comparison.md", markdown(comparison, records, command))
+    write_text(study.out / "comparison.md", without_home(markdown(comparison, records, command)))
     panels = {
         start: (
             {row.recipe: list(row.scores.values()) for row in comparison.rows if row.start == start},

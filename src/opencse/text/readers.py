@@ -190,6 +190,23 @@ class Source:
                 "give at least one sentence"
             )
 
+    def count_rows(self) -> int:
+        """The number of rows, where row i of what is made of a text file is line i + 1 of it.
+
+        Raises:
+            UserError: as `examples`, and for a blank line of a text file that has a text after it.
+        """
+        rows = 0
+        lines = self.suffix == ".txt" and self.unit == "line" and not self.skip_lines
+        for record, _ in self.examples():
+            rows += 1
+            if lines and record.number != rows:
+                raise UserError(
+                    f"{self.name}, line {rows}: is blank, so the vectors after it would not have the numbers of their "
+                    "lines; delete blank lines, or give a table (.jsonl, .csv)"
+                )
+        return rows
+
     def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
         """The rows one by one, each with the number of its document; at least one.
 
