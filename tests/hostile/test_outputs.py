@@ -111,7 +111,7 @@ def places() -> set[tuple[str, str]]:
     for name, command in commands():
         for parameter in command.params:
             option = next((one for one in parameter.opts if one.startswith("--")), "")
-            kind = type(parameter.type).__name__
+            kind = type(getattr(parameter, "type", None)).__name__
             if option in ("--out", "--json") or (option and "Path" in kind and option not in READ):
                 found.add((name, option))
     return found

@@ -236,7 +236,13 @@ def test_only_a_new_folder_or_a_comparison_is_written_to(study: Study, tmp_path:
 
     killed = tmp_path / "killed"
     (killed / "starts" / "m").mkdir(parents=True)
-    with pytest.raises(UserError, match="is not empty"):
-        require_study(killed)
+    for name in ("notes.txt", "mine.json"):
+        (killed / "starts" / "m" / name).write_text("mine")
+        with pytest.raises(UserError, match="is not empty"):
+            require_study(killed)
+        (killed / "starts" / "m" / name).unlink()
+    require_study(killed)
+    (killed / "starts" / "m" / "sts.json").write_text("{}")
+    require_study(killed)
     (killed / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())
     require_study(killed)

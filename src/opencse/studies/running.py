@@ -21,7 +21,7 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models import open_model
 from opencse.evaluation.record import DataRecord
 from opencse.evaluation.suite import OpenSuite
-from opencse.evaluation.suites import suite_named
+from opencse.evaluation.suites import SUITES, suite_named
 from opencse.io import writing
 from opencse.outputs import LOCK, names_in, require_empty
 from opencse.progress import Counted, Progress, Silent
@@ -88,7 +88,8 @@ def require_study(folder: Path) -> None:
 def _holds_only_scores(folder: Path) -> bool:
     """Whether all files in a comparison's folder are the scores of an evaluation that was not finished."""
     files = [path for path in folder.glob("*/**/*") if not path.is_dir()]
-    return all(path.suffix in (".npz", ".json") for path in files)
+    own = {f"{suite}{suffix}" for suite in SUITES for suffix in (".npz", ".json")}
+    return all(path.name in own for path in files)
 
 
 def _run_missing(study: Study, workers: int | None, engine: Engine, tell: Progress) -> list[StudyRecord]:
