@@ -53,7 +53,14 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
 def require_known(value: str, known: Sequence[str], what: str) -> None:
     """Refuses a ``value`` that is not among ``known``; ``what`` it is, for the message."""
     if value not in known:
-        raise UserError(f"unknown {what} {value!r}{nearest(value, known)}; known: {', '.join(known)}")
+        raise UserError(f"unknown {what} {shortened(value)!r}{nearest(value, known)}; known: {', '.join(known)}")
+
+
+def require_once(names: Sequence[str], what: str) -> None:
+    """Refuses a list in which a name occurs twice; ``what`` is named, for the message."""
+    for number, name in enumerate(names):
+        if name in names[:number]:
+            raise UserError(f"the {what} {shortened(str(name))!r} is named twice; name each once")
 
 
 def printable(text: str, keep: str = "") -> str:

@@ -1,6 +1,15 @@
-"""Whole numbers as people type them."""
+"""Numbers as people type them."""
 
 from __future__ import annotations
+
+import re
+
+_NUMBER = re.compile(r"[+-]?(\d+([.,]\d*)?|[.,]\d+)([eE][+-]?\d+)?\s*%?", re.ASCII)
+
+
+def is_number(text: str) -> bool:
+    """Whether ``text`` is a number, in decimal digits, maybe with a point or comma, an exponent or a percent sign."""
+    return _NUMBER.fullmatch(text) is not None
 
 
 def whole_number(text: str) -> int | None:

@@ -115,3 +115,40 @@ def test_the_development_pairs_are_scored_as_a_task_is(small_sts: Path, tmp_path
     assert np.array_equal(found.arrays["stsb.cosine"], same.arrays["stsb.cosine"])
     assert len(set(found.arrays["stsb.cosine"])) > 1
     assert SUITES["dev"].table({"letters": found.record}).row_count == 1
+
+
+LAYOUTS = {
+    "retrieval": "mine/corpus.jsonl",
+    "sts": "sts12/MSRpar.tsv",
+    "transfer": "mr/all.tsv",
+    "probing": "bigram_shift.txt",
+}
+
+
+@pytest.mark.parametrize("suite", list(SUITES))
+@pytest.mark.parametrize("layout", list(LAYOUTS))
+def test_a_folder_of_another_suite_is_recognised(tmp_path: Path, suite: str, layout: str) -> None:
+    folder = tmp_path / "my data"
+    (folder / LAYOUTS[layout]).parent.mkdir(parents=True)
+    (folder / LAYOUTS[layout]).touch()
+    if SUITES[suite].folder == layout:
+        assert suite_folder(folder, suite, alone=True) == folder
+        return
+    with pytest.raises(UserError, match=f"--suite {layout} --data '.*/my data'") as caught:
+        suite_folder(folder, suite, alone=True)
+    assert ("queries with relevant documents" in str(caught.value)) is (layout == "retrieval")
+    (folder / LAYOUTS.get(SUITES[suite].folder, "")).parent.mkdir(parents=True, exist_ok=True)
+    (folder / LAYOUTS[SUITES[suite].folder]).touch()
+    assert suite_folder(folder, suite, alone=True) == folder, "data of both"
+
+
+def test_a_data_set_of_queries_and_a_file_are_recognised(tmp_path: Path) -> None:
+    for name in ("corpus.jsonl.gz", "queries.jsonl"):
+        (tmp_path / name).touch()
+    with pytest.raises(UserError, match="queries with relevant documents, not sts; evaluate it with --suite retrieval"):
+        suite_folder(tmp_path, "sts", alone=True)
+    with pytest.raises(UserError, match="is a file, and a suite's tasks are in a folder"):
+        suite_folder(tmp_path / "queries.jsonl", "sts", alone=True)
+    assert suite_folder(tmp_path / "nowhere", "sts", alone=True) == tmp_path / "nowhere"
+    (tmp_path / "empty").mkdir()
+    assert suite_folder(tmp_path / "empty", "sts", alone=True) == tmp_path / "empty"

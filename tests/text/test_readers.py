@@ -87,7 +87,8 @@ def test_parquet(tmp_path: Path) -> None:
     path = write_parquet(tmp_path / "a.parquet", {"n": [1, 2], "text": ["one ", "two"], "other": ["x", "y"]})
     assert Source(str(path)).read().rows == [("one",), ("two",)]
     assert Source(str(path), ("other", "text")).read().rows == [("x", "one"), ("y", "two")]
-    assert Source(str(path), ("text", "text")).read().rows == [("one", "one"), ("two", "two")]
+    with pytest.raises(UserError, match="the column 'text' is named twice"):
+        Source(str(path), ("text", "text"))
     assert Source(str(path), skip_lines=frozenset({1})).read().rows == [("two",)]
 
 
@@ -104,8 +105,6 @@ def test_data_set_of_a_folder(tmp_path: Path) -> None:
     assert not source.is_file
     part = Source(str(folder), ("positive",), split="train[:3]").read()
     assert part.rows == [("p0",), ("p1",), ("p2",)]
-    twice = Source(str(folder), ("positive", "positive"), split="train[:1]").read()
-    assert twice.rows == [("p0", "p0")]
 
 
 @pytest.mark.parametrize(
@@ -263,3 +262,35 @@ def test_rows_of_a_table_beside_running_text_are_documents_of_their_own(tmp_path
     assert Source(str(tmp_path / "[ab].*")).read().documents == [0, 0, 1, 2, 3]
     (tmp_path / "d.csv").write_text("sentence\nEight.\n")
     assert Source(str(tmp_path / "[bd].csv")).read().documents is None
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "column"),
+    [
+        (
+            "a.csv",
+            "sentence1,sentence2,score\nA cat.,A dog.,0.5\nRain.,Snow.,3\n",
+            "sentence1,sentence2,score",
+            "score",
+        ),
+        ("a.tsv", "label\ttext\n1\tA cat.\n-1\tRain.\n", "label,text", "label"),
+        ("a.csv", "A cat.,50 %\nRain.,1e-3\n", "1,2", "2"),
+        ("a.jsonl", '{"anchor": "A cat.", "positive": "1.5"}\n', None, "positive"),
+        ("a.jsonl", '{"a": "A cat.", "b": 0.5}\n', "a,b", "b"),
+    ],
+)
+def test_scores_are_no_texts(tmp_path: Path, name: str, content: str, columns: str | None, column: str) -> None:
+    (tmp_path / name).write_text(content, encoding="utf-8")
+    with pytest.raises(UserError, match="scores are not trained on") as caught:
+        Source(str(tmp_path / name), tuple(columns.split(",")) if columns else None).read()
+    assert f"column {column!r} holds" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["anchor,positive\nA cat.,9\nRain.,Snow.\n", "anchor,positive\n1,2\n3,4\n", "sentence\n1984\n2001\n"],
+    ids=["some", "all", "one column"],
+)
+def test_texts_may_be_numbers(tmp_path: Path, content: str) -> None:
+    (tmp_path / "a.csv").write_text(content, encoding="utf-8")
+    assert Source(str(tmp_path / "a.csv")).read().rows

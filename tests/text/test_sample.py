@@ -8,8 +8,8 @@ from opencse.text.readers import Source
 
 
 def pairs(path: Path) -> list[tuple[float, str, str]]:
-    rows = Source(str(path), ("1", "2", "3")).read().rows
-    return [(float(score), one, two) for score, one, two in rows]
+    rows = [record.values for record in Source(str(path)).records(("1", "2", "3"))]
+    return [(float(str(score)), str(one), str(two)) for score, one, two in rows]
 
 
 def test_train_is_running_text() -> None:

@@ -162,4 +162,4 @@ def _numbers(given: str, expected: str) -> list[int]:
     numbers = [number for number in parts if number is not None]
     if len(numbers) < len(parts):
         raise UserError(f"{expected}, not {shortened(given)!r}")
-    return numbers
+    return list(dict.fromkeys(numbers))

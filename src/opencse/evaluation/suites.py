@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import shlex
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from opencse.errors import UserError, nearest
+from opencse.evaluation.probing.data import PROBING_TASKS
 from opencse.evaluation.probing.score import Probing
 from opencse.evaluation.regression.score import Regression
+from opencse.evaluation.retrieval.data import CORPUS
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.evaluation.sts.data import HUB
+from opencse.evaluation.sts.data import TASKS as STS_TASKS
 from opencse.evaluation.sts.dev import StsDev
 from opencse.evaluation.sts.score import Sts
 from opencse.evaluation.suite import Suite
+from opencse.evaluation.transfer.data import TRANSFER_TASKS
 from opencse.evaluation.transfer.score import Transfer
+from opencse.text.lines import COMPRESSED, suffix_of
 
 SUITES: dict[str, type[Suite[Any, Any, Any]]] = {
     suite.name: suite for suite in (Sts, StsDev, Regression, Transfer, Probing, Retrieval)
@@ -32,6 +39,45 @@ def suite_named(name: str) -> type[Suite[Any, Any, Any]]:
     return SUITES[name]
 
 
+def recognised(folder: Path) -> list[str]:
+    """The suites that a folder holds data of, by the names in it; none where they tell nothing."""
+    if not folder.is_dir():
+        return []
+    entries = sorted(folder.iterdir())
+    names = {entry.name for entry in entries}
+    corpora = [f"{CORPUS}{suffix}" for suffix in ("", *COMPRESSED)]
+    tables: tuple[tuple[str, Collection[str]], ...] = (
+        (Retrieval.name, corpora),
+        (Sts.name, STS_TASKS),
+        (Transfer.name, TRANSFER_TASKS),
+        (Probing.name, [*PROBING_TASKS, *(f"{key}.txt" for key in PROBING_TASKS)]),
+    )
+    found = [suite for suite, tasks in tables if names & set(tasks)]
+    if Retrieval.name not in found and any((entry / name).is_file() for entry in entries for name in corpora):
+        found.append(Retrieval.name)
+    return found
+
+
+def _require_of(data: Path, suite: str) -> None:
+    """Refuses data that is of another suite than the one asked for, and not of that one too.
+
+    Raises:
+        UserError: with what to give instead.
+    """
+    if data.is_file() and suffix_of(data) in (".tsv", ".csv", ".jsonl"):
+        raise UserError(
+            f"{data}: is a file, and a suite's tasks are in a folder; graded pairs of your own (score, sentence, "
+            "sentence) are scored as the task stsb: copy the file to mine/stsb/test.tsv, and give --data mine "
+            "--tasks stsb"
+        )
+    found = recognised(data)
+    if found and SUITES[suite].folder not in (SUITES[one].folder for one in found):
+        what = "queries with relevant documents" if found[0] == Retrieval.name else f"tasks of the suite {found[0]}"
+        raise UserError(
+            f"{data}: holds {what}, not {suite}; evaluate it with --suite {found[0]} --data {shlex.quote(str(data))}"
+        )
+
+
 def suite_folder(data: str | Path, suite: str, *, alone: bool) -> Path:
     """Where a suite's tasks are: in its folder within ``data`` if that is there, else ``data`` itself.
 
@@ -45,6 +91,8 @@ def suite_folder(data: str | Path, suite: str, *, alone: bool) -> Path:
     """
     name = suite_named(suite).folder
     inside = Path(data) / name
+    if str(data) != HUB and not inside.is_dir():
+        _require_of(Path(data), suite)
     if str(data) == HUB or (alone and not inside.is_dir()):
         return Path(data)
     if not inside.is_dir():

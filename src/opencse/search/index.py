@@ -365,7 +365,7 @@ class Index:
             raise UserError("delete: give ids or conditions (where), one of them")
         with changing(self.folder, progress or Silent()) as writer:
             if ids is None:
-                return writer.remove(*sql_of(where or {}, sql_names(writer.facts)))
+                return writer.remove(*sql_of(where or {}, sql_names(writer.facts), writer.facts.columns))
             wanted = list(dict.fromkeys(ids))
             missing = sorted(set(wanted) - writer.known(wanted))
             if missing:

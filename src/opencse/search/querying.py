@@ -70,7 +70,11 @@ class State:
 
     def among(self, where: Where | None) -> Places | None:
         """The places that meet conditions; None: all there are."""
-        return self.alive if where is None else self.store.places(*sql_of(where, sql_names(self.facts)))
+        return (
+            self.alive
+            if where is None
+            else self.store.places(*sql_of(where, sql_names(self.facts), self.facts.columns))
+        )
 
     def named(self, ids: Sequence[str]) -> list[Stored]:
         """The rows with some ids, in the ids' order.

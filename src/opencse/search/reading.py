@@ -10,10 +10,11 @@ from functools import cached_property
 from typing import Protocol
 
 from opencse.errors import UserError
-from opencse.search.rows import Row, RowLike, checked, checked_rows
+from opencse.search.rows import Ids, Row, RowLike, checked, checked_rows
 from opencse.text.readers import Source
 
 _NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
+_NO_NUMBERS = ("nan", "inf", "infinity")
 _WITHOUT_TYPES = (".csv", ".tsv")
 
 
@@ -88,7 +89,7 @@ class FileRows:
 
     def __iter__(self) -> Iterator[Row]:
         numbers = self._seen[1]
-        for row in self._raw():
+        for _, row in self._raw():
             yield Row(row.text, row.id, {name: _number(value) if name in numbers else value
                                          for name, value in row.metadata.items()})  # fmt: skip
 
@@ -104,17 +105,31 @@ class FileRows:
     def _seen(self) -> tuple[int, frozenset[str]]:
         """Rows, and the columns that hold numbers as text."""
         count, numbers = 0, set(self.metadata) if self.source.suffix in _WITHOUT_TYPES else set()
-        for row in self._raw():
+        ids = Ids(f"{self.name.replace('{', '{{').replace('}', '}}')}, {self.source.unit} {{}}")
+        some: set[str] = set()
+        infinite: dict[str, str] = {}
+        for number, row in self._raw():
             count += 1
+            ids.add(row.id, number)
             for name in list(numbers):
                 value = row.metadata[name]
-                if isinstance(value, str) and not _NUMBER.fullmatch(value):
+                if not isinstance(value, str):
+                    continue
+                if value.lstrip("+-").lower() in _NO_NUMBERS:
+                    where = f"{self.name}, {self.source.unit} {number}"
+                    infinite.setdefault(name, f"{where}: column {name!r} holds {value} among numbers")
+                elif _NUMBER.fullmatch(value):
+                    some.add(name)
+                else:
                     numbers.discard(name)
         if not count:
             raise _nothing(self.name)
-        return count, frozenset(numbers)
+        for name, told in infinite.items():
+            if name in numbers & some:
+                raise UserError(f"{told}; leave the value empty")
+        return count, frozenset(numbers & some | (numbers - infinite.keys()))
 
-    def _raw(self) -> Iterator[Row]:
+    def _raw(self) -> Iterator[tuple[int, Row]]:
         plain = self.id is None and not self.metadata
         names = (*self._text, *(() if self.id is None else (self.id,)), *self.metadata)
         without_types = self.source.suffix in _WITHOUT_TYPES
@@ -136,7 +151,7 @@ class FileRows:
                     name: (value.strip() or None) if isinstance(value, str) else value for name, value in kept.items()
                 }
             text = " ".join(text.strip() for text in texts if isinstance(text, str) and text.strip())
-            yield checked(Row(text, None if own is None else str(own), kept), where)
+            yield record.number, checked(Row(text, None if own is None else str(own), kept), where)
 
 
 def _number(value: object) -> object:

@@ -38,12 +38,37 @@ def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[Row]:
 
     Raises:
         TypeError: for what is no row.
-        UserError: for an empty text or id, or a value that cannot be kept, naming its place.
+        UserError: for an empty text or id, an id that occurs twice, or a value that cannot be kept, naming its place.
     """
     if isinstance(rows, str | Mapping):
         raise TypeError(f"{where} is a list of texts or rows, not {type(rows).__name__}")
+    ids = Ids(f"{where}[{{}}]")
     for number, given in enumerate(rows):
-        yield checked(_row(given, f"{where}[{number}]"), f"{where}[{number}]")
+        row = checked(_row(given, f"{where}[{number}]"), f"{where}[{number}]")
+        ids.add(row.id, number)
+        yield row
+
+
+class Ids:
+    """The ids of rows that are read together, each of which may occur once.
+
+    Args:
+        where: how a row is named in messages, with ``{}`` for its number.
+    """
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._numbers: dict[str, int] = {}
+
+    def add(self, name: str | None, number: int) -> None:
+        """Notes the id of a row.
+
+        Raises:
+            UserError: if an earlier row has it.
+        """
+        if name is not None and (before := self._numbers.setdefault(name, number)) != number:
+            here, there = self._where.format(number), self._where.format(before)
+            raise UserError(f"{here}: the id {name[:80]!r} is that of {there} too; give every row its own id")
 
 
 def checked(row: Row, where: str) -> Row:
@@ -67,7 +92,7 @@ def plain(value: object, where: str, column: str) -> Value:
     """``value`` as it is kept.
 
     Raises:
-        UserError: for what is neither text, number, date nor empty.
+        UserError: for what is neither text, finite number, date nor empty.
     """
     if isinstance(value, bool):
         return int(value)
@@ -78,7 +103,9 @@ def plain(value: object, where: str, column: str) -> Value:
             return value
         raise UserError(f"{where}: column {column!r} holds a whole number of more than 64 bits; give it as text")
     if isinstance(value, float):
-        return value if math.isfinite(value) else None
+        if not math.isfinite(value):
+            raise UserError(f"{where}: column {column!r} holds {value}, which is no number; leave the value empty")
+        return value
     if isinstance(value, str):
         if not is_unicode(value):
             raise UserError(f"{where}: column {column!r} holds half of a surrogate pair, which is not text")

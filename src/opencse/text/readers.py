@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from opencse.errors import UserError, reason
-from opencse.numerals import whole_number
+from opencse.errors import UserError, reason, require_once
+from opencse.numerals import is_number, whole_number
 from opencse.text.data_sets import read_data_set
 from opencse.text.formats import READERS, Record
 from opencse.text.lines import COMPRESSED, MARKDOWN, read_lines, require_file, suffix_of
@@ -70,6 +70,7 @@ class Source:
     def __post_init__(self) -> None:
         if self.columns is not None and not 1 <= len(self.columns) <= len(ROLES):
             raise UserError(f"{len(self.columns)} columns named; name one (sentences), two (pairs) or three (triples)")
+        require_once(self.columns or (), "column")
 
     @property
     def is_file(self) -> bool:
@@ -180,10 +181,14 @@ class Source:
             return
         where, unit = self.name if is_pipe(self.location) else self.location, self.unit
         empty = True
+        numeric = _Numeric(where)
         for record in self._records(self.columns):
             if record.number not in self.skip_lines:
-                yield record, _checked(record, where, unit)
+                texts = _checked(record, where, unit)
+                numeric.look(record.names, texts)
+                yield record, texts
                 empty = False
+        numeric.refuse()
         if empty:
             raise UserError(
                 f"{self.name}: no sentences in it (blank lines, a header or skipped lines only); "
@@ -264,6 +269,40 @@ class Source:
         return reader(self._spooled or path, columns)
 
 
+_GRADED = (
+    "if it is the score or label of a pair, leave it out (--columns first,second): scores are not trained on, "
+    "but a file of graded pairs can select (--dev)"
+)
+
+
+class _Numeric:
+    """Looks for columns that hold numbers and no text: scores, labels or ids that were named by mistake."""
+
+    def __init__(self, where: str) -> None:
+        self._where = where
+        self._names: dict[str, str] | None = None
+        self._width = 0
+
+    def look(self, names: tuple[str, ...], texts: tuple[str, ...]) -> None:
+        """Notes a row; after the first few rows of text this costs nothing."""
+        if self._names is None:
+            self._names, self._width = dict(zip(names, texts, strict=True)), len(names)
+        for name, text in zip(names, texts, strict=True) if self._names else ():
+            if name in self._names and not is_number(text):
+                del self._names[name]
+
+    def refuse(self) -> None:
+        """Refuses a pair or triple of which one column is numbers alone.
+
+        Raises:
+            UserError: naming it.
+        """
+        for name, text in (self._names or {}).items() if len(self._names or {}) < self._width else ():
+            raise UserError(
+                f"{self._where}: column {name!r} holds numbers alone ({text[:20]}, ...), not texts; {_GRADED}"
+            )
+
+
 def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
     """The texts of a record, white space around them dropped."""
     texts: list[str] = []
@@ -275,6 +314,8 @@ def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
                 raise UserError(f"{where} holds half of a surrogate pair, which is not text; correct its \\u escapes")
             if value is None or isinstance(value, str):
                 raise UserError(f"{where} is empty; fill it or drop the {unit}")
+            if isinstance(value, int | float) and not isinstance(value, bool) and len(record.names) > 1:
+                raise UserError(f"{where} holds a number, not text; {_GRADED}")
             raise UserError(f"{where} holds {type(value).__name__}, not text; correct it or name another column")
         texts.append(text)
     return tuple(texts)
