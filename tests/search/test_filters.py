@@ -12,6 +12,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.filters import parse_where
 from opencse.search.index import Index
+from opencse.search.reading import FileRows
+from opencse.text.readers import Source
 
 COLUMNS = {"n": "number", "t": "text", "m": "mixed", "e": ""}
 
@@ -34,6 +36,10 @@ COLUMNS = {"n": "number", "t": "text", "m": "mixed", "e": ""}
 )
 def test_what_is_typed(typed: list[str], where: dict[str, object]) -> None:
     assert parse_where(typed, COLUMNS) == where
+
+
+def read(file: Path) -> FileRows:
+    return FileRows(Source(str(file), ("text",)), None, ("n",))
 
 
 NO_NUMBERS = ("nan", "-NaN", "inf", "-Infinity", "1e999", "five", "5.0.1", "1_000", "0x10", "٣", "5;", "9" * 5000)
@@ -86,10 +92,7 @@ def test_nan_in_metadata_is_refused_with_its_place(
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     where = r"rows\[1\]" if suffix == "given" else rf"a{suffix}, line {3 if suffix == '.csv' else 2}"
     with pytest.raises(UserError, match=rf"{where}: column 'n' holds .*; leave the value empty"):
-        if suffix == "given":
-            opencse.build_index(tmp_path / "i", mini, rows)
-        else:
-            opencse.build_index(tmp_path / "i", mini, file, columns=["text"], metadata=["n"])
+        Index.build(tmp_path / "i", rows if suffix == "given" else read(file), mini)
     before = index.rows()
     with pytest.raises(UserError, match=r"rows\[1\]: column 'n' holds .*; leave the value empty"):
         index.add(rows)
