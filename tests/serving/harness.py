@@ -11,6 +11,7 @@ import httpx
 from fastapi import FastAPI
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.serving.limits import Limits
 from opencse.serving.server import address, bind, server
 
 LOCAL = "http://127.0.0.1"
@@ -29,10 +30,10 @@ def short(texts: Iterable[str], encoder: SentenceEncoder) -> list[str]:
 
 
 @contextmanager
-def live(app: FastAPI) -> Iterator[str]:
+def live(app: FastAPI, *, limits: Limits | None = None) -> Iterator[str]:
     """Where an application is served on loopback, within the block."""
     listening = bind("127.0.0.1", 0)
-    running = server(app, grace=10)
+    running = server(app, grace=10, limits=limits)
     thread = threading.Thread(target=running.run, args=([listening],))
     thread.start()
     try:

@@ -22,6 +22,8 @@ from opencse.search.rows import Row
 
 KEY_VARIABLE = "OPENCSE_API_KEY"
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
+MOST_GRACE = 86_400
+"""Seconds, a day."""
 _FEW = 20_000
 """Texts that are encoded at the start for a model that has no index of its own."""
 
@@ -90,6 +92,8 @@ def serve(
     if not given:
         raise UserError("no model; name at least one")
     folders = [index] if isinstance(index, str | Path) else list(index or [])
+    if isinstance(grace, bool) or not isinstance(grace, int | float) or not 0 < grace <= MOST_GRACE:
+        raise UserError(f"grace is a number of seconds above 0, at most {MOST_GRACE:,}, not {grace!r}")
     limits = Limits(body_bytes=max_body, texts=max_texts, waiting_texts=max_waiting)
     names = _names(given, name)
     keys = _keys(api_key_file)
@@ -115,7 +119,7 @@ def serve(
         app = create_app(service, keys=keys, hosts=hosts)
         url = address(listening)
         told = f"{url}/ is the page, {url}/v1 the OpenAI-style endpoint; Ctrl-C ends it"
-        run(app, listening, grace=grace, ready=lambda: tell.say(told))
+        run(app, listening, grace=grace, ready=lambda: tell.say(told), limits=limits)
         tell.say("stopped")
 
 

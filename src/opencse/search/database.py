@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from opencse.errors import UserError, reason
+from opencse.errors import OutdatedError, UserError, reason
 from opencse.search.rows import Value
 from opencse.settings import Settings
 
@@ -132,7 +132,7 @@ def mapped(folder: Path, facts: Facts) -> NDArray[np.float32]:
         return np.zeros((0, facts.dimension), dtype=np.float32)
     size = path.stat().st_size
     if size < 4 * facts.slots * facts.dimension:
-        raise UserError(
+        raise OutdatedError(
             f"{folder}: damaged ({path.name} has {size:,} bytes, {4 * facts.slots * facts.dimension:,} are needed); "
             "copy the whole folder again, or build the index again"
         )
@@ -179,6 +179,6 @@ def damaged(folder: Path) -> Iterator[None]:
     try:
         yield
     except (sqlite3.DatabaseError, ValidationError) as error:
-        raise UserError(
+        raise OutdatedError(
             f"{folder}: damaged ({reason(error)}); copy the whole folder again, or build the index again"
         ) from None

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
-from opencse.errors import OutdatedError
+from opencse.errors import OutdatedError, UserError
 from opencse.search.database import Facts
 from opencse.search.engines import Engine
 from opencse.search.folder import NAMES, current
@@ -28,7 +28,7 @@ class Moments:
         self.folder = folder
         self._store = Store.open(folder)
         self._seen: State | None = None
-        self._stamp = 0
+        self._stamp: tuple[int, ...] = ()
         with self._store.snapshot() as facts:
             self.fingerprint = facts.fingerprint
 
@@ -81,18 +81,39 @@ class Moments:
         raise OutdatedError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
 
     def _follow(self) -> None:
-        """Opens the index that has taken this one's place, if one has."""
-        with suppress(OSError):
-            stamp = (self.folder / NAMES).stat().st_mtime_ns
-            if stamp != self._stamp:
-                name = current(self.folder)
-                if name != self._store.name:
-                    store = Store(self.folder, name)
-                    with store.snapshot() as facts:
-                        self.require_same(facts)
-                    # Other threads may still read the old one, which closes when they are done.
-                    self._store, self._seen = store, None
-                self._stamp = stamp
+        """Opens the index that has taken this one's place, if one has.
+
+        Raises:
+            OutdatedError: if the index is gone, or what has taken its place cannot be used.
+        """
+        try:
+            stamp = self._identity()
+            if stamp == self._stamp:
+                return
+            name = current(self.folder)
+            if self._stamp or name != self._store.name:
+                store = Store(self.folder, name)
+                with store.snapshot() as facts:
+                    self.require_same(facts)
+                # Other threads may still read the old one, which closes when they are done.
+                self._store, self._seen = store, None
+            self._stamp = stamp
+        except (FileNotFoundError, NotADirectoryError):
+            raise OutdatedError(f"{self.folder}: the index is gone; put it back, or build it again") from None
+        except OutdatedError:
+            raise
+        except UserError as error:
+            raise OutdatedError(str(error)) from None
+        except OSError:  # cannot be looked at for the moment
+            return
+
+    def _identity(self) -> tuple[int, ...]:
+        """What changes when another index takes this one's place, also one of the same name."""
+        names, rows = (self.folder / NAMES).stat(), self.folder / self._store.name
+        try:
+            return names.st_mtime_ns, names.st_ino, rows.stat().st_ino
+        except FileNotFoundError:  # removed by a build, which has put another database in its place
+            return names.st_mtime_ns, names.st_ino, 0
 
     def _state(self, store: Store, facts: Facts) -> State:
         seen = self._seen

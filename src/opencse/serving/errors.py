@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Mapping
 from typing import Literal
 
@@ -15,6 +16,7 @@ from starlette.exceptions import HTTPException
 from opencse.errors import OutdatedError, UserError, printable, shortened
 
 Kind = Literal["invalid_request_error", "authentication_error", "server_error", "overloaded_error"]
+_FOLDERS = re.compile(r"(?<![\w./\\])(?:[A-Za-z]:)?[/\\](?:[^\s'\"():;,/\\]+[/\\]+)*(?=[^\s'\"():;,/\\])")
 _log = logging.getLogger("opencse.serving")
 
 
@@ -71,6 +73,18 @@ def overloaded(message: str, seconds: int) -> ApiError:
     )
 
 
+def without_folders(message: str) -> str:
+    r"""The message with the last part of each absolute path in it: where files are is not for clients.
+
+    Example:
+        >>> without_folders("/home/alice/my-index/rows.sqlite: damaged (see 'C:\\models\\a.json')")
+        "rows.sqlite: damaged (see 'a.json')"
+        >>> without_folders("unknown column 'a/b'")
+        "unknown column 'a/b'"
+    """
+    return _FOLDERS.sub("", message)
+
+
 def answer_errors(app: FastAPI) -> None:
     """Makes every error of ``app`` one of OpenAI's shape."""
 
@@ -95,9 +109,9 @@ def answer_errors(app: FastAPI) -> None:
     async def user(_: Request, error: Exception) -> JSONResponse:
         if isinstance(error, OutdatedError):
             _log.error("%s", error)
-            message = f"the index cannot be asked until the server is started again ({error})"
+            message = "the index of this server is gone, damaged or another one; its log says what to do"
             return ApiError(503, message, kind="server_error", code="index_outdated").response()
-        return ApiError(400, str(error)).response()
+        return ApiError(400, without_folders(str(error))).response()
 
     async def unforeseen(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields
 
 from opencse.errors import UserError
@@ -19,6 +20,9 @@ class Limits:
         hits: results of one query.
         pairs: entries of one similarity matrix.
         read_seconds: for the body of a request to arrive (408 beyond).
+        headers_seconds: for the headers of a request to arrive; the connection is closed then.
+        connections: open at a time, fewer where the system allows few file descriptors. Beyond them the connection
+            that has waited longest without a request is closed, or the new one refused (503).
         map_points: points of the map; of a larger corpus a sample is shown.
     """
 
@@ -29,9 +33,12 @@ class Limits:
     hits: int = 1_000
     pairs: int = 2**18
     read_seconds: float = 30.0
+    headers_seconds: float = 20.0
+    connections: int = 1_024
     map_points: int = 2_000
 
     def __post_init__(self) -> None:
         for field in fields(self):
-            if not getattr(self, field.name) > 0:
-                raise UserError(f"{field.name} is more than 0, not {getattr(self, field.name)}")
+            value = getattr(self, field.name)
+            if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < math.inf:
+                raise UserError(f"{field.name} is a number above 0, not {value!r}")

@@ -9,7 +9,7 @@ from pydantic.json_schema import WithJsonSchema
 
 from opencse.encoder.prompts import Role
 
-_TEXT = {"type": "string"}
+_TEXT = {"type": "string", "minLength": 1}
 _TEXTS = {"type": "array", "items": _TEXT, "minItems": 1}
 _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems": 1}
 
@@ -20,9 +20,12 @@ def _is_ids(value: object) -> bool:
 
 def _inputs(value: object) -> list[str] | list[list[int]]:
     if isinstance(value, str):
-        return [value]
+        value = [value]
     if isinstance(value, list) and value:
         if all(isinstance(one, str) for one in value):
+            empty = next((place for place, text in enumerate(value) if not text), None)
+            if empty is not None:
+                raise ValueError(f"text {empty + 1} of {len(value)} is empty; send texts of at least one character")
             return value
         if _is_ids(value):
             return [value]

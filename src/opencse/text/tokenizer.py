@@ -242,6 +242,11 @@ class Tokenizer:
             for text, e in zip(texts, encodings, strict=True)
         ]
 
+    @property
+    def reads_from_left(self) -> bool:
+        """Whether a text that is too long loses its end, so that its first words decide its ids."""
+        return bool(self.hf.truncation_side == "right")
+
     def longest_text(self, max_length: int | None) -> int | None:
         """Characters of a text that are read, for a longest input in ids; None: all."""
         return None if self.characters_per_id is None or max_length is None else self.characters_per_id * max_length

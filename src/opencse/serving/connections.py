@@ -1,0 +1,200 @@
+"""Connections of the server: how many there may be, and how long one may take to send its request.
+
+uvicorn bounds the time between two requests and nothing before the first one, so connections that send nothing would
+stay until no file descriptor is left. `Connections` makes uvicorn's protocols and watches each of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+import time
+from typing import Any, Protocol
+
+from uvicorn.config import Config
+from uvicorn.protocols.http.auto import AutoHTTPProtocol
+from uvicorn.server import ServerState
+
+from opencse.serving.limits import Limits
+
+ACCEPTED_TOGETHER = 64
+"""Connections that are accepted before those accepted last are looked at."""
+_RESERVED = 128 + ACCEPTED_TOGETHER
+"""File descriptors for everything but connections: models, indexes, logs, and connections just accepted."""
+_QUIET = 60.0
+"""Seconds between two lines in the log about refused connections."""
+_REFUSAL = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n%s"
+)
+_BODY = (
+    b'{"error":{"message":"too many connections; try again in a while","type":"overloaded_error","param":null,'
+    b'"code":"overloaded"}}'
+)
+_log = logging.getLogger("opencse.serving")
+
+
+class _Inner(Protocol):
+    """What is used of uvicorn's protocols, whichever parser they have."""
+
+    cycle: Any
+
+    def connection_made(self, transport: asyncio.Transport) -> None: ...
+    def connection_lost(self, exc: Exception | None) -> None: ...
+    def data_received(self, data: bytes) -> None: ...
+    def eof_received(self) -> None: ...
+    def pause_writing(self) -> None: ...
+    def resume_writing(self) -> None: ...
+
+
+def most_connections(wanted: int) -> int:
+    """How many connections there may be: ``wanted``, or fewer where the system allows few file descriptors."""
+    if sys.platform == "win32":
+        return wanted
+    import resource
+
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    return min(wanted, max(8, soft - _RESERVED, soft // 8))
+
+
+class Connections:
+    """All connections of a server.
+
+    Beyond the limit the connection that has waited longest without a request in work is closed for the new one; where
+    all are at work, the new one is answered 503.
+
+    Args:
+        limits: how many there may be, and the seconds for a request's headers.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self.most = most_connections(limits.connections)
+        self.headers_seconds = limits.headers_seconds
+        self._open: dict[Connection, float] = {}
+        self._refused = 0
+        self._logged = -_QUIET
+
+    def make(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> Connection:
+        """A new connection, as uvicorn asks for it."""
+        inner: Any = AutoHTTPProtocol(config=config, server_state=server_state, app_state=app_state, _loop=_loop)
+        return Connection(self, inner)
+
+    def __len__(self) -> int:
+        """How many are open."""
+        return len(self._open)
+
+    def admit(self, connection: Connection) -> bool:
+        """Whether ``connection`` may stay; another may be closed for it."""
+        if len(self._open) >= self.most:
+            self._note()
+            idle = next((one for one in self._open if not one.at_work), None)
+            if idle is None:
+                return False
+            self.forget(idle)
+            idle.close()
+        self._open[connection] = time.monotonic()
+        return True
+
+    def touch(self, connection: Connection) -> None:
+        """Notes that data came; the connections stay in the order of their last data."""
+        if self._open.pop(connection, None) is not None:
+            self._open[connection] = time.monotonic()
+
+    def forget(self, connection: Connection) -> None:
+        """Leaves out a connection that is closed."""
+        self._open.pop(connection, None)
+
+    def _note(self) -> None:
+        self._refused += 1
+        now = time.monotonic()
+        if now - self._logged >= _QUIET:
+            _log.warning("%d connections are open, which is the limit; %d closed or refused", self.most, self._refused)
+            self._logged, self._refused = now, 0
+
+
+class Connection(asyncio.Protocol):
+    """A connection: uvicorn's own protocol, with a time for the headers of each request."""
+
+    def __init__(self, all_: Connections, inner: _Inner) -> None:
+        self._all, self._inner = all_, inner
+        self._transport: asyncio.Transport | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._admitted = False
+
+    @property
+    def at_work(self) -> bool:
+        """Whether a request has come whose answer is not complete."""
+        cycle = self._inner.cycle
+        return cycle is not None and not cycle.response_complete
+
+    def close(self) -> None:
+        """Closes it at once."""
+        if self._transport is not None:
+            self._transport.abort()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begins the time for the first request, or refuses it."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+        self._admitted = self._all.admit(self)
+        if not self._admitted:
+            transport.write(_REFUSAL % (len(_BODY), _BODY))
+            transport.close()
+            return
+        self._inner.connection_made(transport)
+        self._wait()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Ends the time."""
+        self._stop()
+        self._all.forget(self)
+        if self._admitted:
+            self._inner.connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Passes data on; until they make a whole request head the time goes on."""
+        if not self._admitted:
+            return
+        self._all.touch(self)
+        self._inner.data_received(data)
+        if self.at_work:
+            self._stop()
+        elif self._timer is None:
+            self._wait()
+
+    def eof_received(self) -> None:
+        """Passes it on."""
+        if self._admitted:
+            self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        """Passes it on."""
+        if self._admitted:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        """Passes it on."""
+        if self._admitted:
+            self._inner.resume_writing()
+
+    def _wait(self) -> None:
+        self._timer = asyncio.get_running_loop().call_later(self._all.headers_seconds, self._late)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _late(self) -> None:
+        self._timer = None
+        if not self.at_work and self._transport is not None:
+            self._transport.abort()

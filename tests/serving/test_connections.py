@@ -1,0 +1,171 @@
+"""Connections that send nothing, or slowly, do not keep the server from answering."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+
+import httpx
+import pytest
+from fastapi import FastAPI
+
+from opencse.serving.connections import most_connections
+from opencse.serving.limits import Limits
+from serving.harness import live
+
+Serve = Callable[..., FastAPI]
+pytestmark = pytest.mark.slow
+
+
+@contextmanager
+def file_descriptors(most: int) -> Iterator[None]:
+    """So many file descriptors for this process within the block."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+def connect(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=5)
+
+
+def closed(connection: socket.socket, seconds: float) -> bool:
+    """Whether the other side closes the connection within so many seconds."""
+    connection.settimeout(seconds)
+    try:
+        while connection.recv(4_096):
+            pass
+    except TimeoutError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def answer(connection: socket.socket, end: bytes) -> bytes:
+    """What comes up to ``end``."""
+    received = b""
+    while not received.endswith(end):
+        more = connection.recv(4_096)
+        assert more, received
+        received += more
+    return received
+
+
+POST = (
+    b"POST /v1/embeddings HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 14\r\n\r\n"
+)
+BODY = b'{"input": "a"}'
+
+
+def healthy(url: str) -> bool:
+    return httpx.get(f"{url}/health", timeout=10).status_code == 200
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /health HTT", b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nX-A: b"])
+def test_a_request_whose_headers_do_not_come_is_given_up(serve: Serve, sent: bytes) -> None:
+    limits = Limits(headers_seconds=0.5)
+    with live(serve(indexed=False), limits=limits) as url, connect(url) as slow:
+        if sent:
+            slow.sendall(sent)
+        started = time.monotonic()
+        assert closed(slow, 5)
+        assert 0.3 < time.monotonic() - started < 4
+        assert healthy(url)
+
+
+def test_headers_that_trickle_in_are_given_up_too_also_of_a_second_request(serve: Serve) -> None:
+    request = b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n"
+    with live(serve(indexed=False), limits=Limits(headers_seconds=0.6)) as url, connect(url) as slow:
+        slow.sendall(request)
+        assert answer(slow, b"}").startswith(b"HTTP/1.1 200")
+        time.sleep(0.8)  # between two requests it may rest for longer
+        slow.sendall(request)
+        assert answer(slow, b"}").startswith(b"HTTP/1.1 200")
+        ended, started = False, time.monotonic()
+        slow.settimeout(0.1)
+        while not ended and time.monotonic() - started < 5:
+            try:
+                slow.sendall(b"G")
+                ended = not slow.recv(1_024)
+            except TimeoutError:
+                continue
+            except OSError:
+                ended = True
+        assert ended
+
+
+def test_a_request_in_work_is_not_given_up(serve: Serve) -> None:
+    with live(serve(indexed=False), limits=Limits(headers_seconds=0.3, read_seconds=5)) as url, connect(url) as slow:
+        slow.sendall(POST + BODY[:5])
+        time.sleep(0.8)
+        slow.sendall(BODY[5:])
+        assert slow.recv(4_096).startswith(b"HTTP/1.1 200")
+
+
+def test_many_idle_connections_leave_room_for_requests_and_a_line_in_the_log(
+    serve: Serve, caplog: pytest.LogCaptureFixture
+) -> None:
+    with ExitStack() as stack:
+        with caplog.at_level(logging.WARNING, "opencse.serving"):
+            url = stack.enter_context(live(serve(indexed=False), limits=Limits(connections=20)))
+            idle = [stack.enter_context(connect(url)) for _ in range(60)]
+            assert healthy(url)
+            assert all(closed(one, 5) for one in idle[:35])  # the oldest have made room
+            assert not closed(idle[-1], 0.2)
+            assert healthy(url)
+        lines = [record.message for record in caplog.records if "connections are open" in record.message]
+        assert len(lines) == 1
+        assert lines[0].startswith("20 connections are open, which is the limit")
+
+
+def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_back(serve: Serve) -> None:
+    with ExitStack() as stack:
+        url = stack.enter_context(live(serve(indexed=False), limits=Limits(connections=3, read_seconds=3)))
+        working = [stack.enter_context(connect(url)) for _ in range(3)]
+        for one in working:
+            one.sendall(POST)
+        time.sleep(0.3)
+        refused = stack.enter_context(connect(url))
+        told = answer(refused, b"}}")
+        assert told.startswith(b"HTTP/1.1 503")
+        assert b'"code":"overloaded"' in told
+        working[0].sendall(BODY)
+        assert working[0].recv(4_096).startswith(b"HTTP/1.1 200")
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there is no limit of file descriptors")
+def test_more_idle_connections_than_file_descriptors(serve: Serve) -> None:
+    import subprocess
+
+    with file_descriptors(400):
+        assert most_connections(1_024) == 208
+        with live(serve(indexed=False)) as url:
+            # From another process, so that its ends take no file descriptors of this one.
+            flood = (
+                "import resource, socket, sys, time\n"
+                "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+                "resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))\n"
+                "open_ = [socket.create_connection(('127.0.0.1', int(sys.argv[1])), 5) for _ in range(600)]\n"
+                "print('open', flush=True)\ntime.sleep(30)\n"
+            )
+            port = url.rpartition(":")[2]
+            with subprocess.Popen([sys.executable, "-c", flood, port], stdout=subprocess.PIPE, text=True) as process:
+                try:
+                    assert process.stdout is not None
+                    assert process.stdout.readline() == "open\n"
+                    started = time.monotonic()
+                    assert healthy(url)
+                    assert time.monotonic() - started < 8
+                finally:
+                    process.kill()
+            assert healthy(url)
