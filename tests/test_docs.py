@@ -1,16 +1,19 @@
-"""Every example of the README and of docs/, run as a reader would: in order, each document in one folder.
+"""Every code block of the README, CONTRIBUTING and docs/, run as a reader would: in order, each page in one folder.
 
-Commands that were measured on real data (docs/results) and those inside a sentence are not run: their commands,
-options, recipes and settings must exist.
+Commands that were measured on real data (docs/results), those inside a sentence, and blocks with a marker
+(``<!-- not run: reason -->``) are not run: their commands, options, recipes and settings must exist.
 """
 
 from __future__ import annotations
 
 import csv
+import gzip
+import io
 import json
 import re
 import shlex
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +22,7 @@ from typing import Any
 import pytest
 import typer
 
+from doc_blocks import Block, blocks_of, commands_of
 from opencse.cli import main
 from opencse.cli.app import app
 from opencse.encoder.locate import builtin_folder
@@ -31,6 +35,7 @@ pytestmark = pytest.mark.slow
 ROOT = Path(__file__).parents[1]
 READ = [
     "README.md",
+    "CONTRIBUTING.md",
     *sorted(str(path.relative_to(ROOT)) for place in ("", "guides/") for path in (ROOT / "docs").glob(f"{place}*.md")),
 ]
 MEASURED = sorted(f"docs/results/{path.name}" for path in (ROOT / "docs" / "results").glob("*.md"))
@@ -43,64 +48,50 @@ SHORTER = {  # what would take minutes -> what is run in its place
     "static corpus.txt --out": "static corpus.txt --dimension 64 --out",
     "adapt corpus.txt": "adapt corpus.txt --set training.max_steps=5",
     "train pairs.csv": "train pairs.csv --set training.max_steps=5",
+    "train corpus.txt": "train corpus.txt --set training.max_steps=5",
+    "training.batch_size=4096 --set training.chunk=256": "training.batch_size=64 --set training.chunk=16",
+    "--dev sample": "--dev sample --set training.max_steps=5",
 }
 ENDLESS = "opencse serve "
 """What goes on until it is stopped: its options must exist (tests/serving starts it)."""
-ENCODERS = {"docs/evaluation.md": ["my-encoder"], "docs/export.md": ["my-encoder"]}
-"""Models that a document takes for granted."""
+ENCODERS = {"docs/evaluation.md": ["my-encoder"], "docs/export.md": ["my-encoder"], "docs/lora.md": ["MODEL"]}
+"""Models that a page takes for granted; ``MODEL`` is one with layers."""
+NOT_RUN = 19
+"""Blocks of all pages that are not run, each with its reason in a comment above it. Run a new block if you can."""
+LANGUAGES = {"bash", "python", "toml", "text", "json", "nginx"}
+FORMULAS = ["docs/parts.md"]
+"""Pages whose indented blocks are formulas, from the docstrings of the parts."""
+
+
+BLOCKS = {page: blocks_of(page, text) for page, text in TEXTS.items()}
 
 
 def blocks(document: str, language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", TEXTS[document], flags=re.DOTALL)
+    return [block.code for block in BLOCKS[document] if block.language == language]
 
 
-def commands(document: str) -> list[str]:
-    """The ``opencse`` commands of the bash blocks, shortened."""
-    lines = [line for block in blocks(document, "bash") for line in joined(block) if line.startswith("opencse ")]
-    lines = [line for line in lines if not line.startswith(ENDLESS)]
+def commands(block: Block) -> list[str]:
+    """The ``opencse`` commands of a shell block, shortened."""
+    lines = [line for line in commands_of(block.code, "opencse") if not line.startswith(ENDLESS)]
     for long, short in SHORTER.items():
-        lines = [line.replace(long, short) for line in lines]
+        lines = [line.replace(long, short, 1) for line in lines]
     return lines
 
 
-def joined(text: str) -> list[str]:
-    """Lines without comments, those that end with a backslash joined with the next."""
-    return [re.split(r"\s{2,}# ", line)[0].strip() for line in re.sub(r"\\\n\s*", "", text).splitlines()]
+def is_shell(block: Block) -> bool:
+    return block.language == "bash" or (block.language == "indented" and block.page in MEASURED)
 
 
-COMMANDS = [(document, command) for document in READ for command in commands(document)]
-PYTHON = [(document, block) for document in READ for block in blocks(document, "python")]
-SHOWN = [
-    (document, line)
-    for document in MEASURED
-    for line in joined(TEXTS[document])
-    if f"    {line.split(' ')[0]} " in TEXTS[document] and line.startswith(("opencse ", "python benchmarks/"))
-]
+SHELL = [block for page in TEXTS for block in BLOCKS[page] if is_shell(block)]
 INLINE = [
     (document, line)
     for document in TEXTS
-    for line in dict.fromkeys(
-        [
-            *re.findall(r"`(opencse [^`]+)`", re.sub(r"\n", " ", TEXTS[document])),
-            *(
-                line
-                for language in ("bash", "sh")
-                for block in blocks(document, language)
-                for line in joined(block)
-                if line.startswith(ENDLESS)
-            ),
-        ]
-    )
+    for line in dict.fromkeys(re.findall(r"`(opencse [^`]+)`", re.sub(r"\n", " ", TEXTS[document])))
 ]
 
 
-@pytest.fixture(scope="module")
-def desks(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A folder for every document, with the files that it speaks of."""
-    return {document: desk(tmp_path_factory.mktemp("desk"), ENCODERS.get(document, [])) for document in READ}
-
-
-def desk(folder: Path, encoders: list[str]) -> Path:
+def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
+    """A reader's folder, with the files that the pages speak of."""
     sentences = sample.TRAIN.read_text().splitlines()
     (folder / "corpus.txt").write_text("\n".join(sentences[:300]) + "\n")
     (folder / "domain.txt").write_text("\n".join(sentences[300:500]) + "\n")
@@ -122,87 +113,141 @@ def desk(folder: Path, encoders: list[str]) -> Path:
     (judged / "corpus.jsonl").write_text("\n".join(documents) + "\n")
     (judged / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": sentences[0]}) + "\n")
     (judged / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t0\t1\n")
+    with gzip.open(folder / "corpus.jsonl.gz", "wt") as packed:
+        packed.writelines(json.dumps({"text": sentence}) + "\n" for sentence in sentences[:60])
+    (folder / "corpus.jsonl").write_text("".join(json.dumps({"text": sentence}) + "\n" for sentence in sentences[:60]))
+    (folder / "texts" / "a").mkdir(parents=True)
+    (folder / "texts" / "a" / "one.txt.gz").write_bytes(gzip.compress("\n".join(sentences[:100]).encode()))
     for name in encoders:
-        shutil.copytree(builtin_folder(), folder / name)
+        shutil.copytree(tiny_folder if name == "MODEL" else builtin_folder(), folder / name)
     return folder
 
 
 def test_the_two_commands_come_first() -> None:
     assert blocks("README.md", "bash")[0].split("\n")[0].startswith("make demo")
     assert "make test" in blocks("README.md", "bash")[0]
-    makefile = (ROOT / "Makefile").read_text()
-    for target in ("demo:", "test:"):
-        assert f"\n{target}" in makefile
-    assert len(commands("README.md")) >= 4
-    assert sum(len(commands(document)) for document in READ) >= 50
+    assert sum(len(commands(block)) for block in SHELL if block.page in READ and not block.not_run) >= 50
 
 
 def test_every_shortening_is_of_something() -> None:
-    everything = "\n".join(block for document in READ for block in blocks(document, "bash"))
+    everything = "\n".join(block.code for block in SHELL if block.page in READ)
     assert [long for long in SHORTER if long not in everything] == []
-    assert len(commands("docs/pretraining.md")) >= 5
-    assert len(SHOWN) >= 15
+    assert len(SHELL) >= 60
     assert len(INLINE) >= 20
 
 
-@pytest.mark.parametrize(("document", "command"), COMMANDS)
-def test_command(document: str, command: str, desks: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(desks[document])
-    monkeypatch.setattr(sys, "argv", shlex.split(command))
-    with pytest.raises(SystemExit) as end:
-        main()
-    assert not end.value.code
+def test_every_block_says_its_language_and_few_are_not_run() -> None:
+    pages = [block for page in READ for block in BLOCKS[page]]
+    assert [str(block) for block in pages if block.language not in LANGUAGES and block.page not in FORMULAS] == []
+    marked = [block for block in pages if block.not_run]
+    assert [f"{block}: {block.not_run}" for block in marked if len(block.not_run.split()) < 2] == []
+    assert len(marked) == NOT_RUN, "run the new block, or give its reason and raise the number"
+    markers = sum(TEXTS[page].count("<!-- not run:") for page in READ)
+    assert markers == NOT_RUN, "a marker belongs on the line right above its block"
+    assert sum(block.language == "python" for block in pages) >= 15
 
 
-@pytest.mark.parametrize(("document", "block"), PYTHON)
-def test_python_block(document: str, block: str, desks: dict[str, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(desks[document])
-    if "import mteb" in block:
+@pytest.mark.parametrize("page", READ)
+def test_a_reader_can_do_what_a_page_shows(
+    page: str, tmp_path: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All blocks of a page, from the first to the last, in one folder and with one set of Python names."""
+    runnable = [block for block in BLOCKS[page] if not block.not_run and block.language in ("bash", "python")]
+    if not runnable:
+        return
+    monkeypatch.chdir(desk(tmp_path, ENCODERS.get(page, []), tiny_folder))
+    if "import mteb" in TEXTS[page]:
         mteb = pytest.importorskip("mteb")
         # The task itself is fetched from the network; the encoder is given texts as a task gives them.
         monkeypatch.setattr(mteb, "evaluate", lambda model, tasks: SimpleNamespace(model=model, tasks=tasks))
         monkeypatch.setattr(mteb, "get_tasks", lambda names: names)
-    names: dict[str, object] = {}
-    exec(compile(block, document, "exec"), names)
-    if "import mteb" in block:
+    names: dict[str, object] = {"__name__": "__main__"}
+    for block in runnable:
+        if block.language == "python":
+            exec(compile("\n" * (block.line - 1) + block.code, page, "exec"), names)
+            continue
+        for command in commands(block):
+            words = shlex.split(command)
+            monkeypatch.setattr(sys, "argv", words)
+            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"The kettle boils.\nSnow fell.\n")))
+            with pytest.raises(SystemExit) as end:
+                main()
+            assert not end.value.code, f"{block}: {command}\n{capsys.readouterr().err[-2000:]}"
+    if "import mteb" in TEXTS[page]:
         assert names["results"].model.mteb_model_meta.name.endswith("my-encoder")  # type: ignore[attr-defined]
+    if page == "README.md":
+        assert "(2, 448)" in capsys.readouterr().out
 
 
-def test_what_the_readme_says_is_printed(
-    desks: dict[str, Path], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.chdir(desks["README.md"])
-    shutil.rmtree("another-model", ignore_errors=True)  # of the test above, in whatever order they run
-    for block in blocks("README.md", "python"):
-        exec(compile(block, "README.md", "exec"), {})
-    printed = capsys.readouterr().out
-    assert "(2, 448)" in printed
+@pytest.mark.parametrize("block", [block for page in READ for block in BLOCKS[page] if block.not_run], ids=str)
+def test_a_block_that_is_not_run_can_be_read(block: Block) -> None:
+    """Python compiles; shell blocks have a test of their own."""
+    if block.language == "python":
+        compile(block.code, str(block), "exec")
 
 
-@pytest.mark.parametrize(("document", "line"), SHOWN)
-def test_a_measurement_could_be_made_again(document: str, line: str) -> None:
-    """All arguments are there, and every option, recipe and setting exists."""
-    words = shlex.split(re.sub(r"\[[^]]*\]", "", line))
-    if words[0] == "python":
-        script = ROOT / words[1]
-        options = {word for word in words if word.startswith("--")}
-        assert script.is_file()
-        assert [option for option in sorted(options) if f'"{option}"' not in script.read_text()] == []
-        return
+@pytest.mark.parametrize("block", SHELL, ids=str)
+def test_a_shell_block_is_sound(block: Block) -> None:
+    """The shell can read it; every command, option, recipe, setting, script and make target of it exists."""
+    bash = shutil.which("bash")
+    assert bash is not None
+    checked = subprocess.run([bash, "-n"], input=block.code, capture_output=True, text=True, check=False)
+    assert checked.returncode == 0, checked.stderr
+    for line in commands_of(block.code, "opencse"):
+        require_options(line, whole=not block.not_run or block.page in MEASURED)
+    for line in commands_of(block.code, "python"):
+        words = shlex.split(line)
+        if words[1].endswith(".py"):
+            script = ROOT / words[1]
+            assert script.is_file(), line
+            options = {word.split("=")[0].removeprefix("--") for word in words if word.startswith("--")}
+            assert [name for name in sorted(options) if name.replace("-", "_") not in names_in(script)] == [], line
+    makefile = (ROOT / "Makefile").read_text()
+    for line in commands_of(block.code, "make"):
+        assert f"\n{shlex.split(line)[1]}:" in makefile, line
+
+
+def names_in(script: Path) -> set[str]:
+    """Every name and option that a script holds, with underscores."""
+    return {name.replace("-", "_") for name in re.findall(r"[a-z][a-z0-9_-]*", script.read_text())}
+
+
+def require_options(line: str, *, whole: bool) -> None:
+    """Every option of a command exists; of a ``whole`` one also all arguments are there, and recipes and settings."""
+    words = shlex.split(re.sub(r"\[(--[^]]*)\]|\.\.\.", r"\1", line))
     command, rest = of_the_command_line(words)
+    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
+    assert {word.split("=")[0] for word in rest if word.startswith("--")} <= known | {"--help"}, line
+    if not whole:
+        return
     if not any(word in ("--out", "-o") for word in rest) and any("--out" in p.opts for p in command.params):
         rest += ["--out", "OUT"]  # left out where it is of no interest
     parsed = command.make_context(words[1], list(rest)).params
     for recipe in [parsed.get("recipe"), *(parsed.get("recipes") or "").split(",")]:
-        if recipe:
+        if recipe and not recipe.endswith(".toml") and "$" not in recipe:
             resolve_recipe(recipe, overrides=parsed.get("set_") or [] if "static" not in words else [])
+
+
+def test_the_table_of_starts_is_what_was_measured() -> None:
+    """Each score of the guide is in the results, in a row of its collection; the means are right, in the README too."""
+    rows = re.findall(r"^\| `([\w-]+)`, (?:before|after) \| ([\d. |]+) \|$", TEXTS["docs/guides/adapt.md"], re.M)
+    assert len(rows) == 4
+    measured = TEXTS["docs/results/adapt.md"].splitlines()
+    collections = ("Cranfield", "SciFact", "docstrings", "manuals", "dictionary")
+    for _, cells in rows:
+        *scores, mean = cells.split(" | ")
+        for collection, score in zip(collections, scores, strict=True):
+            assert any(f"| {collection} |" in line and score in line for line in measured), (collection, score)
+        assert float(mean) == pytest.approx(sum(map(float, scores)) / 5, abs=0.006)
+    told = [round(float(cells.split(" | ")[-1]), 1) for _, cells in rows]
+    readme = " ".join(TEXTS["README.md"].split())
+    assert f"nDCG@10 of {told[2]} on the mean of five" in readme
+    assert f"has {told[0]:.1f} before and {told[1]:.1f} after" in readme
 
 
 @pytest.mark.parametrize(("document", "line"), INLINE)
 def test_a_command_in_a_sentence_exists(document: str, line: str) -> None:
-    command, rest = of_the_command_line(shlex.split(line.replace("...", "")))
-    known = {option for parameter in command.params for option in (*parameter.opts, *parameter.secondary_opts)}
-    assert {word for word in rest if word.startswith("--")} <= known | {"--help"}
+    require_options(line, whole=False)
 
 
 def of_the_command_line(words: list[str]) -> tuple[Any, list[str]]:

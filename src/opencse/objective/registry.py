@@ -22,6 +22,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, InitErrorDetails, core_schema
 
 from opencse.errors import UserError, nearest, reason, shortened
+from opencse.objective.interface import interface_fault
 from opencse.objective.part import Part
 from opencse.settings import PartSettings
 
@@ -178,6 +179,9 @@ def _require(role: Role, kind: str, found: object) -> type[Part]:
         raise UserError(f"{shortened(kind)} is none of the {_PLURAL[role]}: it does not derive from {base.__name__}")
     if "Settings" not in vars(found) or not get_args(found.Settings.model_fields["kind"].annotation):
         raise UserError(f'{shortened(kind)} has no Settings with a kind of its own: kind: Literal["..."] = "..."')
+    fault = interface_fault(found, base)
+    if fault is not None:
+        raise UserError(f"{shortened(kind)} ({found.__module__}.{found.__qualname__}) {fault}")
     return found
 
 
