@@ -54,9 +54,14 @@ SHORTER = {  # what would take minutes -> what is run in its place
 }
 ENDLESS = "opencse serve "
 """What goes on until it is stopped: its options must exist (tests/serving starts it)."""
-ENCODERS = {"docs/evaluation.md": ["my-encoder"], "docs/export.md": ["my-encoder"], "docs/lora.md": ["MODEL"]}
+ENCODERS = {
+    "docs/evaluation.md": ["my-encoder"],
+    "docs/export.md": ["my-encoder"],
+    "docs/lora.md": ["MODEL"],
+    "docs/serving.md": ["my-model"],
+}
 """Models that a page takes for granted; ``MODEL`` is one with layers."""
-NOT_RUN = 19
+NOT_RUN = 21
 """Blocks of all pages that are not run, each with its reason in a comment above it. Run a new block if you can."""
 LANGUAGES = {"bash", "python", "toml", "text", "json", "nginx"}
 FORMULAS = ["docs/parts.md"]
@@ -114,8 +119,10 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
     (judged / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": sentences[0]}) + "\n")
     (judged / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t0\t1\n")
     with gzip.open(folder / "corpus.jsonl.gz", "wt") as packed:
-        packed.writelines(json.dumps({"text": sentence}) + "\n" for sentence in sentences[:60])
-    (folder / "corpus.jsonl").write_text("".join(json.dumps({"text": sentence}) + "\n" for sentence in sentences[:60]))
+        packed.writelines(json.dumps({"text": sentence}) + "\n" for sentence in filter(None, sentences[:60]))
+    (folder / "corpus.jsonl").write_text(
+        "".join(json.dumps({"text": sentence}) + "\n" for sentence in filter(None, sentences[:60]))
+    )
     (folder / "texts" / "a").mkdir(parents=True)
     (folder / "texts" / "a" / "one.txt.gz").write_bytes(gzip.compress("\n".join(sentences[:100]).encode()))
     for name in encoders:
@@ -243,6 +250,29 @@ def test_the_table_of_starts_is_what_was_measured() -> None:
     readme = " ".join(TEXTS["README.md"].split())
     assert f"nDCG@10 of {told[2]} on the mean of five" in readme
     assert f"has {told[0]:.1f} before and {told[1]:.1f} after" in readme
+
+
+def test_every_check_names_its_test() -> None:
+    """Each row of the page of what was checked ends with test files that are there and have tests."""
+    rows = [line for line in TEXTS["docs/checked.md"].splitlines() if line.startswith("| ") and "before |" not in line]
+    assert len(rows) >= 20
+    for row in rows:
+        files = re.findall(r"`(tests/[\w/]+\.py)`", row.rstrip("| ").rpartition(" | ")[2])
+        assert files, row
+        for name in files:
+            assert "\ndef test_" in (ROOT / name).read_text() or "    def test_" in (ROOT / name).read_text(), name
+
+
+def test_the_container_copies_what_is_there_and_its_command_exists() -> None:
+    lines = (ROOT / "Containerfile").read_text().splitlines()
+    copied = [word for line in lines if line.startswith("COPY ") for word in line.split()[1:-1]]
+    assert copied
+    assert [name for name in copied if not (ROOT / name).exists()] == []
+    ignored = (ROOT / ".dockerignore").read_text().splitlines()
+    assert [name for name in copied if f"!{name.removeprefix('./')}" not in ignored] == []
+    command = json.loads(next(line for line in lines if line.startswith("CMD [")).removeprefix("CMD "))
+    require_options(shlex.join(["opencse", *command]), whole=True)
+    assert "torch==" in (ROOT / "constraints.txt").read_text()
 
 
 @pytest.mark.parametrize(("document", "line"), INLINE)
