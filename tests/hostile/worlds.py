@@ -9,6 +9,9 @@ import lzma
 import shutil
 from pathlib import Path
 
+import torch
+from safetensors.torch import load_file, save_file
+
 from opencse.text import sample
 
 BAD_TEXTS: dict[str, bytes] = {
@@ -123,6 +126,16 @@ MODELS = (
     "model-modules",
     "model-modules-numbers",
     "model-foreign-module",
+    "model-zero",
+    "model-nan",
+    "model-infinite",
+    "model-outside",
+    "model-outside-root",
+    "model-many-layers",
+    "model-unlisted-pooling",
+    "model-prompts-list",
+    "model-prompt-number",
+    "model-prompt-missing",
 )
 
 
@@ -147,6 +160,47 @@ def _bad_models(folder: Path) -> None:
     (folder / "model-foreign-module" / "modules.json").write_text(
         json.dumps([{"idx": 0, "name": "0", "path": "", "type": "elsewhere.Code"}])
     )
+    _wrong_weights(folder)
+    many = config | {"num_hidden_layers": 10_000_000}
+    (folder / "model-many-layers" / "config.json").write_text(json.dumps(many))
+    unlisted = folder / "model-unlisted-pooling" / "1_Pooling"
+    unlisted.mkdir()
+    (unlisted / "config.json").write_text(json.dumps({"word_embedding_dimension": 16, "pooling_mode_cls_token": True}))
+    for name, prompts in {
+        "model-prompts-list": {"prompts": ["query: "]},
+        "model-prompt-number": {"prompts": {"query": 5}, "default_prompt_name": "query"},
+        "model-prompt-missing": {"prompts": {"query": "query: "}, "default_prompt_name": "passage"},
+    }.items():
+        sentence_model(folder / name)
+        (folder / name / "config_sentence_transformers.json").write_text(json.dumps(prompts))
+
+
+def sentence_model(folder: Path) -> None:
+    """Makes a sentence-transformers folder of a transformers folder."""
+    kind = "sentence_transformers.models."
+    modules = [
+        {"idx": 0, "name": "0", "path": "", "type": f"{kind}Transformer"},
+        {"idx": 1, "name": "1", "path": "1_Pooling", "type": f"{kind}Pooling"},
+    ]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    width = json.loads((folder / "config.json").read_text())["hidden_size"]
+    pooling = {"word_embedding_dimension": width, "pooling_mode_mean_tokens": True}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(pooling))
+
+
+def _wrong_weights(folder: Path) -> None:
+    """Weights that a program wrote and that no encoder can have, and weights of somebody else's folder."""
+    for name, value in {"model-zero": 0.0, "model-nan": float("nan"), "model-infinite": float("inf")}.items():
+        file = folder / name / "model.safetensors"
+        weights = {key: torch.full_like(tensor, value) for key, tensor in load_file(file).items()}
+        file.unlink()
+        save_file(weights, file)
+    for name, other in {"model-outside": "../tiny/model.safetensors", "model-outside-root": "/etc/passwd"}.items():
+        file = folder / name / "model.safetensors"
+        where = dict.fromkeys(load_file(file), other)
+        file.unlink()
+        (folder / name / "model.safetensors.index.json").write_text(json.dumps({"weight_map": where}))
 
 
 DATA = ("data-cut", "data-empty-file", "data-word", "data-ragged", "data-nan", "data-binary")
