@@ -32,7 +32,7 @@ FAULTS = [
     ("negatives", "def count(self, batch_size, hard): return 1\ndef columns(self, reps): return None",
      "columns(self, reps, scoring) is expected, columns(self, reps) was found"),
     ("negatives", NEGATIVES + "def reads(self): return set()", "has reads as a method; put @property above it"),
-    ("negatives", NEGATIVES + "check = 3", "int was found"),
+    ("negatives", NEGATIVES + "check = 3", "it is of type int"),
     ("negatives", NEGATIVES + "def begin(self, encoder): pass",
      "begin(self, encoder, *, batch_size, seed) is expected, begin(self, encoder) was found"),
     ("negatives", NEGATIVES + "def noise(self): pass", "has another method noise than a NegativeSource"),
