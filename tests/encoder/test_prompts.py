@@ -17,7 +17,7 @@ from opencse.encoder.prompts import Prompts, Role
 from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError
 from opencse.runs.start import weigh_tokens
-from prompted import LAYOUTS, prompts_in, write_prompted
+from prompted import BGE, LAYOUTS, prompts_in, write_prompted
 
 TEXTS = ["A dog runs over the grass.", "What is the valve for?", "a", "", "two words " * 40]
 
@@ -142,7 +142,8 @@ def test_what_a_model_reads_before_each_kind_of_text() -> None:
     for layout, single, pair in (
         ("none", "", ("", "")),
         ("e5", "passage: ", ("query: ", "passage: ")),
-        ("e5-default-query", "query: ", ("query: ", "passage: ")),
+        ("e5-default-query", "passage: ", ("query: ", "passage: ")),
+        ("bge-default", BGE, (BGE, "")),
         ("default-alone", "text: ", ("text: ", "text: ")),
     ):
         config = LAYOUTS[layout]

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.prompts import Prompts
 from opencse.encoder.vectors import unit_rows
+from opencse.search.building import How
 from opencse.search.index import Index
 from opencse.serving.app import create_app
 from opencse.serving.limits import Limits
@@ -152,3 +154,24 @@ async def test_what_the_page_is_told(serve: Serve) -> None:
         assert model["id"] == "tiny"
         assert model["index"] == {"rows": 120, "kind": "flat", "columns": ["half"]}
         assert (await client.get("/health")).json()["status"] == "ok"
+
+
+async def test_queries_are_read_with_their_prompt(
+    serve: Serve, model: SentenceEncoder, tmp_path: Path, sentences: list[str]
+) -> None:
+    del serve  # the index below is another
+    model.prompts = Prompts({"query": "what is asked: ", "document": "what is known: ", "other": "text: "}, "other")
+    corpus, queries = short(sentences, model)[:40], ["a dog in the snow", "rain"]
+    with Index.build(tmp_path / "ix", corpus, model, how=How(cut=False)) as index:
+        expected = index.search(queries, 5)
+        assert len({hit.score for hit in expected[0]}) == 5
+    service = Service({"tiny": model}, {"tiny": Index.open(tmp_path / "ix", encoder=model)})
+    async with to(create_app(service)) as client:
+        answer = (await client.post("/search", json={"query": queries, "k": 5})).json()
+        alike = (await client.post("/similarity", json={"texts": corpus[:2]})).json()
+    for found, hits in zip(answer["data"], expected, strict=True):
+        assert [hit["id"] for hit in found["hits"]] == [hit.id for hit in hits]
+        assert np.allclose([hit["score"] for hit in found["hits"]], [hit.score for hit in hits], atol=1e-5)
+    plain = unit_rows(model.encode(corpus[:2]))
+    assert np.allclose(alike["matrix"], plain @ plain.T, atol=1e-5)
+    service.close()

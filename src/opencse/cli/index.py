@@ -250,7 +250,8 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
     echo(f"kind       {found.kind}, {found.dimension} dimensions, {found.megabytes:,.1f} MB of vectors")
     echo(f"model      {found.model or 'given in Python'}, fingerprint {found.fingerprint}")
     if found.query_prompt or found.document_prompt:
-        echo(f"prompts    queries {found.query_prompt!r}, documents {found.document_prompt!r}")
+        query, document = (repr(one) if one else "none" for one in (found.query_prompt, found.document_prompt))
+        echo(f"prompts    queries {query}, documents {document}")
     echo(f"metadata   {columns}")
     echo(f"words      {f'{found.language} stems' if found.language else 'as they are'}, for --hybrid")
 

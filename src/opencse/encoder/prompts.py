@@ -99,12 +99,8 @@ class Prompts:
 
     @property
     def single(self) -> Role:
-        """The role of a text whose use is not known, such as a sentence to train on.
-
-        It is read as `encode` reads it, with the default prompt. A model without one, but with a prompt for documents,
-        reads it as a document.
-        """
-        return Role.PLAIN if self.of(Role.PLAIN) or not self.of(Role.DOCUMENT) else Role.DOCUMENT
+        """The role of a text to train on that is no pair: a document, or neither where documents have no prompt."""
+        return Role.DOCUMENT if self.of(Role.DOCUMENT) else Role.PLAIN
 
     @property
     def differ(self) -> bool:
@@ -129,7 +125,7 @@ class Prompts:
     def note(self) -> str:
         """What is to be said of a prompt for documents that is not used, since it is not called ``document``; or ""."""
         name = next((name for name in _OTHER_NAMES if self.texts.get(name)), None)
-        if name is None or "document" in self.texts:
+        if name is None or self.of(Role.DOCUMENT):
             return ""
         return (
             f" (the prompt {name!r} is only used by name, as in sentence-transformers: rename it 'document' to use it)"

@@ -182,7 +182,9 @@ def _card(encoder: SentenceEncoder, name: str, difference: float, int8: Int8Loss
         model=as_text(name),
         dimension=encoder.dimension,
         example=EXAMPLE,
-        retrieval=_RETRIEVAL.format(prompts=encoder.prompts.line(Role.QUERY, Role.DOCUMENT)) if encoder.prompts else "",
+        retrieval=_RETRIEVAL.format(prompts=as_text(encoder.prompts.line(Role.QUERY, Role.DOCUMENT)))
+        if encoder.prompts
+        else "",
         checked="".join(f"- {line}\n" for line in checked),
         max_length=encoder.max_length,
     )
