@@ -415,6 +415,14 @@ def test_another_model_generates_in_bf16_and_in_chunks(model: Path, tmp_path: Pa
     assert all('"loss_replaced_tokens"' in line and '"replaced_found"' in line for line in lines)
 
 
+def headless(model: Path) -> Path:
+    """The same model without its masked-LM head."""
+    folder = model.with_name("headless")
+    if not folder.exists():
+        SentenceEncoder(model, device="cpu").save(folder)
+    return folder
+
+
 REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
     "no layers": (
         lambda model: TrainJob(Source(str(sample.TRAIN)), "diffcse", dev=None, device="cpu"),
@@ -427,6 +435,14 @@ REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
     "vocabulary": (
         lambda model: job(model, "objective.terms.replaced_tokens.generator=opencse-mini"),
         r"has another vocabulary than the model that is trained, .* choose another generator",
+    ),
+    "no head in the start": (
+        lambda model: job(headless(model)),
+        r"no masked-language-model head .* or set a generator: objective\.terms\.replaced_tokens\.generator=MODEL$",
+    ),
+    "no head in the generator": (
+        lambda model: job(model, f"objective.terms.replaced_tokens.generator={headless(model)}"),
+        r"no masked-language-model head .* or choose another generator$",
     ),
     "no model": (
         lambda model: job(model, "objective.terms.replaced_tokens.generator=./nowhere"),

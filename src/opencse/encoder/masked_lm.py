@@ -46,7 +46,13 @@ class MaskedLMHead(nn.Module):
 
     @classmethod
     def load(
-        cls, folder: Path, word_embeddings: nn.Embedding, *, tied: bool = True, trust_remote_code: bool = False
+        cls,
+        folder: Path,
+        word_embeddings: nn.Embedding,
+        *,
+        tied: bool = True,
+        trust_remote_code: bool = False,
+        instead: str = "drop the mlm term",
     ) -> MaskedLMHead:
         """The head stored with the backbone in ``folder``.
 
@@ -55,6 +61,7 @@ class MaskedLMHead(nn.Module):
             word_embeddings: the backbone's, shared where the configuration ties them.
             tied: False gives the decoder a copy of them.
             trust_remote_code: run the code that the folder names, where it names any.
+            instead: what to do where there is none, for the message.
 
         Raises:
             UserError: if the folder has none (it would be random).
@@ -76,12 +83,12 @@ class MaskedLMHead(nn.Module):
             raise
         except Exception as error:
             raise UserError(
-                f"{folder}: no masked-language-model head can be loaded from it ({reason(error)}); drop the mlm term"
+                f"{folder}: no masked-language-model head can be loaded from it ({reason(error)}); {instead}"
             ) from error
         if report["missing_keys"]:
             raise UserError(
                 f"{folder}: the model has no masked-language-model head (missing {min(report['missing_keys'])}); "
-                "start from a checkpoint that has one, or drop the mlm term"
+                f"take a checkpoint that has one, or {instead}"
             )
         return cls(model, word_embeddings, tied=tied)
 

@@ -61,7 +61,8 @@ def check_and_complete(
     if heads:
         words = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
         tied = all(head.tied for head in heads)
-        head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code)
+        instead = " and ".join(sorted({head.instead for head in heads}))
+        head = MaskedLMHead.load(locate(model), words, tied=tied, trust_remote_code=trust_remote_code, instead=instead)
         encoder.lm_head = head.to(encoder.device)
 
 

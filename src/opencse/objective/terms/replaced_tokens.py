@@ -141,7 +141,8 @@ class ReplacedTokens(Term):
     @property
     def reads(self) -> Set[Request[Any]]:
         """The views' vectors and a masked copy of their texts; the start's masked-LM head where it generates."""
-        return {Sentences(), self._copy, *([LmHead()] if self.settings.generator == START else [])}
+        head = LmHead(instead="set a generator: objective.terms.replaced_tokens.generator=MODEL")
+        return {Sentences(), self._copy, *([head] if self.settings.generator == START else [])}
 
     @property
     def networks(self) -> Sequence[nn.Module]:

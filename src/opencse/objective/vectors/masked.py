@@ -24,10 +24,12 @@ class LmHead(Request[None]):
 
     Attributes:
         tied: its decoder shares the token embeddings, where the model's configuration says so; false makes a copy.
+        instead: what to do where a model has no such head, for the message.
     """
 
     encodes: ClassVar[bool] = False
     tied: bool = True
+    instead: str = "drop the mlm term"
 
     def ask(self, forward: Forward) -> Callable[[Made], None]:
         """Nothing of a step: whoever reads the head has it from the encoder."""

@@ -82,7 +82,9 @@ class Replacer(nn.Module):
                 'choose another generator, or generator = "start"'
             )
         words = cast(nn.Embedding, model.backbone.get_input_embeddings())
-        model.lm_head = MaskedLMHead.load(locate(generator), words).to(encoder.device)
+        model.lm_head = MaskedLMHead.load(locate(generator), words, instead="choose another generator").to(
+            encoder.device
+        )
         model.packed = encoder.packed and unpackable(model.backbone) is None
         return cls(model, pick=pick, places=places, dropout=dropout)
 

@@ -53,7 +53,7 @@ class MlmSubstitute(SentenceView):
     @property
     def reads(self) -> Set[Request[Any]]:
         """The head that guesses."""
-        return {LmHead()}
+        return {LmHead(instead="choose another view than mlm_substitute")}
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
         """Copies the backbone and its masked-LM head.
