@@ -39,7 +39,7 @@ from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.progress import Terminal
 from opencse.search.building import How
 from opencse.search.engines import Kind, require_faiss
-from opencse.search.exact import nearest_units
+from opencse.search.exact import nearest_prepared
 from opencse.search.index import Index
 from opencse.search.kept_words import PATTERN
 from opencse.search.keywords import best_rows
@@ -179,7 +179,7 @@ def exact(sizes: Sequence[int], dimensions: Sequence[int]) -> None:
                 times: tuple[list[float], list[float]] = ([], [])
                 for _ in range(ROUNDS):
                     began = time.perf_counter()
-                    found, _ = nearest_units(queries, vectors, DEPTH)
+                    found, _ = nearest_prepared(queries, vectors, DEPTH)
                     between = time.perf_counter()
                     _, theirs = inner.search(queries, DEPTH)
                     times[0].append(between - began)

@@ -63,7 +63,7 @@ def test_two_models_side_by_side(corpus: Path, tiny_folder: Path, tmp_path: Path
         row = encoder.similarity(asked["query"], texts)[0]
         best = sorted(range(len(texts)), key=lambda place: -float(row[place]))[:2]
         assert [one["text"] for one in found] == [texts[place] for place in best]
-        assert [one["cosine"] for one in found] == pytest.approx([float(row[place]) for place in best], abs=1e-5)
+        assert [one["score"] for one in found] == pytest.approx([float(row[place]) for place in best], abs=1e-5)
         assert asked["models"][str(tiny_folder)] != found
 
 
@@ -88,7 +88,7 @@ def test_a_calibrated_model_tells_what_its_cosines_mean(corpus: Path, tiny_folde
     assert result.exit_code == 0, result.output
     found = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))["queries"][0]["models"]
     for one in found[str(model)]:
-        assert one["percentile"] == calibration.percentile_of(one["cosine"])
+        assert one["percentile"] == calibration.percentile_of(one["score"])
     alone = " ".join(run(model, *asked).stdout.replace("│", " ").split())
     assert all(f", above {one['percentile']:.1f} % of random pairs)" in alone for one in found[str(model)])
     assert [one["percentile"] for one in found["opencse-mini"]] == [None] * 3

@@ -60,7 +60,7 @@ def test_lists_equal_a_sort_of_all_cosines(query: str, k: int) -> None:
     list_ = found.queries[0].models["letters"]
     expected = naive(CORPUS, query, k)
     assert [one.text for one in list_] == [text for text, _ in expected]
-    assert [one.cosine for one in list_] == pytest.approx([cosine for _, cosine in expected])
+    assert [one.score for one in list_] == pytest.approx([cosine for _, cosine in expected])
     assert len(list_) == min(k, 6 if query == "a bird sings" else 5)
     assert (found.sentences, found.distinct, found.k) == (8, 6, k)
 
@@ -97,7 +97,7 @@ def test_json_is_plain_and_reads_back(tmp_path: Path) -> None:
     data = json.loads((tmp_path / "n.json").read_text(encoding="utf-8"))
     assert Neighbours.model_validate(data) == found
     assert data["queries"][0]["query"] == "rain"
-    assert set(data["queries"][0]["models"]["m"][0]) == {"text", "cosine", "percentile"}
+    assert set(data["queries"][0]["models"]["m"][0]) == {"text", "score", "percentile"}
     assert data["source"] == "here"
 
 
@@ -116,7 +116,7 @@ def test_table_has_a_column_a_model() -> None:
     assert rows[0] == ["Query", "brain", ""]
     for rank in (0, 1):
         one, two = (found.queries[0].models[label][rank] for label in ("[i]one", "two"))
-        assert rows[1 + rank] == [f"#{rank + 1}", f"{one.text} ({one.cosine:.3f})", f"{two.text} ({two.cosine:.3f})"]
+        assert rows[1 + rank] == [f"#{rank + 1}", f"{one.text} ({one.score:.3f})", f"{two.text} ({two.score:.3f})"]
     assert rows[3] == ["Query", "a dog", ""]
     assert len(rows) == 6
 

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from opencse.encoder.similarity import Similarity
 from opencse.evaluation import ranking
-from opencse.evaluation.ranking import Similarity, nearest_rows
+from opencse.evaluation.ranking import nearest_rows
 from opencse.search import exact
 
 Floats = NDArray[np.float64]
@@ -25,7 +26,7 @@ def naive(query: NDArray[np.floating], corpus: NDArray[np.floating], similarity:
     return scores
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("similarity", [Similarity.COSINE, Similarity.DOT])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("block", [1, 7, 1000])
 def test_a_sort_of_all_similarities(
@@ -49,10 +50,10 @@ def test_a_sort_of_all_similarities(
 def test_cosine_and_dot_differ() -> None:
     query, corpus = np.array([[1.0, 0.0]]), np.array([[1.0, 0.1], [9.0, 9.0]])
     assert nearest_rows(query, corpus, 1)[0].tolist() == [[0]]
-    assert nearest_rows(query, corpus, 1, "dot")[0].tolist() == [[1]]
+    assert nearest_rows(query, corpus, 1, Similarity.DOT)[0].tolist() == [[1]]
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("similarity", [Similarity.COSINE, Similarity.DOT])
 def test_equal_vectors_stand_in_corpus_order_wherever_they_are(similarity: Similarity) -> None:
     random = np.random.default_rng(1)
     kinds = random.normal(size=(3, 33)).astype(np.float32)
@@ -76,7 +77,7 @@ def test_zero_vectors_and_a_corpus_smaller_than_k() -> None:
     positions, scores = nearest_rows(np.array([[2.0, 0.0], [0.0, 0.0]]), corpus, 9)
     assert positions.tolist() == [[2, 0, 1], [0, 1, 2]]
     assert scores.tolist() == [pytest.approx([math.sqrt(0.5), 0.0, -1.0]), [0.0, 0.0, 0.0]]
-    assert nearest_rows(np.zeros((1, 2)), corpus, 2, "dot")[0].tolist() == [[0, 1]]
+    assert nearest_rows(np.zeros((1, 2)), corpus, 2, Similarity.DOT)[0].tolist() == [[0, 1]]
 
 
 def test_queries_without_a_direction_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:

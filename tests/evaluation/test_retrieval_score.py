@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.table import Table
 
 from helpers import record_of
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
-from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.result import RetrievalResult, retrieval_table
 from opencse.evaluation.retrieval.score import Retrieval
@@ -35,7 +35,7 @@ def task_of(documents: dict[str, str], queries: dict[str, str], judged: list[dic
     )
 
 
-def judge(*tasks: RetrievalTask, similarity: Similarity = "cosine") -> RetrievalResult:
+def judge(*tasks: RetrievalTask, similarity: Similarity = Similarity.COSINE) -> RetrievalResult:
     data = RetrievalData("here", "raw", {f"{task.name}{n or ''}": task for n, task in enumerate(tasks)})
     return evaluate_retrieval(numbers, data, similarity=similarity)
 
@@ -87,7 +87,7 @@ def naive(task: RetrievalTask, similarity: Similarity) -> dict[str, float]:
     return {name: 100 * value / len(task.queries) for name, value in sums.items()}
 
 
-@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("similarity", [Similarity.COSINE, Similarity.DOT])
 @pytest.mark.parametrize("seed", range(4))
 def test_measures_equal_a_loop_over_all_documents(similarity: Similarity, seed: int) -> None:
     task = random_task(seed)
@@ -177,7 +177,7 @@ def test_the_result_read_back_is_the_same(two: RetrievalResult, tmp_path: Path) 
     two.write_json(tmp_path / "r.json")
     assert RetrievalResult.read_json(tmp_path / "r.json") == two
     data = json.loads((tmp_path / "r.json").read_text(encoding="utf-8"))
-    counts = {"queries", "without_relevant", "documents", "identical_ids"}
+    counts = {"queries", "without_relevant", "documents", "identical_ids", "similarity"}
     assert set(data["retrieval"]["toy"]) == {*MEASURES, *counts}
     assert data["data"]["sha256"].keys() == {"toy", "toy1"}
     assert (data["split"], data["similarity"], data["data"]["text"]) == ("test", "cosine", "raw")
@@ -205,7 +205,7 @@ def cells(line: str) -> list[str]:
 
 
 def test_table_has_a_row_a_model_and_data_set(two: RetrievalResult) -> None:
-    lines = rendered(retrieval_table({"[b]one": two, "two": judge(random_task(0), similarity="dot")}))
+    lines = rendered(retrieval_table({"[b]one": two, "two": judge(random_task(0), similarity=Similarity.DOT)}))
     assert "Retrieval (test, cosine; test, dot), x 100" in lines[0]
     score = two.retrieval["toy1"]
     row = next(line for line in lines if "toy1" in line)

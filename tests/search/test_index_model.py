@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search import exact
-from opencse.search.exact import nearest_units
+from opencse.search.exact import nearest_prepared
 from opencse.search.index import Index
 from opencse.search.keywords import Keywords, best_rows
 
@@ -112,7 +112,7 @@ def test_exact_search_is_brute_force_with_ties_in_their_order(seed: int, rows: i
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(exact, "_BLOCK", 7)
             patch.setattr(exact, "SPARE", 1)
-            found, scores = nearest_units(queries, vectors, k, places)
+            found, scores = nearest_prepared(queries, vectors, k, places)
         among = np.arange(rows) if places is None else some
         products = (queries[:, None].astype(np.float64) * vectors[among].astype(np.float64)).sum(axis=2)
         for row in range(3):

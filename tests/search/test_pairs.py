@@ -36,7 +36,7 @@ def test_duplicates_are_what_a_chain_of_pairs_joins(index: Index) -> None:
     index.add(["a  CAT sleeps.", "A cat is sleeping.", "Something of its own."])
     (exact,) = index.duplicates()
     assert exact.ids == ("n0", "n2", "0")
-    assert exact.cosine == 1
+    assert exact.score == 1
     vectors = index.vectors().astype(np.float64)
     names = [hit.id for hit in index.rows()]
     cosines = vectors @ vectors.T
@@ -44,7 +44,7 @@ def test_duplicates_are_what_a_chain_of_pairs_joins(index: Index) -> None:
     assert 0.3 < near < 0.999
     groups = index.duplicates(near - 1e-6)
     assert groups[0].ids == ("n0", "n2", "0", "1")
-    assert groups[0].cosine == pytest.approx(near, abs=1e-6)
+    assert groups[0].score == pytest.approx(near, abs=1e-6)
     assert [group.ids for group in index.duplicates(min(1.0, near + 1e-3))] == [("n0", "n2", "0")]
     for threshold in (0, 1.1, -1):
         with pytest.raises(UserError, match="cosine above 0"):
@@ -57,8 +57,8 @@ def test_pairs_of_an_index(index: Index, tmp_path: Path, mini: SentenceEncoder) 
     index.delete(["n1"])
     first, second, *_ = index.pairs(2)
     assert (first.first, first.second, first.first_text) == ("n0", "n2", "A cat sleeps.")
-    assert first.cosine == pytest.approx(1)
-    assert second.cosine < 1
+    assert first.score == pytest.approx(1)
+    assert second.score < 1
     long = "The cat sleeps on the mat. " * 20
     rows = [{"text": long, "id": "a"}, {"text": "Rain.", "id": "b"}]
     cut = Index.build(tmp_path / "cut", rows, mini, how=How(max_length=32))

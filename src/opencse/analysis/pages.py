@@ -195,7 +195,7 @@ def neighbours(findings: Findings) -> Section | None:
         rows = []
         for rank in range(max(map(len, asked.models.values()))):
             ranked = [found[rank] if rank < len(found) else None for found in asked.models.values()]
-            rows.append([cell for hit in ranked for cell in ((f"{hit.cosine:.2f}", hit.text) if hit else ("", ""))])
+            rows.append([cell for hit in ranked for cell in ((f"{hit.score:.2f}", hit.text) if hit else ("", ""))])
         body += quote(asked.query) + table([cell for name in asked.models for cell in ("", name)], rows)
     return Section("Nearest neighbours", body)
 

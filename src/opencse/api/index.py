@@ -200,7 +200,7 @@ def query_index(
         folder: of the index.
         queries: texts.
         k: rows for each, at most.
-        threshold: least cosine; None: however low.
+        threshold: least similarity, by the model's function; None: however low.
         where: conditions on metadata, by column: a value, a list of values, or comparisons such as ``(">=", 2)``. The k
             are of the rows that meet all of them.
         hybrid: rank by words (BM25) and by vectors together.
@@ -259,11 +259,11 @@ def index_duplicates(
 
     Args:
         folder: of the index.
-        threshold: cosine from which on two texts do; None: texts equal but for case and white space.
+        threshold: similarity from which on two texts do; None: texts equal but for case and white space.
         progress: hears of it.
 
     Raises:
-        UserError: for a threshold that is no cosine above 0, or no such index.
+        UserError: for a threshold that no similarity of this function can have, or no such index.
     """
     with Index.open(folder) as index:
         return index.duplicates(threshold, progress=progress)

@@ -10,10 +10,12 @@ from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
 from opencse.api.models import Model, encoded, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.folder import own_similarity
 from opencse.encoder.known import tell_unknown
-from opencse.encoder.layout import CALIBRATION
+from opencse.encoder.layout import CALIBRATION, SENTENCE_CONFIG
 from opencse.encoder.locate import locate
 from opencse.encoder.prompts import Role
+from opencse.encoder.similarity import KEY, Similarity
 from opencse.errors import UserError, plain_failures
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.embedding import SearchEncode
@@ -32,13 +34,15 @@ class Similar:
 
     Attributes:
         text: the other text.
-        cosine: of the two vectors.
+        score: similarity of the two vectors, by the model's function.
+        function: which one: cosine, dot, euclidean or manhattan (of distances the negative).
         above: percent of random pairs of the model's calibration that have a lower cosine; None without one.
         similar: whether the cosine reaches the calibration's threshold; None without one.
     """
 
     text: str
-    cosine: float
+    score: float
+    function: str = "cosine"
     above: float | None = None
     similar: bool | None = None
 
@@ -55,7 +59,7 @@ def similarity(
     trust_remote_code: bool = False,
     progress: Progress | None = None,
 ) -> list[Similar]:
-    """Cosine similarity of one text to others, the most similar first.
+    """Similarity of one text to others by the model's own function (the cosine, if it names none), the nearest first.
 
     With a calibration in the model's folder (see `calibrate`), used with its own pooling, also what the cosines mean.
 
@@ -80,13 +84,16 @@ def similarity(
     tell_unknown(encoder, [text, *others], tell.say)
     row = encoder.similarity(text, others)[0].tolist()
     folder = _calibrated(model, pooling)
-    known = None if folder is None else Calibration.load(folder, encoder)
+    function = encoder.similarity_fn_name
+    known = Calibration.load(folder, encoder) if folder is not None and function is Similarity.COSINE else None
     found = sorted(zip(row, others, strict=True), reverse=True)
     if known is None:
-        return [Similar(other, cosine) for cosine, other in found]
+        return [Similar(other, score, function.value) for score, other in found]
     best = known.best_f1
     return [
-        Similar(other, cosine, known.percentile_of(cosine), None if best is None else cosine >= best.cosine)
+        Similar(
+            other, cosine, function.value, known.percentile_of(cosine), None if best is None else cosine >= best.cosine
+        )
         for cosine, other in found
     ]
 
@@ -179,11 +186,15 @@ def nearest(
 
         return encode
 
+    compared = {
+        name: model.similarity_fn_name if isinstance(model, SentenceEncoder) else own_similarity(model)
+        for name, model in zip(names, given, strict=True)
+    }
     folders = {name: _calibrated(model, pooling) for name, model in zip(names, given, strict=True)}
     known = {
         name: Calibration.load(folder, trust_remote_code=trust_remote_code)
         for name, folder in folders.items()
-        if folder is not None
+        if folder is not None and compared[name] is Similarity.COSINE
     }
     return compare_neighbours(
         {name: encoding(number, model) for number, (name, model) in enumerate(zip(names, given, strict=True))},
@@ -192,6 +203,7 @@ def nearest(
         k=k,
         source=str(corpus) if isinstance(corpus, str | Path) else ", ".join(map(str, indexes)) or None,
         percentile_of={name: one.percentile_of for name, one in known.items() if one is not None},
+        similarity_of=compared,
         progress=tell.say,
     )
 
@@ -238,6 +250,11 @@ def calibrate(
     texts = texts_of(open_texts(text, columns=columns, split=split))
     labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
     encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)
+    if encoder.similarity_fn_name is not Similarity.COSINE:
+        raise UserError(
+            f"{model}: compares by {encoder.similarity_fn_name}, and a calibration says what cosines mean; set "
+            f"{KEY} to cosine in {SENTENCE_CONFIG} if the model was trained with it"
+        )
     corpus = str(text) if isinstance(text, str | Path) else None
     found = calibration.calibrate(encoder, texts, labelled=labelled, cut=cut, precision=precision, corpus=corpus)
     found.save(model)

@@ -173,7 +173,7 @@ def query(
     asked: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="QUERY")] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one a line.")] = None,
     k: Annotated[int, typer.Option("-k", min=1, help="Rows to find for each query.")] = 10,
-    threshold: Annotated[float | None, typer.Option(help="Leave out rows below this cosine; by default none.")] = None,
+    threshold: Annotated[float | None, typer.Option(help="Leave out rows below this score; by default none.")] = None,
     where: Conditions = None,
     hybrid: Annotated[bool, typer.Option("--hybrid", help="Rank by words (BM25) and vectors together.")] = False,
     hybrid_weight: Annotated[
@@ -186,7 +186,8 @@ def query(
 ) -> None:
     """Show the rows of INDEX nearest to each query.
 
-    The score is the cosine; with --hybrid it compares the hits of one query alone, and the best may be a poor one.
+    The score is the similarity by the model's own function, mostly the cosine. With --hybrid it compares the hits of
+    one query alone, and the best may be a poor one.
     """
     from rich.table import Table
     from rich.text import Text
@@ -224,7 +225,7 @@ def query(
     for one, hits in zip(wanted, lists, strict=True):
         kept = list(hits[0].metadata) if hits else []
         table = Table(title=Text(one), title_justify="left")
-        for heading in ("", "score" if hybrid else "cosine", "id", "text", *kept):
+        for heading in ("", "score" if hybrid else opencse.index_info(folder).similarity, "id", "text", *kept):
             table.add_column(Text(heading), overflow="fold")
         for rank, hit in enumerate(hits, start=1):
             values = ["" if value is None else str(value) for value in hit.metadata.values()]
@@ -247,7 +248,8 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
     columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in found.columns.items()) or "none"
     cut = "not cut" if found.max_length is None else f"cut at {found.max_length} ids, overlap {found.overlap}"
     echo(f"texts      {found.documents:,}, {found.rows:,} rows; {cut}")
-    echo(f"kind       {found.kind}, {found.dimension} dimensions, {found.megabytes:,.1f} MB of vectors")
+    size = f"{found.dimension} dimensions, {found.megabytes:,.1f} MB of vectors"
+    echo(f"kind       {found.kind}, {found.similarity}, {size}")
     echo(f"model      {found.model or 'given in Python'}, fingerprint {found.fingerprint}")
     if found.query_prompt or found.document_prompt:
         query, document = (repr(one) if one else "none" for one in (found.query_prompt, found.document_prompt))
@@ -271,13 +273,13 @@ def pairs(
     from opencse.outputs import has_list
     from opencse.progress import Terminal
 
-    own.require_json(json_file, lambda old: has_list(old, "pairs", ["cosine", "first", "second"]), read=[folder])
+    own.require_json(json_file, lambda old: has_list(old, "pairs", ["score", "first", "second"]), read=[folder])
     found = opencse.index_pairs(folder, most=most, progress=Terminal())
     _write(json_file, {"pairs": [asdict(pair) for pair in found]})
-    table = Table("cosine", "ids", "texts")
+    table = Table(opencse.index_info(folder).similarity, "ids", "texts")
     for pair in found:
         ids, texts = f"{pair.first}\n{pair.second}", f"{pair.first_text}\n{pair.second_text}"
-        table.add_row(f"{pair.cosine:.4f}", Text(ids), Text(texts), end_section=True)
+        table.add_row(f"{pair.score:.4f}", Text(ids), Text(texts), end_section=True)
     show(table)
 
 
@@ -286,7 +288,7 @@ def duplicates(
     folder: Folder,
     threshold: Annotated[
         float | None,
-        typer.Option(help="Texts with at least this cosine count as duplicates; by default only equal texts."),
+        typer.Option(help="Texts with at least this similarity count as duplicates; by default only equal texts."),
     ] = None,
     json_file: own.Json = None,
 ) -> None:
@@ -296,12 +298,13 @@ def duplicates(
     from opencse.outputs import has_list
     from opencse.progress import Terminal
 
-    own.require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "cosine"]), read=[folder])
+    own.require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "score"]), read=[folder])
     found = opencse.index_duplicates(folder, threshold=threshold, progress=Terminal())
     _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in found]})
     more = sum(len(group.ids) - 1 for group in found)
+    function = opencse.index_info(folder).similarity
     for group in found:
-        echo(f"{len(group.ids)} texts, cosine from {group.cosine:.4f}: {', '.join(group.ids)}")
+        echo(f"{len(group.ids)} texts, {function} from {group.score:.4f}: {', '.join(group.ids)}")
         for text in dict.fromkeys(group.texts):
             echo(f"    {text}")
     echo(f"{folder}: {len(found):,} groups; {more:,} texts repeat another")
@@ -317,10 +320,8 @@ def negatives(
     count: Annotated[int, typer.Option(help="Negatives for each pair; each makes a row.")] = 1,
     first: Annotated[int, typer.Option(help="First rank of the query's hits that is taken into account.")] = 1,
     last: Annotated[int, typer.Option(help="Last rank of the query's hits that is taken into account.")] = 50,
-    ceiling: Annotated[float, typer.Option(help="A negative's cosine is at most this share of the answer's.")] = 0.95,
-    floor: Annotated[
-        float | None, typer.Option(help="Least cosine of a negative to the query; by default any.")
-    ] = None,
+    ceiling: Annotated[float, typer.Option(help="A negative's score is at most this share of the answer's.")] = 0.95,
+    floor: Annotated[float | None, typer.Option(help="Least score of a negative to the query; by default any.")] = None,
     same: Annotated[float, typer.Option(help="A text with at least this cosine to an answer is no negative.")] = 0.95,
     pick: Annotated[str, typer.Option(help="Which of them: hardest, or random.")] = "hardest",
     seed: Annotated[int, typer.Option(help="Seed of --pick random.")] = 42,
@@ -376,7 +377,7 @@ def export(
     from opencse.cli.console import echo
 
     done = opencse.export_index(folder, to, target, name=name)
-    echo(f"{done.to}: {done.rows:,} rows in {done.name}")
+    echo(f"{done.to}: {done.rows:,} rows in {done.name}; {done.how}")
 
 
 def _where(folder: str, conditions: Iterable[str] | None) -> Where | None:

@@ -15,7 +15,9 @@ def similarity(
     pooling: own.Pooling = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Print the cosine similarity of one text to others, the most similar first.
+    """Print the similarity of one text to others, the most similar first.
+
+    It is computed by the model's own function, the cosine if its folder names none.
 
     With a calibration in the model's folder (`opencse calibrate`) also how many random pairs of that text are below,
     and whether a pair is similar by its threshold.
@@ -32,5 +34,6 @@ def similarity(
     )
     for one in found:
         meaning = "" if one.above is None else f"  above {one.above:5.1f} % of random pairs"
+        function = "" if one.function == "cosine" else f" {one.function}"
         verdict = "" if one.similar is None else "  similar" if one.similar else "         "
-        echo(f"{one.cosine:.4f}{meaning}{verdict}  {one.text}")
+        echo(f"{one.score:.4f}{function}{meaning}{verdict}  {one.text}")

@@ -31,7 +31,7 @@ from opencse.encoder.pooling import Pooling
 from opencse.encoder.prompts import Role
 from opencse.encoder.states import inferred_states, plain_states, trained_states
 from opencse.encoder.together import encode_together
-from opencse.encoder.vectors import as_vectors, cosines, unit_rows
+from opencse.encoder.vectors import as_vectors, unit_rows
 from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
 from opencse.foreign import checks_trust
@@ -58,6 +58,7 @@ class SentenceEncoder(nn.Module):
         max_length: longest text in ids, special tokens counted; longer ones are cut.
         prompts: what is put before texts, by what they are for; see `opencse.encoder.prompts`.
         pool_prompt: whether pooling counts the tokens of the prompt (sentence-transformers' ``include_prompt``).
+        similarity_fn_name: the function that vectors are compared by.
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
         packed: whether the training forward computes no padding; see `opencse.encoder.packed`.
         own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
@@ -137,6 +138,7 @@ class SentenceEncoder(nn.Module):
         self.normalize = parts.normalize
         self.prompts = parts.prompts
         self.pool_prompt = parts.pool_prompt
+        self.similarity_fn_name = parts.similarity_fn_name
         self.lower_case = parts.lower_case
         self.packed = False
         self.kernels = Kernels()
@@ -585,12 +587,28 @@ class SentenceEncoder(nn.Module):
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
     ) -> Vectors:
-        """Cosine similarity of every a with every b: (n, m) float32.
+        """Compares every a with every b by the model's own function (``similarity_fn_name``): (n, m) float32.
 
-        Texts are encoded; arrays are taken as vectors, (n, d) or (d,) for a single one.
+        That is the cosine, the dot product, or the negative Euclidean or Manhattan distance, as the folder says and as
+        in sentence-transformers. Texts are encoded; arrays are taken as vectors, (n, d) or (d,) for a single one.
 
         Raises:
             UserError: for arrays of another shape, or vectors of different lengths.
             TypeError: for what is neither texts nor an array.
         """
-        return cosines(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
+        return self.similarity_fn_name.matrix(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
+
+    def similarity_pairwise(
+        self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
+    ) -> Vectors:
+        """Compares each a with the b of its number, as `similarity` does: (n,) float32.
+
+        Raises:
+            UserError: for arrays of another shape, or of different numbers of rows or dimensions.
+            TypeError: for what is neither texts nor an array.
+        """
+        one, two = as_vectors("a", a, self.encode), as_vectors("b", b, self.encode)
+        if one.shape != two.shape:
+            raise UserError(f"vectors of shape {one.shape} and {two.shape} cannot be compared row by row")
+        function = self.similarity_fn_name
+        return function.of_pairs(function.prepared(one), function.prepared(two)).astype(np.float32)

@@ -17,6 +17,7 @@ from opencse.encoder.modules import pools_prompt, read_dense, read_pooling, requ
 from opencse.encoder.parts import Parts
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.prompts import Prompts
+from opencse.encoder.similarity import Similarity, read_similarity
 from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError, nearest
 from opencse.foreign import own_code
@@ -135,6 +136,7 @@ def read_folder(
         dense=dense,
         normalize=modules is not None and modules.normalize is not None,
         prompts=prompts,
+        similarity_fn_name=read_similarity(folder),
         pool_prompt=pool_prompt,
         lower_case=sentence.lower_case,
         token_weights=weights,
@@ -176,6 +178,7 @@ def _read_table(
         dense=dense,
         normalize=normalize if read.normalize is None or dense else read.normalize,
         prompts=read_prompts(folder),
+        similarity_fn_name=read_similarity(folder),
         token_weights=read.token_weights,
     )
 
@@ -205,6 +208,11 @@ def own_pooling(model: str | Path) -> Pooling | None:
         return Pooling.MEAN
     stated = read_config(found.transformer / "config.json")
     return read_pooling(found.modules, stated)
+
+
+def own_similarity(model: str | Path) -> Similarity:
+    """The function that the folder's vectors are compared by; see `read_similarity`."""
+    return read_similarity(_find(locate(model)).folder)
 
 
 def find_adapters(model: str | Path) -> Adapters | None:

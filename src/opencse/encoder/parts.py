@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from opencse.encoder.head import Dense
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.prompts import Prompts
+from opencse.encoder.similarity import Similarity
 from opencse.encoder.token_weights import TokenWeights
 from opencse.text.tokenizer import Tokenizer
 
@@ -27,6 +28,7 @@ class Parts:
         max_length: longest text in ids, special tokens counted; longer ones are truncated.
         dense: layers after pooling that are kept at inference.
         normalize: whether vectors are L2-normalised.
+        similarity_fn_name: the function that vectors are compared by.
         prompts: what is put before texts, by what they are for.
         pool_prompt: whether pooling counts the tokens of the prompt.
         lower_case: whether the tokenizer is made to lower-case (sentence-transformers' ``do_lower_case``).
@@ -43,6 +45,7 @@ class Parts:
     normalize: bool = False
     prompts: Prompts = field(default_factory=Prompts)
     pool_prompt: bool = True
+    similarity_fn_name: Similarity = Similarity.COSINE
     lower_case: bool = False
     token_weights: TokenWeights | None = None
     own_code: tuple[str, ...] = ()

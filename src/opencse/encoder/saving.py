@@ -26,6 +26,7 @@ from opencse.encoder.layout import (
 )
 from opencse.encoder.pooling import Pooling
 from opencse.encoder.quiet import quiet_transformers
+from opencse.encoder.similarity import KEY
 from opencse.encoder.table import write_table
 from opencse.encoder.token_weights import MODULE as TOKEN_WEIGHTS
 from opencse.errors import UserError, reason
@@ -228,7 +229,7 @@ def _write_sentence_config(encoder: SentenceEncoder, folder: Path) -> None:
     config = {
         "__version__": {WRITTEN_BY: __version__},
         **encoder.prompts.entries,
-        "similarity_fn_name": "cosine",
+        KEY: encoder.similarity_fn_name.value,
     }
     write_json(folder / SENTENCE_CONFIG, config)
 

@@ -17,18 +17,6 @@ def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
     return np.asarray(wide / np.maximum(norms, 1e-12), dtype=np.float32)
 
 
-def cosines(a: NDArray[np.floating], b: NDArray[np.floating]) -> NDArray[np.float32]:
-    """Cosine similarity of every row of (n, d) with every row of (m, d): (n, m) float32.
-
-    Raises:
-        UserError: for vectors of different lengths.
-    """
-    if a.shape[1] != b.shape[1]:
-        raise UserError(f"vectors of {a.shape[1]} and of {b.shape[1]} dimensions cannot be compared")
-    product: NDArray[np.float32] = unit_rows(a) @ unit_rows(b).T
-    return product
-
-
 def as_vectors(
     name: str,
     given: str | Sequence[str] | NDArray[np.floating],

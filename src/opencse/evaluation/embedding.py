@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.prompts import Role
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
 from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_finite
 
@@ -68,6 +69,7 @@ class EmbeddingModel:
         code: the classes of its folder's own that made its vectors, where their code was trusted.
         layers: an encoder's layers; None where there are none to choose from.
         searching: how queries and documents are encoded; None for as all texts.
+        similarity: what its vectors are compared by in retrieval.
     """
 
     name: str
@@ -77,6 +79,7 @@ class EmbeddingModel:
     code: tuple[str, ...] = ()
     layers: ByLayer | None = None
     searching: Searching | None = None
+    similarity: Similarity = Similarity.COSINE
 
     def mapped(self, change: Callable[[Encode], Encode], *, name: str | None = None) -> EmbeddingModel:
         """The model with each of its encodings changed; its layers cannot be chosen any more."""
@@ -95,6 +98,7 @@ class Embedded:
     Attributes:
         vectors: (n, d).
         queries: the vectors of queries, where they are made in another way than those of documents; else itself.
+        similarity: what they are compared by in retrieval.
     """
 
     def __init__(self, texts: list[str], vectors: NDArray[np.floating]) -> None:
@@ -103,6 +107,7 @@ class Embedded:
         self._row = {text: row for row, text in enumerate(texts)}
 
         self.queries = self
+        self.similarity = Similarity.COSINE
 
     def asked_by(self, queries: Embedded) -> Embedded:
         """The same vectors as those of documents, with ``queries`` whose vectors are made in another way."""
@@ -155,8 +160,11 @@ def embed_for_search(model: EmbeddingModel, asked: Iterable[tuple[Sequence[str],
     """
     groups = list(asked)
     if model.searching is None:
-        return embed(model.encode, distinct(group for pair in groups for group in pair))
+        embedded = embed(model.encode, distinct(group for pair in groups for group in pair))
+        embedded.similarity = model.similarity
+        return embedded
     documents = embed(model.searching.documents, distinct(documents for _, documents in groups))
+    documents.similarity = model.similarity
     return documents.asked_by(embed(model.searching.queries, distinct(queries for queries, _ in groups)))
 
 

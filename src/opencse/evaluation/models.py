@@ -208,6 +208,7 @@ def _of_encoder(
         code=encoder.own_code,
         layers=_layers_of(encoder, progress) if layer is None else None,
         searching=searching,
+        similarity=encoder.similarity_fn_name,
     )
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from pydantic import FiniteFloat
+from pydantic import Field, FiniteFloat
 
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Progress, SearchEncode, checked, silent
 from opencse.evaluation.ranking import nearest_rows
@@ -25,12 +26,12 @@ class Neighbour(Settings):
 
     Attributes:
         text: the sentence.
-        cosine: of its vector to the query's.
+        score: similarity of its vector to the query's, by the model's function.
         percentile: percent of random pairs with a lower cosine, by the model's calibration; None without one.
     """
 
     text: str
-    cosine: FiniteFloat
+    score: FiniteFloat
     percentile: FiniteFloat | None = None
 
 
@@ -50,6 +51,7 @@ class Neighbours(Record):
         distinct: different ones among them; only these are told.
         k: sentences asked for.
         queries: in the order asked.
+        similarity: by model, what its vectors are compared by.
     """
 
     source: str | None
@@ -57,6 +59,7 @@ class Neighbours(Record):
     distinct: int
     k: int
     queries: list[QueryNeighbours]
+    similarity: dict[str, Similarity] = Field(default_factory=dict)
 
 
 def compare_neighbours(
@@ -67,12 +70,13 @@ def compare_neighbours(
     k: int = 3,
     source: str | None = None,
     percentile_of: Mapping[str, Callable[[float], float]] | None = None,
+    similarity_of: Mapping[str, Similarity] | None = None,
     progress: Progress | None = None,
 ) -> Neighbours:
-    """The k sentences of a corpus with the highest cosine to each query, by every model.
+    """The k sentences of a corpus that are most similar to each query, by every model.
 
     Sentences that differ in case or white space alone are one: the first is told. The query itself, likewise, is
-    left out. Equal cosines stand in corpus order.
+    left out. Equal scores are in corpus order.
 
     Args:
         encoders: by label, in the order to show; each is called once, on the distinct queries and sentences.
@@ -82,6 +86,7 @@ def compare_neighbours(
         source: recorded in the result.
         percentile_of: by label, for models that are calibrated (``opencse.analysis.calibration``): a cosine -> the
             percent of random pairs below it.
+        similarity_of: by label, what vectors are compared by; the cosine for models that are not there.
         progress: called with one line at each step.
 
     Raises:
@@ -102,24 +107,28 @@ def compare_neighbours(
         by_key.setdefault(folded(text), text)
     keys, texts = list(by_key), list(by_key.values())
     tell(f"corpus: {len(corpus):,} sentences, {len(texts):,} of them different")
+    compared = {label: (similarity_of or {}).get(label, Similarity.COSINE) for label in encoders}
     lists: dict[str, list[list[Neighbour]]] = {}
     for label, encode in encoders.items():
-        lists[label] = _nearest(encode, keys, texts, queries, k, (percentile_of or {}).get(label))
+        lists[label] = _nearest(encode, keys, texts, queries, k, compared[label], (percentile_of or {}).get(label))
         tell(f"{label}: done")
     asked = [
         QueryNeighbours(query=query, models={label: found[number] for label, found in lists.items()})
         for number, query in enumerate(queries)
     ]
-    return Neighbours(source=source, sentences=len(corpus), distinct=len(texts), k=k, queries=asked)
+    return Neighbours(
+        source=source, sentences=len(corpus), distinct=len(texts), k=k, queries=asked, similarity=compared
+    )
 
 
 def neighbours_table(neighbours: Neighbours) -> Table:
-    """The lists as in SimCSE's Table 8: for each query a row a rank, a column a model, each text with its cosine."""
+    """The lists as in SimCSE's Table 8: for each query a row a rank, a column a model, each text with its score."""
     from rich.table import Table
     from rich.text import Text
 
     labels = list(neighbours.queries[0].models)
-    table = Table(title=f"Nearest of {neighbours.distinct:,} sentences, with cosine", show_lines=False)
+    functions = ", ".join(dict.fromkeys(neighbours.similarity.get(label, Similarity.COSINE) for label in labels))
+    table = Table(title=f"Nearest of {neighbours.distinct:,} sentences, with {functions}", show_lines=False)
     table.add_column("")
     for label in labels:
         table.add_column(Text(label), overflow="fold")
@@ -140,22 +149,23 @@ def _nearest(
     texts: Sequence[str],
     queries: Sequence[str],
     k: int,
+    similarity: Similarity,
     percentile_of: Callable[[float], float] | None,
 ) -> list[list[Neighbour]]:
     asked = list(dict.fromkeys(queries))
     query_vectors, text_vectors = encode(asked, texts)
     vectors = checked(asked, query_vectors).of(queries)
     # One more than asked for: the query itself may be among them and goes.
-    positions, cosines = nearest_rows(vectors, checked([*texts], text_vectors).vectors, k + 1)
+    positions, scores = nearest_rows(vectors, checked([*texts], text_vectors).vectors, k + 1, similarity)
     lists = []
-    for query, places, values in zip(queries, positions.tolist(), cosines.tolist(), strict=True):
+    for query, places, values in zip(queries, positions.tolist(), scores.tolist(), strict=True):
         own = folded(query)
         found = [(place, value) for place, value in zip(places, values, strict=True) if keys[place] != own]
         lists.append(
             [
                 Neighbour(
                     text=texts[place],
-                    cosine=value,
+                    score=value,
                     percentile=None if percentile_of is None else percentile_of(value),
                 )
                 for place, value in found[:k]
@@ -169,4 +179,4 @@ def _cell(found: list[Neighbour], rank: int) -> str:
         return ABSENT
     one = found[rank]
     above = "" if one.percentile is None else f", above {one.percentile:.1f} % of random pairs"
-    return f"{one.text} ({one.cosine:.3f}{above})"
+    return f"{one.text} ({one.score:.3f}{above})"

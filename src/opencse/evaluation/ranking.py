@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.vectors import unit_rows
+from opencse.encoder.similarity import Similarity
 from opencse.evaluation.correlation import Floats, cosine_of_rows
-from opencse.search.exact import nearest_units
+from opencse.search.exact import nearest_prepared
 
-Similarity = Literal["cosine", "dot"]
 Vectors = NDArray[np.floating]
 QUERIES = 64  # scored again at a time, so that the arrays of their candidates stay small
 PAIRS = 4096  # scored at a time in float64
@@ -19,11 +16,9 @@ SPARE = 16  # candidates beyond k, so that ties which float32 tears apart are wh
 
 
 def nearest_rows(
-    queries: Vectors, corpus: Vectors, k: int, similarity: Similarity = "cosine"
+    queries: Vectors, corpus: Vectors, k: int, similarity: Similarity = Similarity.COSINE
 ) -> tuple[NDArray[np.int64], Floats]:
     r"""The k rows of a corpus that are most similar to each query.
-
-    .. math:: s(q, c) = \frac{q \cdot c}{\lVert q \rVert \lVert c \rVert} \quad \text{or} \quad q \cdot c
 
     The exact search finds candidates in float32; they are scored again in float64, pair by pair, so that the
     order depends neither on blocks nor on the processor, and equal vectors tie.
@@ -32,7 +27,7 @@ def nearest_rows(
         queries: (n, d), finite.
         corpus: (m, d), finite.
         k: how many, at least 1; at most m are returned.
-        similarity: ``cosine`` or ``dot``.
+        similarity: the function that compares them.
 
     Returns:
         (n, min(k, m)) positions in the corpus, the most similar first and equal ones in corpus order, and
@@ -43,8 +38,8 @@ def nearest_rows(
     """
     if k < 1 or not len(corpus) or queries.ndim != 2 or queries.shape[1:] != corpus.shape[1:]:
         raise ValueError(f"k {k}, queries {queries.shape}, corpus {corpus.shape}: (n, d) and (m, d), m and k from 1")
-    sought, searched = (queries, corpus) if similarity == "cosine" else _as_cosine(queries, corpus)
-    found, _ = nearest_units(unit_rows(sought), unit_rows(searched), k + SPARE)
+    sought, searched = similarity.prepared(queries), similarity.prepared(corpus)
+    found, _ = nearest_prepared(sought, searched, k + SPARE, similarity=similarity)
     kept = min(k, len(corpus))
     positions = np.empty((len(queries), kept), dtype=np.int64)
     scores = np.empty((len(queries), kept))
@@ -63,21 +58,6 @@ def _score(queries: Vectors, corpus: Vectors, found: NDArray[np.int64], similari
     parts = []
     for start in range(0, len(places), PAIRS):
         one, two = queries[rows[start : start + PAIRS]], corpus[places[start : start + PAIRS]]
-        if similarity == "cosine":
-            parts.append(cosine_of_rows(one, two))
-        else:
-            parts.append((one.astype(np.float64) * two.astype(np.float64)).sum(axis=1))
+        cosine = similarity is Similarity.COSINE
+        parts.append(cosine_of_rows(one, two) if cosine else similarity.of_pairs(one, two))
     return np.concatenate(parts).reshape(found.shape)
-
-
-def _as_cosine(queries: Vectors, corpus: Vectors) -> tuple[Vectors, Vectors]:
-    r"""Vectors whose cosines rank as the inner products of the given ones do.
-
-    With :math:`M = \max_j \lVert c_j \rVert`, :math:`c' = (c, \sqrt{M^2 - \lVert c \rVert^2})` has length M for
-    every c and :math:`q' = (q, 0)`, so :math:`\cos(q', c') = q \cdot c / (M \lVert q \rVert)` (Bachrach et al.
-    2014). The search needs no second kind of score then.
-    """
-    squares = np.einsum("md,md->m", corpus, corpus, dtype=np.float64)
-    missing = np.sqrt(squares.max() - squares)[:, None].astype(np.float32)
-    zeros = np.zeros((len(queries), 1), dtype=np.float32)
-    return np.concatenate([queries, zeros], axis=1), np.concatenate([corpus, missing], axis=1)

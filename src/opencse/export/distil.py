@@ -132,6 +132,7 @@ def distil(encoder: SentenceEncoder, settings: DistilSettings, texts: Sequence[s
             max_length=512,
             normalize=True,
             prompts=encoder.prompts,
+            similarity_fn_name=encoder.similarity_fn_name,
             token_weights=without_unknown(tokenizer, len(rows)),
         )
     )

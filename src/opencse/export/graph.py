@@ -12,9 +12,15 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, reason
 from opencse.export.runtime import IDS, MASK, VECTORS
 from opencse.text.tokenizer import Tokens
+
+
+def exported_normalized(encoder: SentenceEncoder) -> bool:
+    """Whether an export L2-normalises: always for a model that compares by cosine, else only where the model does."""
+    return encoder.normalize or encoder.similarity_fn_name is Similarity.COSINE
 
 
 class SentenceGraph(nn.Module):
@@ -38,7 +44,7 @@ class SentenceGraph(nn.Module):
         states = [output.hidden_states[layer] for layer in layers] if several else [output.last_hidden_state]
         vectors = encoder.dense(encoder.pool(states, Tokens(input_ids, attention_mask)))
         filled = attention_mask.sum(dim=1, keepdim=True) > 0
-        unit = nn.functional.normalize(vectors, dim=-1)
+        unit = nn.functional.normalize(vectors, dim=-1) if exported_normalized(encoder) else vectors
         return torch.where(filled, unit, torch.zeros_like(unit))
 
 

@@ -18,7 +18,7 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.prompts import Role
 from opencse.errors import UserError, reason
 from opencse.evaluation.pairs import ScoredPairs
-from opencse.export.graph import SentenceGraph, random_tokens, write_graph
+from opencse.export.graph import SentenceGraph, exported_normalized, random_tokens, write_graph
 from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
 from opencse.markdown import as_text, without_home
@@ -139,7 +139,8 @@ def write_onnx(
         with moving_in(folder, last=(DESCRIPTION,)) as work:
             _write_tokenizer(encoder, work / TOKENIZER, texts)
             prompts = {encoder.prompts.of(role) for role in Role}
-            expected = {prompt: encoder.encode(texts, prompt=prompt, normalize_embeddings=True) for prompt in prompts}
+            unit = exported_normalized(encoder)
+            expected = {prompt: encoder.encode(texts, prompt=prompt, normalize_embeddings=unit) for prompt in prompts}
             progress.say("graph      exporting; this takes some seconds")
             write_graph(encoder, work / GRAPH)
             about = _description(encoder, name)
@@ -202,7 +203,8 @@ def _description(encoder: SentenceEncoder, name: str) -> dict[str, object]:
         "prompt": encoder.prompts.of(Role.PLAIN),
         **encoder.prompts.entries,
         "pooling": str(encoder.pooling),
-        "normalized": True,
+        "normalized": exported_normalized(encoder),
+        "similarity": encoder.similarity_fn_name.value,
         "inputs": [IDS, MASK],
         "output": VECTORS,
         "versions": {package: version(package) for package in packages},

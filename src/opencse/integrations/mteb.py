@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder, Vectors
@@ -121,16 +122,15 @@ class MtebEncoder:
         return self.encoder.encode(texts, prompt=self.encoder.prompts.of(role))
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> torch.Tensor:
-        """Cosines (n, m) of every vector of one set (n, d) with every vector of the other (m, d)."""
-        from mteb.similarity_functions import cos_sim
-
-        return torch.as_tensor(cos_sim(embeddings1, embeddings2))
+        """Similarities (n, m) of every vector of one set (n, d) with every vector of the other (m, d)."""
+        one, two = np.asarray(embeddings1, dtype=np.float32), np.asarray(embeddings2, dtype=np.float32)
+        return torch.from_numpy(self.encoder.similarity_fn_name.matrix(np.atleast_2d(one), np.atleast_2d(two)))
 
     def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> torch.Tensor:
-        """Cosines (n,) of row i of one set (n, d) with row i of the other."""
-        from mteb.similarity_functions import pairwise_cos_sim
-
-        return torch.as_tensor(pairwise_cos_sim(embeddings1, embeddings2))
+        """Similarities (n,) of row i of one set (n, d) with row i of the other."""
+        one, two = np.asarray(embeddings1, dtype=np.float32), np.asarray(embeddings2, dtype=np.float32)
+        function = self.encoder.similarity_fn_name
+        return torch.from_numpy(function.of_pairs(function.prepared(one), function.prepared(two)).astype(np.float32))
 
 
 def require_mteb() -> None:
@@ -167,7 +167,7 @@ def _meta(encoder: SentenceEncoder, name: str, revision: str) -> ModelMeta:
         public_training_code=None,
         public_training_data=None,
         framework=["PyTorch"],
-        similarity_fn_name=ScoringFunction.COSINE,
+        similarity_fn_name=ScoringFunction(encoder.similarity_fn_name.value),
         use_instructions=False,
         training_datasets=None,
     )

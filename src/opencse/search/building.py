@@ -10,8 +10,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-import numpy as np
-
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.known import tell_unknown
@@ -21,7 +19,7 @@ from opencse.io import write_text
 from opencse.outputs import made_folder
 from opencse.progress import Progress
 from opencse.search.database import Facts, create, new_name, refused
-from opencse.search.engines import Kind, require_enough, require_faiss, write_engine
+from opencse.search.engines import Kind, require_enough, require_faiss, require_metric, write_engine
 from opencse.search.folder import (
     BUILDING,
     FILES,
@@ -93,6 +91,7 @@ def build(
     if how.kind != "flat":
         require_faiss()
         require_enough(how.kind, rows)
+        require_metric(how.kind, encoder.similarity_fn_name)
     text = source.fingerprint()
     require_new(folder, overwrite=overwrite)
     with made_folder(folder), locked(folder), refused(folder):
@@ -104,6 +103,7 @@ def build(
             query_prompt=encoder.prompts.of(Role.QUERY),
             document_prompt=encoder.prompts.of(Role.DOCUMENT),
             dimension=encoder.dimension,
+            similarity=encoder.similarity_fn_name,
             kind=how.kind,
             max_length=None if cutter is None else how.max_length or encoder.max_length,
             overlap=how.overlap,
@@ -200,14 +200,9 @@ def append(
         here = parts[start : start + WINDOW]
         vectors = encoder.encode_document(
             [row.text for row, _ in here],
-            normalize_embeddings=True,
             progress=lambda made, _, before=start: progress.advance(done + int(share * (before + made))),  # type: ignore[misc]
         )
-        wrong = np.flatnonzero(~np.isfinite(vectors).all(axis=1))
-        if len(wrong):
-            text = here[int(wrong[0])][0].text
-            raise UserError(f"the vector of {text[:40]!r} holds NaN or infinity; the model's weights are damaged")
-        writer.append(here, vectors)
+        writer.append(here, writer.facts.similarity.prepared(vectors))
 
 
 def _with_ids(rows: Sequence[Row], next_id: int) -> Iterator[Row]:
@@ -239,7 +234,7 @@ def _begun(folder: Path, facts: Facts, progress: Progress) -> str | None:
     return None
 
 
-_SAME = ("fingerprint", "dimension", "kind", "max_length", "overlap", "source", "model", "pooling")
+_SAME = ("fingerprint", "similarity", "dimension", "kind", "max_length", "overlap", "source", "model", "pooling")
 
 
 def _begin(folder: Path, facts: Facts) -> str:

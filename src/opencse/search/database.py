@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
+from opencse.encoder.similarity import Similarity
 from opencse.errors import OutdatedError, UserError, reason
 from opencse.search.rows import Value
 from opencse.settings import Settings
@@ -37,6 +38,7 @@ class Facts(Settings):
         query_prompt: put before queries.
         document_prompt: put before the texts of the index.
         dimension: of a vector.
+        similarity: what vectors are compared by; the model's function.
         kind: flat, hnsw or ivfpq.
         columns: metadata, by name the kind of value: number, text or mixed.
         max_length: ids of the longest passage; None: texts are never cut.
@@ -59,6 +61,7 @@ class Facts(Settings):
     query_prompt: str = ""
     document_prompt: str = ""
     dimension: int
+    similarity: Similarity = Similarity.COSINE
     kind: str = "flat"
     columns: dict[str, str] = Field(default_factory=dict)
     max_length: int | None = None

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, reason
 from opencse.io import sync
 from opencse.progress import Progress
 from opencse.search.database import mapped, new_name
-from opencse.search.exact import SPARE, Places, Scores, Unit, inner_products
+from opencse.search.exact import SPARE, Places, Prepared, Scores, similarities
 from opencse.search.folder import note
 from opencse.search.writer import Writer
 
@@ -53,11 +54,12 @@ def require_faiss() -> ModuleType:
 class Engine:
     """An approximate index over the vector file, with one entry for each of its rows."""
 
-    def __init__(self, inner: Any) -> None:  # noqa: ANN401 - faiss is untyped
+    def __init__(self, inner: Any, similarity: Similarity = Similarity.COSINE) -> None:  # noqa: ANN401 - faiss is untyped
         self._inner = inner
+        self._similarity = similarity
 
     @classmethod
-    def read(cls, path: Path, slots: int) -> Engine:
+    def read(cls, path: Path, slots: int, similarity: Similarity = Similarity.COSINE) -> Engine:
         """The index in a file.
 
         Raises:
@@ -72,19 +74,19 @@ class Engine:
             raise UserError(f"{path}: damaged ({reason(error)[:80]}); build the index again") from None
         if inner.ntotal != slots:
             raise UserError(f"{path}: damaged (of {inner.ntotal:,} rows, not {slots:,}); build the index again")
-        return cls(inner)
+        return cls(inner, similarity)
 
-    def search(self, queries: Unit, vectors: Unit, k: int, alive: Places | None) -> tuple[Places, Scores]:
+    def search(self, queries: Prepared, vectors: Prepared, k: int, alive: Places | None) -> tuple[Places, Scores]:
         """The k rows found nearest to each query, scored by their true vectors.
 
         Args:
-            queries: (n, d) L2-normalised.
+            queries: (n, d) prepared for the index.
             vectors: (slots, d) the vector file.
             k: how many.
             alive: the places that may be found; None: all.
 
         Returns:
-            (n, k) places, the nearest first, -1 where fewer were found, and their inner products.
+            (n, k) places, the nearest first, -1 where fewer were found, and their similarities.
         """
         faiss = require_faiss()
         lists = isinstance(self._inner, faiss.IndexIVF)
@@ -100,7 +102,7 @@ class Engine:
         else:
             how = faiss.SearchParametersHNSW(sel=chosen, efSearch=max(_BREADTH_SEARCH, 2 * most))
         _, found = self._inner.search(np.ascontiguousarray(queries), most, params=how)
-        scores = np.where(found < 0, -np.inf, inner_products(queries, vectors, np.maximum(found, 0)))
+        scores = np.where(found < 0, -np.inf, similarities(queries, vectors, np.maximum(found, 0), self._similarity))
         order = np.lexsort((found, -scores))[:, :k]
         return np.take_along_axis(found, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
@@ -124,7 +126,7 @@ def write_engine(writer: Writer, progress: Progress) -> None:
         if begin == len(vectors):
             return
     if inner is None:
-        inner = _new(faiss, facts.kind, vectors)
+        inner = _new(faiss, facts.kind, vectors, facts.similarity)
     if inner is None:
         writer.engine(None)
         return
@@ -152,18 +154,35 @@ def require_enough(kind: str, rows: int) -> None:
         )
 
 
-def _new(faiss: ModuleType, kind: str, vectors: NDArray[np.float32]) -> Any:  # noqa: ANN401
+def require_metric(kind: str, similarity: Similarity) -> None:
+    """Refuses an approximate index of a similarity that it cannot search by.
+
+    Raises:
+        UserError: naming both, with the fix.
+    """
+    if kind != "flat" and similarity is Similarity.MANHATTAN:
+        raise UserError(
+            f"{kind} searches by cosine, dot or euclidean, and this model compares by {similarity}; take flat, which "
+            "is exact"
+        )
+
+
+def _metric(faiss: ModuleType, similarity: Similarity) -> int:
+    return int(faiss.METRIC_INNER_PRODUCT if similarity.is_product else faiss.METRIC_L2)
+
+
+def _new(faiss: ModuleType, kind: str, vectors: NDArray[np.float32], similarity: Similarity) -> Any:  # noqa: ANN401
     """An empty index, its codes learnt; None where an index has become too small for that."""
     rows, dimension = vectors.shape
     if kind == "hnsw":
-        inner = faiss.index_factory(dimension, f"HNSW{_NEIGHBOURS},Flat", faiss.METRIC_INNER_PRODUCT)
+        inner = faiss.index_factory(dimension, f"HNSW{_NEIGHBOURS},Flat", _metric(faiss, similarity))
         inner.hnsw.efConstruction = _BREADTH_BUILD
         return inner
     if rows < FEWEST:
         return None
     lists = min(int(4 * math.sqrt(rows)), rows // _PER_CODE)
     parts = next(size for size in range(max(1, dimension // 8), 0, -1) if dimension % size == 0)
-    inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8", faiss.METRIC_INNER_PRODUCT)
+    inner = faiss.index_factory(dimension, f"IVF{lists},PQ{parts}x8", _metric(faiss, similarity))
     random = np.random.default_rng(0)
     most = min(rows, _CODES * max(lists, _CODES))
     inner.train(np.ascontiguousarray(vectors[np.sort(random.choice(rows, most, replace=False))]))

@@ -1,13 +1,15 @@
-"""Exact search by blocked products: no recall question, and equal scores stand in corpus order."""
+"""Exact search by blocks: no recall question, and equal scores stand in corpus order."""
 
 from __future__ import annotations
 
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.similarity import Similarity
+
 Places = NDArray[np.int64]
 Scores = NDArray[np.float64]
-Unit = NDArray[np.float32]
+Prepared = NDArray[np.float32]
 
 _BLOCK, _FIRST = 65_536, 4_096
 _QUERIES = 64
@@ -16,21 +18,29 @@ SPARE = 16
 """Candidates beyond k that are scored again."""
 
 
-def nearest_units(queries: Unit, vectors: Unit, k: int, places: Places | None = None) -> tuple[Places, Scores]:
-    r"""The k rows of highest inner product with each query, of L2-normalised rows; exact.
+def nearest_prepared(
+    queries: Prepared,
+    vectors: Prepared,
+    k: int,
+    places: Places | None = None,
+    *,
+    similarity: Similarity = Similarity.COSINE,
+) -> tuple[Places, Scores]:
+    r"""The k rows most similar to each query, of prepared vectors (see `Similarity`); exact.
 
     Candidates are found in float32 and scored again in float64, pair by pair, so that neither blocks nor the
     processor move the order. As :math:`|\mathrm{fl}(q \cdot v) - q \cdot v| \le d\,2^{-24}` for unit vectors, a row
     that is no candidate can be told to be none of the k; where it cannot (many equal texts), more are taken.
 
     Args:
-        queries: (n, d) L2-normalised.
-        vectors: (m, d) L2-normalised; may be memory-mapped.
+        queries: (n, d) prepared.
+        vectors: (m, d) prepared; may be memory-mapped.
         k: how many.
         places: (p,) ascending rows of ``vectors`` to search among; None: all.
+        similarity: the function that they are prepared for.
 
     Returns:
-        (n, min(k, p)) rows of ``vectors``, the nearest first and equal ones in their order, and their products.
+        (n, min(k, p)) rows of ``vectors``, the nearest first and equal ones in their order, and their similarities.
     """
     there = len(vectors) if places is None else len(places)
     kept = min(k, there)
@@ -38,8 +48,8 @@ def nearest_units(queries: Unit, vectors: Unit, k: int, places: Places | None = 
     scores = np.empty((len(queries), kept))
     if not kept:
         return found, scores
-    slack = (vectors.shape[1] + 2) * 2.0**-24
-    without = ~queries.any(axis=1)  # of no direction: all rows are equally near
+    slack = similarity.slack(queries, vectors)
+    without = ~queries.any(axis=1) & similarity.is_product  # of no direction: all rows are equally near
     found[without], scores[without] = np.arange(kept) if places is None else places[:kept], 0.0
     sought = np.flatnonzero(~without)
     for start in range(0, len(sought), _QUERIES):
@@ -47,31 +57,33 @@ def nearest_units(queries: Unit, vectors: Unit, k: int, places: Places | None = 
         most = kept + SPARE
         while len(pending):
             most = min(most, there)
-            candidates, rough = _candidates(queries[pending], vectors, most, places)
-            exact = inner_products(queries[pending], vectors, candidates)
+            candidates, rough = _candidates(queries[pending], vectors, most, places, similarity)
+            exact = similarities(queries[pending], vectors, candidates, similarity)
             order = np.lexsort((candidates, -exact))[:, :kept]
             found[pending] = np.take_along_axis(candidates, order, axis=1)
             scores[pending] = np.take_along_axis(exact, order, axis=1)
             if most == there:
                 break
-            pending = pending[scores[pending, kept - 1] <= rough.min(axis=1) + slack]
+            last = similarity.on_rough_scale(scores[pending, kept - 1])
+            pending = pending[last <= rough.min(axis=1) + slack]
             most *= 4
     return found, scores
 
 
-def inner_products(queries: Unit, vectors: Unit, found: Places) -> Scores:
-    """(n, c) products in float64 of each query with its rows ``found``, each pair by itself."""
+def similarities(queries: Prepared, vectors: Prepared, found: Places, similarity: Similarity) -> Scores:
+    """(n, c) similarities in float64 of each query with its rows ``found``, each pair by itself."""
     rows, places = np.repeat(np.arange(len(queries)), found.shape[1]), found.ravel()
     parts = [np.empty(0)]
     for start in range(0, len(places), _PAIRS):
         block = slice(start, start + _PAIRS)
-        one, two = queries[rows[block]].astype(np.float64), vectors[places[block]].astype(np.float64)
-        parts.append((one * two).sum(axis=1))
+        parts.append(similarity.of_pairs(queries[rows[block]], vectors[places[block]]))
     return np.concatenate(parts).reshape(found.shape)
 
 
-def _candidates(queries: Unit, vectors: Unit, most: int, places: Places | None) -> tuple[Places, Unit]:
-    """The ``most`` best rows of each query in float32, unordered, and their scores.
+def _candidates(
+    queries: Prepared, vectors: Prepared, most: int, places: Places | None, similarity: Similarity
+) -> tuple[Places, NDArray[np.float32]]:
+    """The ``most`` best rows of each query in float32, unordered, and their rough scores.
 
     Blocks grow from few rows, so that of each later one hardly a row is above what a query has already.
     """
@@ -83,7 +95,7 @@ def _candidates(queries: Unit, vectors: Unit, most: int, places: Places | None) 
         end = min(start + size, there)
         block = vectors[start:end] if places is None else vectors[places[start:end]]
         rows = np.arange(start, end) if places is None else places[start:end]
-        scores = queries @ block.T
+        scores = similarity.rough(queries, block)
         if best.shape[1] == most:
             above = np.flatnonzero((scores > best.min(axis=1, keepdims=True)).any(axis=0))
             scores, rows = scores[:, above], rows[above]

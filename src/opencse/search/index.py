@@ -15,14 +15,13 @@ from numpy.typing import NDArray
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.prompts import Role
-from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
 from opencse.progress import Counted, Progress, Silent
 from opencse.search import querying
 from opencse.search.building import How, add, build
 from opencse.search.changing import changing
 from opencse.search.database import Facts
-from opencse.search.exact import Unit
+from opencse.search.exact import Prepared
 from opencse.search.filters import Where, sql_of
 from opencse.search.moments import Moments
 from opencse.search.pairs import Duplicates, Pair, duplicate_rows, nearest_pairs
@@ -142,6 +141,7 @@ class Index:
         return IndexInfo(
             folder=str(self.folder),
             kind=facts.kind,
+            similarity=facts.similarity.value,
             rows=facts.rows,
             documents=documents,
             dimension=facts.dimension,
@@ -169,14 +169,14 @@ class Index:
         hybrid_weight: float | None = None,
         vectors: NDArray[np.floating] | None = None,
     ) -> list[list[Hit]]:
-        """The k rows nearest to each query by cosine, equal ones in the order they were added.
+        """The k rows most similar to each query by the model's function, equal ones in the order they were added.
 
         Of a document that was cut into passages the best one is told.
 
         Args:
             queries: texts, or (n, d) vectors.
             k: how many rows, at most.
-            threshold: least cosine; None: however low.
+            threshold: least similarity; None: however low.
             where: conditions on metadata; the k are of the rows that meet them. See `opencse.search.filters`.
             hybrid: rank by words (BM25) and vectors together; see `opencse.search.querying.hybrid`.
             hybrid_weight: share of the vectors in that, in [0, 1]; half by default.
@@ -189,7 +189,7 @@ class Index:
         if k < 1:
             raise UserError(f"k is the number of rows to find, at least 1, not {k}")
         if threshold is not None and math.isnan(threshold):
-            raise UserError("the threshold is a cosine, not nan")
+            raise UserError("the threshold is a similarity, not nan")
         if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         if hybrid_weight is not None and not hybrid:
@@ -205,8 +205,10 @@ class Index:
                 return querying.hybrid(state, list(queries), units, k, where, weight)
             return querying.dense(state, units, k, threshold, where)
 
-    def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> Unit:
-        """(n, d) L2-normalised vectors of queries, or of documents as the index has them; vectors are taken as given.
+    def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> Prepared:
+        """(n, d) vectors of queries or documents, prepared as the index has them (for the cosine L2-normalised).
+
+        Vectors are taken as given.
 
         Raises:
             UserError: see `search`.
@@ -226,7 +228,7 @@ class Index:
             vectors = self.encoder.encode(list(queries), prompt=self.encoder.prompts.of(role))
         if not np.isfinite(vectors).all():
             raise UserError("queries: a vector holds NaN or infinity; the model's weights are damaged, or the array")
-        return unit_rows(vectors)
+        return facts.similarity.prepared(vectors)
 
     @property
     def encoder(self) -> SentenceEncoder:
@@ -245,7 +247,7 @@ class Index:
         return self._encoder
 
     def vectors(self, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
-        """(n, d) L2-normalised vectors of all living rows in their order, or of those with some ids, in the ids' order.
+        """(n, d) prepared vectors of all living rows in their order, or of those with some ids, in the ids' order.
 
         Raises:
             UserError: for an id that is not there.
@@ -279,7 +281,9 @@ class Index:
                 number: dict[str, int] = {}
                 groups = np.array([number.setdefault(row[1], len(number)) for row in rows], dtype=np.int64)
             vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
-        found, scores = nearest_pairs(vectors, most, groups=groups, progress=_counted(progress, "comparing"))
+        found, scores = nearest_pairs(
+            vectors, most, similarity=state.similarity, groups=groups, progress=_counted(progress, "comparing")
+        )
         return [
             Pair(score, rows[a][1], rows[b][1], rows[a][3], rows[b][3])
             for (a, b), score in zip(found.tolist(), scores.tolist(), strict=True)
@@ -299,7 +303,9 @@ class Index:
             rows = state.store.select("1", [], state.facts)
             vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
         texts = [row[3] for row in rows]
-        found = duplicate_rows(vectors, texts, threshold, progress=_counted(progress, "comparing"))
+        found = duplicate_rows(
+            vectors, texts, threshold, similarity=state.similarity, progress=_counted(progress, "comparing")
+        )
         groups = []
         for places, cosine in found:
             ids = tuple(dict.fromkeys(rows[place][1] for place in places))
@@ -382,6 +388,11 @@ def _source(rows: Iterable[RowLike] | RowSource) -> RowSource:
 
 
 def _require_same(folder: Path, facts: Facts, encoder: SentenceEncoder) -> None:
+    if encoder.similarity_fn_name is not facts.similarity:
+        raise UserError(
+            f"{folder}: compares vectors by {facts.similarity}, and the model by {encoder.similarity_fn_name}; build "
+            "the index again (--overwrite)"
+        )
     own = fingerprint(encoder)
     prompts = encoder.prompts.of(Role.QUERY), encoder.prompts.of(Role.DOCUMENT)
     if own != facts.fingerprint and prompts != (facts.query_prompt, facts.document_prompt):

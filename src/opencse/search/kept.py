@@ -66,7 +66,7 @@ def kept_index(place: Path, texts: Sequence[str], model: str, encoder: SentenceE
 
 
 def vectors_of(index: Index, texts: Sequence[str], role: Role) -> NDArray[np.float32]:
-    """(n, d) L2-normalised vectors of texts, those that the index has taken from it."""
+    """(n, d) vectors of texts as the index has them, those that the index has taken from it."""
     prompts = index.encoder.prompts
     if prompts.of(role) != prompts.of(Role.DOCUMENT):
         return index.encode(texts, role)

@@ -118,7 +118,9 @@ class Moments:
     def _state(self, store: Store, facts: Facts) -> State:
         seen = self._seen
         if seen is None or seen.facts != facts:
-            engine = None if facts.engine is None else Engine.read(self.folder / facts.engine, facts.slots)
+            engine = (
+                None if facts.engine is None else Engine.read(self.folder / facts.engine, facts.slots, facts.similarity)
+            )
             seen = State(store, facts, store.vectors(facts), store.alive(facts), engine)
             self._seen = seen
         return seen

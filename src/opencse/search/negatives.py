@@ -10,17 +10,19 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from opencse.encoder.prompts import Role
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, reason
 from opencse.io import writing
 from opencse.progress import Progress
-from opencse.search.exact import Unit
 from opencse.search.index import Index
 from opencse.search.result import Hit
 from opencse.settings import Settings
 from opencse.text.scripts import folded
 
+Floats = NDArray[np.float64]
 _WINDOW = 1_024
 
 
@@ -36,11 +38,14 @@ class Mining(Settings):
     cosine to any positive of the query reaches ``same`` is left out, and any text equal to the query or to a positive
     of it in the file, but for case and white space.
 
+    The similarity s is the one of the index; a share of a negative one (a distance) is farther away by as much, and
+    ``same`` is a cosine for all.
+
     Attributes:
         count: negatives for a pair, one row of three texts each.
         ranks: (first, last) rank that is looked at, from 1.
-        ceiling: part of the positive's cosine that a negative stays below.
-        floor: least cosine to the query; None: however low.
+        ceiling: part of the positive's similarity that a negative stays below.
+        floor: least similarity to the query; None: however low.
         same: cosine to a positive from which on a candidate says the same; None: any may be taken.
         pick: the hardest, or any ``count`` of those that may be taken, by chance.
         seed: of that chance.
@@ -158,9 +163,11 @@ def _window(
     place = {text: number for number, text in enumerate(positives)}
     positive_vectors = index.encode(positives, Role.DOCUMENT)
     found = index.search(vectors, last)
+    function = Similarity(index.info().similarity)
     hit_vectors = _vectors_of(index, found, first) if how.same is not None else {}
     for query, vector, hits in zip(queries, vectors, found, strict=True):
         own = positive_vectors[[place[text] for text in answers[query]]].astype(np.float64)
+        of_answers = function.of_pairs(own, np.broadcast_to(vector, own.shape))
         known = {folded(text) for text in (query, *answers[query])}
         near: list[Hit] = []
         for hit in hits[first - 1 :]:
@@ -168,12 +175,12 @@ def _window(
                 refused["same text"] += 1
             elif how.floor is not None and hit.score < how.floor:
                 refused["floor"] += 1
-            elif how.same is not None and float((own @ hit_vectors[hit.id, hit.text]).max()) >= how.same:
+            elif how.same is not None and float(_cosines(own, hit_vectors[hit.id, hit.text]).max()) >= how.same:
                 refused["like a positive"] += 1
             else:
                 near.append(hit)
-        for positive, cosine in zip(answers[query], (own @ vector.astype(np.float64)).tolist(), strict=True):
-            allowed = [hit.text for hit in near if hit.score < how.ceiling * cosine]
+        for positive, score in zip(answers[query], of_answers.tolist(), strict=True):
+            allowed = [hit.text for hit in near if hit.score < function.share_of(score, how.ceiling)]
             refused["ceiling"] += len(near) - len(allowed)
             if how.pick == "random" and len(allowed) > how.count:
                 chosen = np.sort(random.choice(len(allowed), how.count, replace=False))
@@ -181,7 +188,13 @@ def _window(
             yield query, positive, list(dict.fromkeys(allowed))[: how.count]
 
 
-def _vectors_of(index: Index, found: Sequence[Sequence[Hit]], first: int) -> dict[tuple[str, str], Unit]:
+def _cosines(rows: Floats, vector: Floats) -> Floats:
+    """The cosine (n,) of each row of (n, d) with a vector (d,), whatever the index compares by."""
+    lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
+    return np.asarray(rows @ vector / np.maximum(lengths, 1e-12))
+
+
+def _vectors_of(index: Index, found: Sequence[Sequence[Hit]], first: int) -> dict[tuple[str, str], Floats]:
     """The vector of each hit, by id and text."""
     hits = {(hit.id, hit.text): None for hits in found for hit in hits[first - 1 :]}
     vectors = index.vectors_of_hits(list(hits))

@@ -9,10 +9,11 @@ from functools import cached_property
 
 import numpy as np
 
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
 from opencse.search.database import HAS_ID, Facts, Stored, sql_columns
 from opencse.search.engines import Engine
-from opencse.search.exact import Places, Scores, Unit, inner_products, nearest_units
+from opencse.search.exact import Places, Prepared, Scores, nearest_prepared, similarities
 from opencse.search.filters import Where, sql_of
 from opencse.search.kept_words import keywords_of, place_of
 from opencse.search.keywords import Keywords, best_rows
@@ -34,16 +35,21 @@ class State:
     Attributes:
         store: its rows.
         facts: what is true of it.
-        vectors: (slots, d) L2-normalised, memory-mapped.
+        vectors: (slots, d) prepared for the index's similarity, memory-mapped.
         alive: the living places, ascending; None: all.
         engine: the approximate index; None: search is exact.
     """
 
     store: Store
     facts: Facts
-    vectors: Unit
+    vectors: Prepared
     alive: Places | None
     engine: Engine | None
+
+    @property
+    def similarity(self) -> Similarity:
+        """What vectors are compared by."""
+        return self.facts.similarity
 
     @property
     def places(self) -> Places:
@@ -63,7 +69,7 @@ class State:
         )
 
     @cached_property
-    def sample(self) -> Unit:
+    def sample(self) -> Prepared:
         """(at most 4096, d) vectors of living rows, evenly spread over the index."""
         places = self.places
         return np.asarray(self.vectors[places[:: -(-len(places) // _SAMPLE)]])
@@ -90,18 +96,18 @@ class State:
                 raise UserError(f"{self.store.folder}: no row has the id {name[:80]!r}")
         return [row for name in ids for row in found[name]]
 
-    def nearest(self, queries: Unit, k: int, where: Where | None) -> tuple[Places, Scores]:
-        """(n, at most k) places and cosines, the nearest first; -1 where there are fewer.
+    def nearest(self, queries: Prepared, k: int, where: Where | None) -> tuple[Places, Scores]:
+        """(n, at most k) places and similarities, the nearest first; -1 where there are fewer.
 
         With conditions the search is always exact.
         """
         among = self.among(where)
         if self.engine is None or where is not None:
-            return nearest_units(queries, self.vectors, k, among)
+            return nearest_prepared(queries, self.vectors, k, among, similarity=self.similarity)
         return self.engine.search(queries, self.vectors, k, among)
 
 
-def dense(state: State, queries: Unit, k: int, threshold: float | None, where: Where | None) -> list[list[Hit]]:
+def dense(state: State, queries: Prepared, k: int, threshold: float | None, where: Where | None) -> list[list[Hit]]:
     """The k rows, or documents, nearest to each query."""
     most = k
     while True:
@@ -124,14 +130,15 @@ def dense(state: State, queries: Unit, k: int, threshold: float | None, where: W
 
 
 def hybrid(
-    state: State, texts: Sequence[str], queries: Unit, k: int, where: Where | None, weight: float
+    state: State, texts: Sequence[str], queries: Prepared, k: int, where: Where | None, weight: float
 ) -> list[list[Hit]]:
     r"""The rows that are best by vectors and words together: a convex combination of scaled scores.
 
-    .. math:: \text{score}(d) = w\,\frac{\cos(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
+    .. math:: \text{score}(d) = w\,\frac{s(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
 
-    with h the highest cosine and b the highest BM25 score to the query, and l the lowest cosine, of at most 4096 rows
-    evenly spread over the index (a cosine below it counts as it); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion
+    with s the index's similarity (the cosine, where the model names no other), h the highest of it and b the highest
+    BM25 score to the query, and l the lowest similarity, of at most 4096 rows
+    evenly spread over the index (one below it counts as it); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion
     Functions for Hybrid Retrieval"). Candidates are the first ``max(100, 4 k)`` of each list.
 
     Args:
@@ -158,9 +165,9 @@ def hybrid(
         if not len(found):
             lists.append([])
             continue
-        cosines = inner_products(query[None], state.vectors, found[None])[0]
-        low, high = float((state.sample @ query).min()), float(cosines.max())
-        by_vectors = np.clip((cosines - low) / (high - low), 0, 1) if high > low else np.ones(len(found))
+        near_scores = similarities(query[None], state.vectors, found[None], state.similarity)[0]
+        low, high = float(state.similarity.scores(query[None], state.sample).min()), float(near_scores.max())
+        by_vectors = np.clip((near_scores - low) / (high - low), 0, 1) if high > low else np.ones(len(found))
         by_words = words[np.searchsorted(all_places, found)] / max(float(words.max()), 1e-12)
         scores = weight * by_vectors + (1 - weight) * by_words
         order = np.lexsort((found, -scores))

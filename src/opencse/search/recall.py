@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.search.exact import nearest_units
+from opencse.search.exact import nearest_prepared
 from opencse.search.index import Index
 
 
@@ -39,8 +39,8 @@ def measure_recall(
 
     Args:
         index: an approximate one (of a flat one it is 1).
-        queries: (n, d) L2-normalised; None: some of the index's own vectors, drawn with a fixed seed, each with
-            itself left out of what both searches find.
+        queries: (n, d) prepared for the index; None: some of the index's own vectors, drawn with a fixed seed, each
+            with itself left out of what both searches find.
         ks: how many are looked at.
         held: vectors drawn.
     """
@@ -52,7 +52,7 @@ def measure_recall(
             own = np.sort(random.choice(places, min(held, len(places)), replace=False))
             queries = np.asarray(state.vectors[own])
         depth = min(max(ks) + (own is not None), len(places))
-        exact, _ = nearest_units(queries, state.vectors, depth, state.alive)
+        exact, _ = nearest_prepared(queries, state.vectors, depth, state.alive, similarity=state.similarity)
         found = exact
         if state.engine is not None:
             found, _ = state.engine.search(queries, state.vectors, depth, state.alive)

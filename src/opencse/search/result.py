@@ -12,7 +12,8 @@ class Hit:
 
     Attributes:
         id: of the row, or of the document that the text is a passage of.
-        score: cosine to the query; of a hybrid search the weighted mean of both scores, in [0, 1].
+        score: similarity to the query by the model's function; of a hybrid search the weighted mean of both scores, in
+            [0, 1].
         text: the row's; of a document the best passage.
         metadata: by column; None where a row has no value.
     """
@@ -29,6 +30,7 @@ class IndexInfo:
 
     Attributes:
         folder: where it is.
+        similarity: what vectors are compared by: cosine, dot, euclidean or manhattan.
         kind: flat, hnsw or ivfpq.
         rows: texts in it; of documents their passages.
         documents: different ids.
@@ -61,4 +63,5 @@ class IndexInfo:
     overlap: int
     version: int
     megabytes: float
+    similarity: str = "cosine"
     language: str | None = None

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, masked, reason, require_known
 from opencse.outputs import foreign, names_in, require_apart
 from opencse.search.index import Index
@@ -35,16 +36,20 @@ class Exported:
         target: where, without passwords.
         name: of the collection or table.
         rows: how many.
+        how: what queries there have to say, to compare as the model does.
     """
 
     to: str
     target: str
     name: str
     rows: int
+    how: str
 
 
 def export(index: Index, to: str, target: str, name: str) -> Exported:
-    """Copies an index; vectors are L2-normalised, and compared by cosine there too.
+    """Copies an index with its vectors, which are to be compared there by the same function.
+
+    Of an index by cosine the vectors are L2-normalised.
 
     Args:
         index: the index.
@@ -56,6 +61,10 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
         UserError: see `opencse.export_index`.
     """
     require_known(to, list(STORES), "store")
+    similarity = Similarity(index.info().similarity)
+    how = QUERIED[to](similarity)
+    if how is None:
+        raise UserError(f"{to} cannot compare by {similarity}, as this index does; export it to qdrant or pgvector")
     if not _NAME.fullmatch(name):
         raise UserError(f"{name!r}: a collection or table is named in letters, digits and underscores; choose another")
     if to in FOLDERS and not target.startswith(_REMOTE):
@@ -71,7 +80,7 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
     except Exception as error:  # each client has errors of its own
         said = masked(reason(error), target)[:200]
         raise UserError(f"{shown}: {to} refused ({type(error).__name__}: {said})") from None
-    return Exported(to, shown, name, rows)
+    return Exported(to, shown, name, rows, how)
 
 
 def _require_folder(target: Path, index: Path, own: str) -> None:
@@ -91,7 +100,7 @@ def _qdrant(index: Index, target: str, name: str) -> int:
         if client.collection_exists(name):
             raise UserError(f"{masked(target)}: there is a collection {name!r} already; choose another --name")
         size = index.info().dimension
-        client.create_collection(name, models.VectorParams(size=size, distance=models.Distance.COSINE))
+        client.create_collection(name, models.VectorParams(size=size, distance=_of_qdrant(index)))
         rows = 0
         for hits, vectors in _batches(index):
             points = [
@@ -107,6 +116,18 @@ def _qdrant(index: Index, target: str, name: str) -> int:
         return rows
     finally:
         client.close()
+
+
+def _of_qdrant(index: Index) -> Any:  # noqa: ANN401 - of the client
+    from qdrant_client import models
+
+    names = {
+        Similarity.COSINE: models.Distance.COSINE,
+        Similarity.DOT: models.Distance.DOT,
+        Similarity.EUCLIDEAN: models.Distance.EUCLID,
+        Similarity.MANHATTAN: models.Distance.MANHATTAN,
+    }
+    return names[Similarity(index.info().similarity)]
 
 
 def _lancedb(index: Index, target: str, name: str) -> int:
@@ -217,3 +238,31 @@ def _quoted(name: str) -> str:
 
 
 STORES: dict[str, Callable[[Index, str, str], int]] = {"qdrant": _qdrant, "lancedb": _lancedb, "pgvector": _pgvector}
+
+_LANCEDB = {Similarity.COSINE: "cosine", Similarity.DOT: "dot", Similarity.EUCLIDEAN: "l2"}
+_PGVECTOR = {
+    Similarity.COSINE: "<=>",
+    Similarity.DOT: "<#>",
+    Similarity.EUCLIDEAN: "<->",
+    Similarity.MANHATTAN: "<+>",
+}
+
+
+def _asked_of_qdrant(similarity: Similarity) -> str | None:
+    return f"the collection compares by {similarity}"
+
+
+def _asked_of_lancedb(similarity: Similarity) -> str | None:
+    return None if similarity not in _LANCEDB else f'query it with .distance_type("{_LANCEDB[similarity]}")'
+
+
+def _asked_of_pgvector(similarity: Similarity) -> str | None:
+    return f"ORDER BY embedding {_PGVECTOR[similarity]} a query's vector"
+
+
+QUERIED: dict[str, Callable[[Similarity], str | None]] = {
+    "qdrant": _asked_of_qdrant,
+    "lancedb": _asked_of_lancedb,
+    "pgvector": _asked_of_pgvector,
+}
+"""How each store is asked to compare by a similarity; None where it cannot."""

@@ -10,7 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.vectors import unit_rows
+from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
 
 Floats = NDArray[np.float64]
@@ -57,11 +57,15 @@ class Measure:
 
 
 def answer_ranks(
-    queries: NDArray[np.floating], candidates: NDArray[np.floating], answers: Integers, own: Integers
+    queries: NDArray[np.floating],
+    candidates: NDArray[np.floating],
+    answers: Integers,
+    own: Integers,
+    similarity: Similarity = Similarity.COSINE,
 ) -> Integers:
-    """The rank, from 1, of each query's answer among all candidates by cosine.
+    """The rank, from 1, of each query's answer among all candidates by the model's similarity.
 
-    Other candidates of the very same cosine stand before the answer, so that an encoder which gives every text one
+    Other candidates of the very same similarity come before the answer, so that an encoder which gives every text one
     vector finds nothing.
 
     Args:
@@ -69,17 +73,18 @@ def answer_ranks(
         candidates: (m, d) vectors.
         answers: (n,) row of the answer among the candidates.
         own: (n,) row of the query itself among the candidates, which is not counted; -1 where it is not there.
+        similarity: what they are compared by.
     """
-    asked, found = unit_rows(queries), unit_rows(candidates)
+    asked, found = similarity.prepared(queries), similarity.prepared(candidates)
     ranks = np.empty(len(asked), dtype=np.int64)
     for start in range(0, len(asked), _QUERIES):
         block = slice(start, start + _QUERIES)
-        cosines = asked[block] @ found.T
-        rows = np.arange(len(cosines))
-        of_answer = cosines[rows, answers[block]].copy()
+        scores = similarity.rough(asked[block], found)
+        rows = np.arange(len(scores))
+        of_answer = scores[rows, answers[block]].copy()
         there = own[block] >= 0
-        cosines[rows[there], own[block][there]] = -np.inf
-        ranks[block] = (cosines >= of_answer[:, None]).sum(axis=1)
+        scores[rows[there], own[block][there]] = -np.inf
+        ranks[block] = (scores >= of_answer[:, None]).sum(axis=1)
     return ranks
 
 

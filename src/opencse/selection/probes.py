@@ -59,7 +59,8 @@ class Probes:
         """(n,) rank of each answer; see `answer_ranks`."""
         place = {text: row for row, text in enumerate(self.candidates)}
         own = np.array([place.get(query, -1) for query in self.queries], dtype=np.int64)
-        return answer_ranks(embedded.queries.of(self.queries), embedded.of(self.candidates), self.answers, own)
+        queries, candidates = embedded.queries.of(self.queries), embedded.of(self.candidates)
+        return answer_ranks(queries, candidates, self.answers, own, embedded.similarity)
 
 
 def neighbours(texts: Texts, held: HeldOut) -> Probes:

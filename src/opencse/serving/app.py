@@ -18,6 +18,7 @@ from starlette.staticfiles import StaticFiles
 
 from opencse import __version__
 from opencse.encoder.prompts import Role
+from opencse.encoder.similarity import Similarity
 from opencse.encoder.vectors import unit_rows
 from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Guard, Keys
@@ -136,7 +137,7 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
 
     @app.post("/similarity", openapi_extra=_body(SimilarityRequest))
     async def similarity(request: Request) -> Response:
-        """The cosine of every text with every other."""
+        """The similarity of every text with every other, by the model's own function."""
 
         async def work(asked: SimilarityRequest) -> Response:
             model = service.model(asked.model)
@@ -147,9 +148,13 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
                 message = f"{rows:,} x {columns:,} similarities are more than the {most:,} of one request"
                 raise ApiError(400, message, code="too_many_pairs")
             given = await tokens(model, [*asked.texts, *others], Role.PLAIN, asked)
-            unit = unit_rows(await model.vectors(given))
-            matrix = np.clip(unit[:rows] @ (unit[rows:] if others else unit).T, -1, 1)
-            content = {"object": "similarity", "matrix": matrix.tolist(), "model": model.name} | _used(given)
+            vectors, function = await model.vectors(given), model.encoder.similarity_fn_name
+            matrix = function.matrix(vectors[:rows], vectors[rows:] if others else vectors)
+            if function is Similarity.COSINE:
+                matrix = np.clip(matrix, -1, 1)
+            content = {
+                "object": "similarity", "function": function.value, "matrix": matrix.tolist(), "model": model.name,
+            } | _used(given)  # fmt: skip
             return await answer(content, matrix.size)
 
         return await read(request, SimilarityRequest, work)
@@ -217,6 +222,7 @@ def _model(model: ServedModel, created: int) -> dict[str, Any]:
         "created": created,
         "owned_by": "opencse",
         "dimensions": model.encoder.dimension,
+        "similarity": model.encoder.similarity_fn_name.value,
         "max_length": model.encoder.max_length,
         "fingerprint": model.fingerprint,
     }

@@ -88,6 +88,7 @@ class Service:
                     "id": one.name,
                     "dimensions": one.encoder.dimension,
                     "max_length": one.encoder.max_length,
+                    "similarity": one.encoder.similarity_fn_name.value,
                     "index": None
                     if one.name not in indexes
                     else {

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from opencse.encoder.similarity import Similarity
 from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.ranking import Similarity, nearest_rows
+from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.retrieval.data import RetrievalTask
 
 
@@ -69,11 +70,13 @@ class OwnDocuments:
 
 
 def rankings(
-    task: RetrievalTask, embedded: Embedded, k: int, own: OwnDocuments, similarity: Similarity = "cosine"
+    task: RetrievalTask, embedded: Embedded, k: int, own: OwnDocuments, similarity: Similarity | None = None
 ) -> Iterator[Ranked]:
     """The first k documents for each query of ``task``, in the queries' order."""
     # One more than needed: the document that is left out may be among them.
-    positions, _ = nearest_rows(embedded.queries.of(task.queries), embedded.of(task.documents), k + 1, similarity)
+    positions, _ = nearest_rows(
+        embedded.queries.of(task.queries), embedded.of(task.documents), k + 1, similarity or embedded.similarity
+    )
     missing = task.missing or [[]] * len(task.queries)
     for ranked, without, levels, absent in zip(positions.tolist(), own.left_out, task.judged, missing, strict=True):
         others = [position for position in ranked if position != without][:k]

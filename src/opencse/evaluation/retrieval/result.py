@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pydantic import FiniteFloat
 
-from opencse.evaluation.ranking import Similarity
+from opencse.encoder.similarity import Similarity
 from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.table import ABSENT, cell, table_of
 from opencse.settings import Settings
@@ -42,10 +42,11 @@ class RetrievalScore(Settings):
     without_relevant: int
     documents: int
     identical_ids: int = 0
+    similarity: Similarity = Similarity.COSINE
 
     def measures(self) -> dict[str, float]:
         """The measures by name, without the counts."""
-        return self.model_dump(exclude={"queries", "without_relevant", "documents", "identical_ids"})
+        return self.model_dump(exclude={"queries", "without_relevant", "documents", "identical_ids", "similarity"})
 
 
 class RetrievalResult(EvaluationRecord):

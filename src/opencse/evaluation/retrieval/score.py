@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from opencse.encoder.similarity import Similarity
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.measures import average_precision, ndcg, recall, reciprocal_rank
-from opencse.evaluation.ranking import Similarity
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.evaluation.retrieval.result import RetrievalResult, RetrievalScore, retrieval_table
@@ -36,7 +36,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
     The texts are encoded one data set after another; their vectors are held in memory, the similarities in blocks.
 
     Attributes:
-        similarity: ``cosine``, or ``dot`` for models trained with it.
+        similarity: what documents are ranked by; None: the model's own function.
         split: which judgements are read.
         keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
     """
@@ -45,7 +45,7 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
     title = "retrieval"
     folder = "retrieval"
     by_task = True
-    similarity: Similarity = "cosine"
+    similarity: Similarity | None = None
     split: str = "test"
     keep_identical_ids: bool = False
 
@@ -77,13 +77,14 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
             without_relevant=task.without_relevant,
             documents=len(task.documents),
             identical_ids=own.count,
+            similarity=self.similarity or embedded.similarity,
         )
 
     def record(self, scores: dict[str, RetrievalScore], told: Mapping[str, Any]) -> RetrievalResult:
         """See ``Suite``."""
         return RetrievalResult(
             **told,
-            similarity=self.similarity,
+            similarity=next(iter(scores.values())).similarity,
             split=self.split,
             retrieval=scores,
             average=math.fsum(score.ndcg_at_10 for score in scores.values()) / len(scores),
