@@ -32,12 +32,14 @@ Vectors = NDArray[np.float32]
 def naive(function: Similarity, a: Vectors, b: Vectors) -> NDArray[np.float64]:
     """Similarities (n, m) by the definition."""
     one, two = a[:, None].astype(np.float64), b[None].astype(np.float64)
-    return {
-        Similarity.COSINE: lambda: (one * two).sum(-1) / np.linalg.norm(one, axis=-1) / np.linalg.norm(two, axis=-1),
-        Similarity.DOT: lambda: (one * two).sum(-1),
-        Similarity.EUCLIDEAN: lambda: -np.sqrt(((one - two) ** 2).sum(-1)),
-        Similarity.MANHATTAN: lambda: -np.abs(one - two).sum(-1),
-    }[function]()  # type: ignore[no-untyped-call]
+    dots = (one * two).sum(-1)
+    values = {
+        Similarity.COSINE: dots / np.linalg.norm(one, axis=-1) / np.linalg.norm(two, axis=-1),
+        Similarity.DOT: dots,
+        Similarity.EUCLIDEAN: -np.sqrt(((one - two) ** 2).sum(-1)),
+        Similarity.MANHATTAN: -np.abs(one - two).sum(-1),
+    }
+    return np.asarray(values[function], dtype=np.float64)
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +60,8 @@ def model(request: pytest.FixtureRequest, tiny_folder: Path, tmp_path_factory: p
         for weight in encoder.backbone.parameters():
             if weight.ndim == 2:
                 weight.normal_(0, 0.3, generator=torch.Generator().manual_seed(len(weight)))
-        norm = encoder.backbone.encoder.layer[-1].output.LayerNorm
+        norm = encoder.backbone.get_submodule("encoder.layer.2.output.LayerNorm")
+        assert isinstance(norm, torch.nn.LayerNorm)
         norm.weight.copy_(torch.linspace(0.2, 3, len(norm.weight)))
     encoder.similarity_fn_name = Similarity(request.param)
     encoder.save(folder)
@@ -157,7 +160,7 @@ def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
             with pytest.raises(UserError, match=r"hnsw searches by cosine, dot or euclidean, and this .* take flat"):
                 Index.build(folder, TEXTS, encoder, how=How(kind="hnsw"))
             continue
-        with Index.build(folder, TEXTS, encoder, how=How(kind=kind)) as index:  # type: ignore[arg-type]
+        with Index.build(folder, TEXTS, encoder, how=How(kind=kind)) as index:
             assert index.info().similarity == function
             hits = index.search([query], 6)[0]
             assert [hit.text for hit in hits] == order[:6]
@@ -225,7 +228,7 @@ def test_retrieval_ranks_by_it(model: Path, tmp_path: Path) -> None:
     judged = f"query-id\tcorpus-id\tscore\nq\td{TEXTS.index(answer)}\t1\n"
     (folder / "qrels" / "test.tsv").write_text(judged)
     result = opencse.evaluate(str(model), tmp_path, "retrieval")
-    assert result.similarity is read_similarity(model)  # type: ignore[union-attr]
+    assert result.similarity is read_similarity(model)
     assert result.values()["retrieval.set.mrr_at_10"] == 100
 
 

@@ -152,7 +152,7 @@ def test_a_model2vec_folder_has_the_vectors_of_model2vec(kind: str, normalize: b
         rows = np.rint(20 * rows).astype(np.int8)
     if how.startswith("max_length"):
         more = {"max_length": 3 if "3" in how else None}
-    model = StaticModel(rows, backend, {"model_type": "model2vec"}, normalize=normalize, **more)  # type: ignore[typeddict-unknown-key]
+    model = StaticModel(rows, backend, {"model_type": "model2vec"}, normalize=normalize, **more)
     model.save_pretrained(tmp_path / "theirs")
     if how == "no max_length":
         about = json.loads((tmp_path / "theirs" / "config.json").read_text())
@@ -183,7 +183,7 @@ def test_a_text_without_a_known_token_is_zero(theirs: Path, tmp_path: Path) -> N
 
     backend = Backend.from_file(str(next(theirs.rglob("tokenizer.json"))))
     rows = np.random.default_rng(0).normal(size=(backend.get_vocab_size(), 4)).astype(np.float32)
-    StaticModel(rows, backend, {"model_type": "model2vec"}).save_pretrained(tmp_path)  # type: ignore[typeddict-unknown-key]
+    StaticModel(rows, backend, {"model_type": "model2vec"}).save_pretrained(tmp_path)
     encoder = SentenceEncoder.load(tmp_path, device="cpu")
     assert not encoder.encode(["漢字", "漢"]).any()
     assert encoder.encode("漢 a").any()

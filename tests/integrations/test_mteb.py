@@ -134,10 +134,10 @@ def test_queries_and_documents_are_read_with_their_prompts(
     texts = ["A cat sleeps.", "Rain."]
     vectors = model.encode(
         [{"text": texts}],  # type: ignore[arg-type]
-        task_metadata=None,  # type: ignore[arg-type]
+        task_metadata=None,
         hf_split="test",
         hf_subset="default",
-        prompt_type=None if kind is None else PromptType(kind),  # type: ignore[arg-type]
+        prompt_type=None if kind is None else PromptType(kind),
     )
     assert np.array_equal(vectors, tiny.encode(texts, prompt=prompt))
 

@@ -110,7 +110,7 @@ def read_similarity(folder: Path) -> Similarity:
 
 def _squared(a: Vectors, b: Vectors) -> Vectors:
     """-|a - b|^2, (n, m)."""
-    return 2 * (a @ b.T) - np.square(a).sum(axis=1)[:, None] - np.square(b).sum(axis=1)
+    return np.asarray(2 * (a @ b.T) - np.square(a).sum(axis=1)[:, None] - np.square(b).sum(axis=1))
 
 
 def _longest(rows: NDArray[np.float32], order: int, block: int = 65_536) -> float:
