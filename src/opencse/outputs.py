@@ -86,13 +86,13 @@ def require_apart(
     Raises:
         UserError: naming both.
     """
-    target, there = Path(out), os.path.lexists(out)
-    for source in (*read, *models):
+    target, there, data = Path(out), os.path.lexists(out), list(read)
+    for source in (*data, *models):
         if _same(target, source):
             raise UserError(f"{out}: is also an input ({source}); choose another {option}")
         if replaces and there and _inside(source, target):
             raise UserError(f"{out}: the input {source} is in it; choose another {option}")
-    for folder in read:
+    for folder in data:
         if folder.is_dir() and _inside(target, folder):
             raise UserError(f"{out}: is inside the input {folder}; choose another {option}")
 

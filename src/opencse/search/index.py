@@ -55,9 +55,13 @@ class Index:
             UserError: if there is no index, it is damaged, or it was built with another model.
         """
         index = cls(Path(folder), encoder)
-        with index.moment() as state:
-            if encoder is not None:
-                _require_same(index.folder, state.facts, encoder)
+        try:
+            with index.moment() as state:
+                if encoder is not None:
+                    _require_same(index.folder, state.facts, encoder)
+        except BaseException:
+            index.close()  # an open database keeps files of its own in the folder
+            raise
         return index
 
     @classmethod

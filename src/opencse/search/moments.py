@@ -29,8 +29,12 @@ class Moments:
         self._store = Store.open(folder)
         self._seen: State | None = None
         self._stamp: tuple[int, ...] = ()
-        with self._store.snapshot() as facts:
-            self.fingerprint = facts.fingerprint
+        try:
+            with self._store.snapshot() as facts:
+                self.fingerprint = facts.fingerprint
+        except BaseException:
+            self._store.close()
+            raise
 
     @property
     def store(self) -> Store:

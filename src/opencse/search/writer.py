@@ -44,8 +44,12 @@ class Writer:
     def __init__(self, folder: Path, rows: str) -> None:
         self.folder = folder
         self._db = connect(folder / rows, write=True)
-        with damaged(folder):
-            self.facts = read_facts(self._db)
+        try:
+            with damaged(folder):
+                self.facts = read_facts(self._db)
+        except BaseException:
+            self._db.close()
+            raise
         self._before = self.facts
         self._vectors: Any = None
         self._stale: set[str] = set()

@@ -1,0 +1,143 @@
+"""The folder of an index: what is its own, and what of others stays."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from hostile.harness import Run, tree
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search.building import How
+from opencse.search.folder import FILES, listed, require_own
+from opencse.search.index import Index
+
+TEXTS = ["one cat", "two dogs", "three trains", "four nights"]
+HOW = How(cut=False)
+MINE = (
+    "words-good.txt", "words-2024/a.txt", "words-0123456789ab-1-2/a.txt", "vectors-a.f32", "vectors-0123456789ab.f32",
+    "rows-1.sqlite", "rows-0123456789ab.sqlite", "rows-0123456789ab.sqlite-wal", "engine-1.faiss", "notes.md",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mini: SentenceEncoder) -> Path:
+    """An index with files and folders of somebody else in it, under the names of its own."""
+    Index.build(tmp_path / "ix", TEXTS, mini, how=HOW).close()
+    for name in MINE:
+        (tmp_path / "ix" / name).parent.mkdir(exist_ok=True)
+        (tmp_path / "ix" / name).write_text("Mine.")
+    return tmp_path / "ix"
+
+
+def test_nothing_but_the_index_s_own_files_is_removed(folder: Path, mini: SentenceEncoder) -> None:
+    with Index.open(folder, encoder=mini) as index:
+        index.search(["cat"], hybrid=True)
+        index.add(["five cats"])
+        index.search(["cat"], hybrid=True)
+        index.delete(["0", "1", "2"])  # so many that the vectors are written anew
+    Index.build(folder, TEXTS[:2], mini, how=HOW, overwrite=True).close()
+    assert {(folder / name).read_text() for name in MINE} == {"Mine."}
+    own = {path.name for path in folder.iterdir()} - {name.split("/")[0] for name in MINE}
+    assert own == {".lock", "index.json", FILES, *(name for name in listed(folder) if (folder / name).exists())}
+    assert len([name for name in own if name.startswith(("rows-", "vectors-"))]) == 2, "what was its own is gone"
+
+
+@pytest.mark.parametrize("change", ["add", "build"])
+def test_an_index_that_is_older_than_the_list_removes_its_own_files(
+    folder: Path, mini: SentenceEncoder, change: str
+) -> None:
+    (folder / FILES).unlink()
+    before = {path.name for path in folder.iterdir()} - {name.split("/")[0] for name in MINE}
+    if change == "add":
+        with Index.open(folder, encoder=mini) as index:
+            index.delete(["0", "1", "2"])
+    else:
+        Index.build(folder, TEXTS[:2], mini, how=HOW, overwrite=True).close()
+    gone = {name for name in before if not (folder / name).exists()}
+    assert any(name.startswith("vectors-") for name in gone)
+    assert {(folder / name).read_text() for name in MINE} == {"Mine."}
+
+
+@pytest.mark.parametrize("listing", ["notes.md", "../outside.txt", "/etc/hosts", "words-2024/a.txt", "rows-*.sqlite"])
+def test_a_list_that_somebody_changed_names_no_other_files(
+    folder: Path, mini: SentenceEncoder, tmp_path: Path, listing: str
+) -> None:
+    (tmp_path / "outside.txt").write_text("Mine.")
+    with (folder / FILES).open("a") as stream:
+        stream.write(f"{listing}\n")
+    assert listing not in listed(folder)
+    with Index.open(folder, encoder=mini) as index:
+        index.add(["five"])
+    assert {(folder / name).read_text() for name in MINE} == {"Mine."}
+    assert (tmp_path / "outside.txt").exists()
+
+
+@pytest.mark.parametrize("content", ["index.json", "building.json", "files.txt", "words-a", "manifest.json"])
+def test_a_folder_of_something_else_is_no_index(tmp_path: Path, content: str) -> None:
+    (tmp_path / content).write_text('{"name": "a web site"}')
+    with pytest.raises(UserError, match="is not empty"):
+        require_own(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [content]
+
+
+REFUSED = [
+    "index build new opencse-mini bad.csv --columns text",
+    "index build new opencse-mini late.jsonl",
+    "index build new opencse-mini twice.csv --columns text --id id",
+    "index build new missing-model text.txt",
+    "index build new opencse-mini text.txt --kind hnws",
+    "index build new opencse-mini text.txt --overlap 500",
+    "index build new opencse-mini text.txt --kind ivfpq",
+    "index build ix opencse-mini text.txt",
+    "index build mine opencse-mini text.txt --overwrite",
+    "index add mine text.txt",
+    "index add ix bad.csv --columns text",
+    "index add ix twice.csv --columns text --id id",
+    "index delete mine 1",
+    "index delete ix nope",
+    "index query mine cat",
+    "index query ix cat --model tiny",
+    "index query ix cat --where nope=1",
+    "index info mine",
+    "index pairs mine",
+    "index duplicates ix --threshold 3",
+    "index negatives ix text.txt --out new.jsonl",
+    "index negatives mine pairs.jsonl --out new.jsonl",
+    "index export ix lancedb new --name a;b",
+    "index export ix nope new",
+    "index export ix qdrant mine",
+    "nearest missing-model --query cat --corpus text.txt",
+    "nearest opencse-mini --query cat --corpus bad.csv --columns text",
+    "encode tiny bad.csv --column text --out new",
+    "encode tiny late.jsonl --out new.npy",
+    "encode tiny text.txt --out mine",
+]
+"""Commands that are refused, some of them late."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("line", REFUSED)
+def test_a_refused_command_leaves_everything_as_it_was(
+    line: str, opencse: Run, folder: Path, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = folder.parent
+    monkeypatch.chdir(world)
+    shutil.copytree(tiny_folder, world / "tiny")
+    (world / "mine").mkdir()
+    (world / "mine" / "words-good.txt").write_text("Mine.")
+    (world / "text.txt").write_text("\n".join(TEXTS))
+    (world / "bad.csv").write_text("text,id\nOne.,1\n,2\n")
+    (world / "late.jsonl").write_text('{"text": "One."}\n' * 3 + '{"text": 5}\n')
+    (world / "twice.csv").write_text("text,id\nOne.,1\nTwo.,1\n")
+    (world / "pairs.jsonl").write_text('{"anchor": "a cat", "positive": "the cat"}\n')
+    before = tree(world)
+    code, _, err = opencse(*line.split())
+    assert code == 2, err
+    assert err.splitlines()[-1].startswith("opencse: ")
+    assert tree(world).keys() == before.keys()
+    assert {name: entry for name, entry in tree(world).items() if not name.startswith("ix")} == {
+        name: entry for name, entry in before.items() if not name.startswith("ix")
+    }
