@@ -1,0 +1,32 @@
+"""The vectors of a corpus next to it: only in a folder that is new, or its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from opencse.search.kept import place_beside
+from opencse.text.readers import Source
+
+
+@pytest.mark.parametrize(
+    ("there", "own"),
+    [
+        ((), True),
+        (("corpus.txt.index/0123456789abcdef/index.json",), True),
+        (("corpus.txt.index/notes.md",), False),
+        (("corpus.txt.index/mine/index.json",), False),
+        (("corpus.txt.index/0123456789abcdef/index.json", "corpus.txt.index/notes.md"), False),
+        (("corpus.txt.index",), False),
+    ],
+)
+def test_a_folder_of_that_name_that_is_somebody_s_is_left_alone(
+    tmp_path: Path, there: tuple[str, ...], own: bool
+) -> None:
+    text = tmp_path / "corpus.txt"
+    text.write_text("One.")
+    for name in there:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("x")
+    assert place_beside(Source(str(text))) == (tmp_path / "corpus.txt.index" if own else None)
