@@ -131,7 +131,7 @@ def require_json(file: Path, is_own: Callable[[Any], bool], *, option: str = "--
                 return
     elif not file.is_dir() and not file.is_symlink():
         raise UserError(f"{file}: cannot be written (is not a regular file); give the path of a file")
-    what = "is a folder" if file.is_dir() else "exists and is no result of this command"
+    what = "cannot be written (is a folder)" if file.is_dir() else "exists and is no result of this command"
     raise UserError(f"{file}: {what}; choose another {option}")
 
 

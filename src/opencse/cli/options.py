@@ -154,6 +154,7 @@ def require_json(
     if file is None:
         return
     try:
+        file.exists()  # raises for a name that the system does not take
         outputs.require_apart(
             file, read=outputs.paths_of(*read), models=outputs.paths_of(*models), option="--json", replaces=False
         )
