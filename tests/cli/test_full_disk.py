@@ -196,3 +196,18 @@ def test_every_function_that_users_call_says_what_the_system_refused() -> None:
         while hasattr(layers[-1], "__wrapped__"):
             layers.append(layers[-1].__wrapped__)
         assert decorated in [layer.__code__ for layer in layers], f"{function.__name__} lacks plain_failures"
+
+
+def test_what_is_nested_too_deeply_is_one_line(opencse: Run, here: Path) -> None:
+    (here / "deep.json").write_text("[" * 200_000)
+    (here / "model" / "config.json").write_text('{"a":' * 200_000)
+    (here / "recipe.toml").write_text("a = " + "[" * 200_000)
+    for command in (
+        ["encode", "model", "text.txt", "--out", "new.npy"],
+        ["recipes", "show", "recipe.toml"],
+        ["evaluate", "model", "--suite", "sts", "--data", "sts"],
+    ):
+        code, _, err = opencse(*command)
+        assert code == 2, err
+        assert "Traceback" not in err
+        assert err.splitlines()[-1].startswith("opencse: ")

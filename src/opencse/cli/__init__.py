@@ -53,6 +53,11 @@ def _run() -> int:
         code: int | None = app(standalone_mode=False)
     except TyperException as error:  # an option or argument that is missing, unknown or of the wrong kind
         raise UserError(f"{' '.join(error.format_message().split())} (see --help)") from None
+    except RecursionError as error:
+        raise UserError(
+            "something that was read is nested too deeply (JSON with thousands of brackets within each other); "
+            "correct the file"
+        ) from error
     except OSError as error:
         _require_shown()  # where it was printing that failed
         failure = system_failure(error)

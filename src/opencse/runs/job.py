@@ -165,6 +165,7 @@ class TrainJob:
             dev, left_out_questions = unseen(dev, (row for _, row in self.text.rows_with_documents()))
             for line in left_out_questions:
                 progress.say(line)
+        progress.say(f"loading    {self.model}")
         encoder = build_encoder(recipe, model, self.device, self.trust_remote_code)
         longest = longest_text(encoder, recipe, model)
         objective = Objective.from_settings(recipe.objective).to(encoder.device)

@@ -63,6 +63,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
     ]
     material = _material(job, result)
     findings = inspect(subjects, material, progress=progress.say)
+    progress.say("drawing    the figures of the report")
     log = MetricsLog(folder.metrics_file).read()
     write_json(
         result.folder / NUMBERS,

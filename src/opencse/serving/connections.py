@@ -85,7 +85,8 @@ class Connections:
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> Connection:
         """A new connection, as uvicorn asks for it."""
-        inner: Any = AutoHTTPProtocol(config=config, server_state=server_state, app_state=app_state, _loop=_loop)
+        protocol: Any = AutoHTTPProtocol  # whose type leaves its arguments out
+        inner = protocol(config=config, server_state=server_state, app_state=app_state, _loop=_loop)
         return Connection(self, inner)
 
     def __len__(self) -> int:
