@@ -102,6 +102,7 @@ def desk(folder: Path, encoders: list[str], tiny_folder: Path) -> Path:
     """A reader's folder, with the files that the pages speak of."""
     sentences = sample.TRAIN.read_text().splitlines()
     (folder / "corpus.txt").write_text("\n".join(sentences[:300]) + "\n")
+    (folder / "sentences.txt").write_text("\n".join(filter(None, sentences[:60])) + "\n")
     (folder / "domain.txt").write_text("\n".join(sentences[300:500]) + "\n")
     with sample.PAIRS.open() as stream, (folder / "pairs.csv").open("w", newline="") as out:
         rows = list(csv.reader(stream))[1:200]
