@@ -21,6 +21,7 @@ __all__ = [
     "build_index",
     "calibrate",
     "check",
+    "check_index",
     "compare",
     "delete_from_index",
     "demo",
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from opencse.api.index import (
         add_to_index,
         build_index,
+        check_index,
         delete_from_index,
         export_index,
         index_duplicates,
@@ -91,6 +93,7 @@ _HOMES = {
     "opencse.api.index": (
         "add_to_index",
         "build_index",
+        "check_index",
         "delete_from_index",
         "export_index",
         "index_duplicates",

@@ -14,6 +14,7 @@ from opencse.foreign import checks_trust
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Progress, Silent
 from opencse.search.building import How, require_new
+from opencse.search.checking import IndexCheck, check
 from opencse.search.engines import KINDS, Kind
 from opencse.search.index import Index
 from opencse.search.negatives import Mined, Mining, mine
@@ -236,6 +237,22 @@ def index_info(folder: str | Path) -> IndexInfo:
 
 
 @plain_failures
+def check_index(folder: str | Path, *, progress: Progress | None = None) -> IndexCheck:
+    """Reads an index whole and compares it with the checksums that were written with it.
+
+    Args:
+        folder: of the index.
+        progress: reports it.
+
+    Returns:
+        What was found: ``faults`` is empty for a sound index.
+
+    Raises:
+        UserError: if there is no index.
+    """
+    return check(Path(folder), progress or Silent())
+
+
 def index_pairs(folder: str | Path, *, most: int = 100, progress: Progress | None = None) -> list[Pair]:
     """The most similar pairs of texts in an index, exact.
 

@@ -259,6 +259,26 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
 
 
 @index.command()
+def check(folder: Folder, json_file: own.Json = None) -> None:
+    """Read INDEX whole and compare it with its checksums: exit code 0 if it is sound, 1 if damaged, 2 without one."""
+    import opencse
+    from opencse.cli.console import echo
+    from opencse.outputs import has_fields
+    from opencse.progress import Terminal
+    from opencse.search.checking import IndexCheck
+
+    own.require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
+    found = opencse.check_index(folder, progress=Terminal())
+    _write(json_file, asdict(found))
+    for line in (*found.faults, *found.notes):
+        echo(line)
+    if found.faults:
+        echo(f"{folder}: damaged; copy the whole folder again, or build the index again")
+        raise typer.Exit(1)
+    echo(f"{folder}: sound, {found.rows:,} rows")
+
+
+@index.command()
 def pairs(
     folder: Folder,
     most: Annotated[int, typer.Option("-n", min=1, help="Pairs to show.")] = 20,

@@ -77,6 +77,11 @@ class Facts(Settings):
     language: str | None = None
 
 
+_AGAIN = "copy the whole folder again, or build the index again"
+_NOT_NOW = (
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
+)  # fmt: skip
+"""What SQLite says where nothing can be written: it makes a file of shared memory even to read."""
 HAS_ID = "id IN (SELECT value FROM json_each(?))"
 """The SQL condition for the rows with some ids, given as a JSON list."""
 Stored = tuple[int, str, int, str, tuple[Value, ...]]
@@ -107,12 +112,27 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
     if how == "mode=ro" and not (log.is_file() and log.stat().st_size):
         how += "&immutable=1"  # SQLite cannot open a database with a log otherwise where it cannot write
     with damaged(path.parent):
-        db = sqlite3.connect(
-            f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
-        )
+        db = _opened(path, how)
         if write:
             db.execute("PRAGMA synchronous = FULL")
+            return db
+        try:
+            db.execute("SELECT 1 FROM facts").fetchone()
+        except sqlite3.DatabaseError as error:
+            db.close()
+            if error.sqlite_errorcode & 0xFF not in _NOT_NOW:
+                raise
+            if not (log.is_file() and log.stat().st_size):
+                return _opened(path, "mode=ro&immutable=1")
+            db = _opened(path, "mode=rw")
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")  # the log's index is in memory then, not in a file
         return db
+
+
+def _opened(path: Path, how: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{how}", uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
+    )
 
 
 def read_facts(db: sqlite3.Connection) -> Facts:
@@ -145,7 +165,7 @@ def mapped(folder: Path, facts: Facts) -> NDArray[np.float32]:
 def make_table(db: sqlite3.Connection, name: str, columns: Iterable[str]) -> None:
     """A table for rows, empty."""
     more = "".join(f", {column}" for column in sql_columns(columns).values())
-    db.execute(f"CREATE TABLE {name} (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT{more})")
+    db.execute(f"CREATE TABLE {name} (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT, crc INTEGER{more})")
 
 
 def make_key(db: sqlite3.Connection) -> None:
@@ -153,6 +173,11 @@ def make_key(db: sqlite3.Connection) -> None:
     with contextlib.suppress(sqlite3.OperationalError):
         db.execute("DROP INDEX row_id")
     db.execute("CREATE UNIQUE INDEX row_id ON rows (id, part)")
+
+
+def has_sums(db: sqlite3.Connection) -> bool:
+    """Whether rows have checksums; those of an index made before there were any have none."""
+    return any(column[1] == "crc" for column in db.execute("PRAGMA table_info(rows)"))
 
 
 def sql_columns(columns: Iterable[str]) -> dict[str, str]:
@@ -178,10 +203,14 @@ def refused(folder: Path) -> Iterator[None]:
 
 @contextmanager
 def damaged(folder: Path) -> Iterator[None]:
-    """Tells in one line of a database that cannot be read."""
+    """Tells in one line of a database that is damaged, or that cannot be read now (a full disk, no rights)."""
     try:
         yield
-    except (sqlite3.DatabaseError, ValidationError) as error:
-        raise OutdatedError(
-            f"{folder}: damaged ({reason(error)}); copy the whole folder again, or build the index again"
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+            raise OutdatedError(f"{folder}: damaged ({reason(error)}); {_AGAIN}") from None
+        raise UserError(
+            f"{folder}: cannot be read now ({reason(error)}); is the disk full, or another process writing it?"
         ) from None
+    except (sqlite3.DatabaseError, ValidationError) as error:
+        raise OutdatedError(f"{folder}: damaged ({reason(error)}); {_AGAIN}") from None

@@ -17,13 +17,14 @@ from contextlib import suppress
 from pathlib import Path
 
 from opencse.io import sync
+from opencse.search.checksums import file_sum
 from opencse.search.folder import listed, note
 from opencse.search.keywords import Keywords
 from opencse.text.stems import rules_version
 
 _PREFIX = "words-"
 _SIZES = "sizes.json"
-_COUNTING = 3
+_COUNTING = 4
 """Of the way words are told apart (`opencse.text.scripts.search_words`); another way makes other folders."""
 
 
@@ -46,8 +47,7 @@ def keywords_of(
         language: of their stems; None: words as they are.
     """
     with suppress(ValueError, OSError, LookupError, TypeError):
-        sizes = json.loads((folder / name / _SIZES).read_text(encoding="utf-8"))
-        if sizes == _sizes(folder / name):
+        if words_are_sound(folder / name):
             found = Keywords.read(folder / name, language)
             if found.size == count:
                 return found
@@ -55,6 +55,14 @@ def keywords_of(
     if not made.empty and os.access(folder, os.W_OK):
         _keep(made, folder, name)
     return made
+
+
+def words_are_sound(folder: Path) -> bool:
+    """Whether the files of kept words are as they were written."""
+    try:
+        return bool(json.loads((folder / _SIZES).read_text(encoding="utf-8")) == _sizes(folder))
+    except (ValueError, OSError):
+        return False
 
 
 def _keep(made: Keywords, folder: Path, name: str) -> None:
@@ -74,5 +82,7 @@ def _keep(made: Keywords, folder: Path, name: str) -> None:
     shutil.rmtree(unfinished, ignore_errors=True)
 
 
-def _sizes(folder: Path) -> dict[str, int]:
-    return {path.name: path.stat().st_size for path in sorted(folder.iterdir()) if path.name != _SIZES}
+def _sizes(folder: Path) -> dict[str, list[int]]:
+    """Size and checksum of each file."""
+    files = [path for path in sorted(folder.iterdir()) if path.name != _SIZES]
+    return {path.name: [path.stat().st_size, file_sum(path)] for path in files}

@@ -11,9 +11,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.search.database import Facts, Stored, connect, damaged, mapped, read_facts, sql_columns
+from opencse.errors import UserError
+from opencse.search.checksums import PAGE, Sums, read_sums, require_pages, row_sum
+from opencse.search.database import Facts, Stored, connect, damaged, has_sums, mapped, read_facts, sql_columns
 from opencse.search.folder import current
 from opencse.search.rows import Value
+
+WHOLE = 1 << 28
+"""Bytes of vectors up to which all are looked at before the first search; of more only the pages of what is found."""
 
 
 class Store:
@@ -23,6 +28,9 @@ class Store:
         self.folder, self.name = folder, rows
         self._guard = threading.RLock()
         self._db = connect(folder / rows, write=False)
+        with damaged(folder):
+            self._summed = has_sums(self._db)
+        self._sound: dict[str, Sums] = {}
 
     @classmethod
     def open(cls, folder: Path) -> Store:
@@ -57,7 +65,29 @@ class Store:
             FileNotFoundError: if another process has written them anew since.
             UserError: if the file is cut short.
         """
-        return mapped(self.folder, facts)
+        vectors = mapped(self.folder, facts)
+        if vectors.nbytes <= WHOLE:
+            self.require_sound(facts)
+        return vectors
+
+    def require_sound(self, facts: Facts, places: Iterable[int] | None = None) -> None:
+        """Refuses vectors that are not as they were written; a page is looked at once for each time it was written.
+
+        Args:
+            facts: of the same moment.
+            places: rows of whose pages alone this is asked; None: all.
+
+        Raises:
+            UserError: naming rows that are damaged.
+        """
+        with self._guard, damaged(self.folder):
+            sums = read_sums(self._db, facts.vectors)
+        sound = self._sound.get(facts.vectors, {})
+        wanted = sums if places is None else {place // PAGE for place in places} & sums.keys()
+        new = {page: sums[page] for page in wanted if sound.get(page) != sums[page]}
+        if new:
+            require_pages(self.folder / facts.vectors, 4 * facts.dimension, facts.slots, new)
+            self._sound = {facts.vectors: {**sound, **new}}
 
     def alive(self, facts: Facts) -> NDArray[np.int64] | None:
         """The living places, ascending; None where all are."""
@@ -86,5 +116,41 @@ class Store:
 
     def at(self, places: Iterable[int], facts: Facts) -> dict[int, Stored]:
         """The rows at some places."""
-        wanted = json.dumps([int(place) for place in places])
-        return {row[0]: row for row in self.select("place IN (SELECT value FROM json_each(?))", [wanted], facts)}
+        wanted = [int(place) for place in places]
+        self.require_sound(facts, wanted)
+        rows = self.select("place IN (SELECT value FROM json_each(?))", [json.dumps(wanted)], facts)
+        wrong = self.wrong_rows(rows, facts)
+        if wrong:
+            raise UserError(
+                f"{self.folder}: damaged (row {wrong[0]:,} of {self.name} is not as it was written); copy the whole "
+                "folder again, or build the index again"
+            )
+        return {row[0]: row for row in rows}
+
+    def wrong_rows(self, rows: Sequence[Stored], facts: Facts) -> list[int]:
+        """The places of those rows that are not as they were written."""
+        if not self._summed or not rows:
+            return []
+        places = json.dumps([row[0] for row in rows])
+        with self._guard, damaged(self.folder):
+            found = self._db.execute(
+                "SELECT place, crc FROM rows WHERE place IN (SELECT value FROM json_each(?))", [places]
+            )
+            sums = dict(found.fetchall())
+        wrong = []
+        for place, name, part, text, values in rows:
+            now = row_sum(name, part, text, dict(zip(facts.columns, values, strict=True)))
+            if sums[place] not in (None, now):
+                wrong.append(place)
+        return wrong
+
+    def faults(self) -> list[str]:
+        """What SQLite itself finds wrong with the database."""
+        with self._guard, damaged(self.folder):
+            told = [str(line) for (line,) in self._db.execute("PRAGMA integrity_check(5)")]
+        return [] if told == ["ok"] else told
+
+    def sum_of(self, file: str) -> Sums:
+        """The checksums of a file by page."""
+        with self._guard, damaged(self.folder):
+            return read_sums(self._db, file)

@@ -19,11 +19,13 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.io import sync
+from opencse.search.checksums import file_sum, row_sum, write_sums
 from opencse.search.database import (
     HAS_ID,
     Facts,
     connect,
     damaged,
+    has_sums,
     make_key,
     make_table,
     mapped,
@@ -47,12 +49,14 @@ class Writer:
         try:
             with damaged(folder):
                 self.facts = read_facts(self._db)
+                self._summed = has_sums(self._db)
         except BaseException:
             self._db.close()
             raise
         self._before = self.facts
         self._vectors: Any = None
         self._stale: set[str] = set()
+        self._first_new: int | None = None
 
     def __enter__(self) -> Writer:
         self._db.execute("BEGIN IMMEDIATE")
@@ -88,15 +92,17 @@ class Writer:
         facts = self.facts
         self._add_columns(rows)
         names = list(self.facts.columns)
-        marks = ", ".join("?" * (4 + len(names)))
+        columns = ["place", "id", "part", "text", *sql_columns(names).values(), *(["crc"] if self._summed else [])]
+        insert = f"INSERT INTO rows ({', '.join(columns)}) VALUES ({', '.join('?' * len(columns))})"
         next_id = facts.next_id
         place = facts.slots
         for row, part in rows:
             if row.id is None:
                 raise RuntimeError("a row without an id reached the store")
             values = [row.metadata.get(name) for name in names]
+            sums = [row_sum(row.id, part, row.text, row.metadata)] if self._summed else []
             try:
-                self._db.execute(f"INSERT INTO rows VALUES ({marks})", [place, row.id, part, row.text, *values])
+                self._db.execute(insert, [place, row.id, part, row.text, *values, *sums])
             except sqlite3.IntegrityError:
                 raise UserError(
                     f"{self.folder}: the id {row.id[:80]!r} is there already (or twice in what is added); "
@@ -147,14 +153,18 @@ class Writer:
         old = mapped(self.folder, self.facts)
         self._drop(self.facts.vectors)
         self.change(vectors=new_name("vectors-", ".f32"), slots=0)
+        self._first_new = 0
         note(self.folder, self.facts.vectors)
         for start in range(0, len(places), _CHUNK):
             self._write(old[places[start : start + _CHUNK]])
         columns = "".join(f", {name}" for name in sql_columns(self.facts.columns).values())
+        crc = "crc" if self._summed else "NULL"
         make_table(self._db, "compacted", self.facts.columns)
         self._db.execute(
-            f"INSERT INTO compacted SELECT row_number() OVER (ORDER BY place) - 1, id, part, text{columns} FROM rows"
+            f"INSERT INTO compacted (place, id, part, text, crc{columns}) "
+            f"SELECT row_number() OVER (ORDER BY place) - 1, id, part, text, {crc}{columns} FROM rows"
         )
+        self._summed = True
         self._db.execute("DROP TABLE rows")
         self._db.execute("ALTER TABLE compacted RENAME TO rows")
         make_key(self._db)
@@ -172,6 +182,7 @@ class Writer:
             self._vectors.flush()
             os.fsync(self._vectors.fileno())
         sync(self.folder)
+        self._sum_up()
         self.change(version=self.facts.version + 1)
         write_facts(self._db, self.facts)
         self._db.execute("COMMIT")
@@ -180,6 +191,17 @@ class Writer:
         self._stale.clear()
         if go_on:
             self._db.execute("BEGIN IMMEDIATE")
+
+    def _sum_up(self) -> None:
+        """Writes the checksums of what is new."""
+        facts = self.facts
+        first = facts.slots if self._first_new is None else self._first_new
+        write_sums(self._db, self.folder, facts.vectors, 4 * facts.dimension, facts.slots, first)
+        self._first_new = None
+        if facts.engine != self._before.engine and facts.engine is not None:
+            self._db.execute("DELETE FROM sums WHERE file LIKE 'engine-%'")
+            value = file_sum(self.folder / facts.engine)
+            self._db.execute("INSERT OR REPLACE INTO sums VALUES (?, 0, ?)", [facts.engine, value])
 
     def _add_columns(self, rows: Sequence[tuple[Row, int]]) -> None:
         kinds = dict(self.facts.columns)
@@ -204,6 +226,7 @@ class Writer:
             stream.truncate(4 * self.facts.slots * self.facts.dimension)
             stream.seek(0, os.SEEK_END)
             self._vectors = stream
+        self._first_new = min(self.facts.slots, self.facts.slots if self._first_new is None else self._first_new)
         self._vectors.write(np.ascontiguousarray(vectors, dtype="<f4").tobytes())
 
     def _drop(self, name: str) -> None:

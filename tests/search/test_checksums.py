@@ -1,0 +1,195 @@
+"""Damage: changed bytes are noticed by a query and by the check, and sound indexes answer whatever the disk does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import resource
+import signal
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import opencse as public
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search import checksums, kept_words, store
+from opencse.search.building import How
+from opencse.search.database import damaged
+from opencse.search.index import Index
+from opencse.search.rows import Row
+
+Run = Callable[..., tuple[int, str, str]]
+ROWS = [Row(f"Text number {number} about the {number % 7} trains.", f"t{number}", {"n": -0.0}) for number in range(30)]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An index of four pages of vectors, the last one not full, with words."""
+    for module in (checksums, store):
+        monkeypatch.setattr(module, "PAGE", 8)
+    monkeypatch.setattr("opencse.search.checking.PAGE", 8)
+    with Index.build(tmp_path / "i", ROWS[:20], mini) as index:
+        index.add(ROWS[20:])
+        index.delete(["t5"])
+        index.search(["trains"], 3, hybrid=True)
+    return tmp_path / "i"
+
+
+def one(folder: Path, pattern: str) -> Path:
+    (path,) = [path for path in folder.glob(pattern) if path.is_file()]
+    return path
+
+
+def change(path: Path, at: int, content: bytes) -> None:
+    with path.open("r+b") as stream:
+        stream.seek(at)
+        before = stream.read(len(content))
+        stream.seek(at)
+        stream.write(content if content != before else bytes(255 - value for value in content))
+
+
+def asked(folder: Path, mini: SentenceEncoder, **how: bool) -> list[str]:
+    with Index.open(folder, encoder=mini) as index:
+        return [hit.id for hit in index.search(["trains"], 30, **how)[0]]
+
+
+def test_a_sound_index_is_sound(folder: Path, mini: SentenceEncoder, opencse: Run) -> None:
+    found = public.check_index(folder)
+    assert (found.rows, found.faults, found.notes) == (29, (), ())
+    assert len(asked(folder, mini)) == 29
+    code, out, _ = opencse("index", "check", str(folder), "--json", str(folder.parent / "c.json"))
+    assert (code, out) == (0, f"{folder}: sound, 29 rows\n")
+    assert json.loads((folder.parent / "c.json").read_text())["faults"] == []
+    assert opencse("index", "check", str(folder.parent / "nowhere"))[0] == 2
+
+
+@pytest.mark.parametrize("row", [0, 7, 8, 19, 21, 29])
+@pytest.mark.parametrize("content", [b"\0" * 448 * 4, b"\x41"], ids=["zeroed", "flipped"])
+@pytest.mark.parametrize("large", [False, True])
+def test_changed_vectors_are_noticed(
+    folder: Path, mini: SentenceEncoder, row: int, content: bytes, large: bool, monkeypatch: pytest.MonkeyPatch,
+    opencse: Run,
+) -> None:  # fmt: skip
+    if large:
+        monkeypatch.setattr(store, "WHOLE", 0)
+    change(one(folder, "vectors-*.f32"), row * 448 * 4, content)
+    last = min(row // 8 * 8 + 7, 29)
+    with pytest.raises(UserError, match=rf"damaged .*rows {row // 8 * 8} to {last} are not as they were written"):
+        asked(folder, mini)
+    assert len(public.check_index(folder).faults) == 1
+    code, out, _ = opencse("index", "check", str(folder))
+    assert code == 1
+    assert f"rows {row // 8 * 8} to {last} are not as they were written" in out
+
+
+def test_changed_rows_are_noticed(folder: Path, mini: SentenceEncoder) -> None:
+    with contextlib.closing(sqlite3.connect(one(folder, "rows-*.sqlite"))) as db, db:
+        db.execute("UPDATE rows SET text = replace(text, 'number 9', 'number 8')")
+    with pytest.raises(UserError, match=r"damaged \(row 9 of rows-.* is not as it was written\)"):
+        asked(folder, mini)
+    (fault,) = public.check_index(folder).faults
+    assert "row 9 is not as it was written" in fault
+
+
+def test_every_kind_of_changed_database_is_refused_in_a_line(folder: Path, mini: SentenceEncoder) -> None:
+    path = one(folder, "rows-*.sqlite")
+    whole = path.read_bytes()
+    places = [at for at in range(0, len(whole), 512) if whole[at : at + 512].strip(b"\0")]
+    noticed = 0
+    for at in places:
+        change(path, at, b"\0" * 512)
+        try:
+            noticed += bool(public.check_index(folder).faults)
+        except UserError:
+            noticed += 1
+        with contextlib.suppress(UserError):
+            asked(folder, mini)
+        path.write_bytes(whole)
+    assert noticed >= 0.7 * len(places) > 5, "what was deleted is still in the file, and may change"
+    assert public.check_index(folder).faults == ()
+
+
+def test_changed_words_are_counted_again(folder: Path, mini: SentenceEncoder) -> None:
+    before = asked(folder, mini, hybrid=True)
+    (words,) = folder.glob("words-*")
+    for path in sorted(words.iterdir()):
+        if path.name != kept_words._SIZES and path.stat().st_size > 200:
+            change(path, path.stat().st_size // 2, b"\0" * 16)
+            assert any("words-" in fault for fault in public.check_index(folder).faults), path.name
+            assert asked(folder, mini, hybrid=True) == before
+    assert public.check_index(folder).faults == ()
+
+
+def test_a_changed_approximate_index_is_noticed(tmp_path: Path, mini: SentenceEncoder) -> None:
+    pytest.importorskip("faiss")
+    Index.build(tmp_path / "i", ROWS, mini, how=How(kind="hnsw")).close()
+    assert public.check_index(tmp_path / "i").faults == ()
+    path = one(tmp_path / "i", "engine-*.faiss")
+    change(path, path.stat().st_size // 2, b"\0" * 64)
+    assert public.check_index(tmp_path / "i").faults
+
+
+def test_an_index_without_checksums_is_answered_and_gets_them(folder: Path, mini: SentenceEncoder) -> None:
+    with contextlib.closing(sqlite3.connect(one(folder, "rows-*.sqlite"))) as db, db:
+        db.execute("DROP TABLE sums")
+        db.execute("ALTER TABLE rows DROP COLUMN crc")
+    assert len(asked(folder, mini)) == 29
+    found = public.check_index(folder)
+    assert found.faults == ()
+    assert "has no checksums" in found.notes[0]
+    with Index.open(folder, encoder=mini) as index:
+        index.add(["More text."])
+        index.delete([f"t{number}" for number in range(6, 20)])
+        index.add([Row("And more.", "z", {"n": 2})])
+    found = public.check_index(folder)
+    assert (found.faults, found.notes) == ((), ())
+    assert len(asked(folder, mini)) == 17
+
+
+@contextlib.contextmanager
+def nothing_can_be_written() -> Iterator[None]:
+    """No file can grow, as on a full disk; SQLite hears of it as an error of the disk."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        signal.signal(signal.SIGXFSZ, handler)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("log", [False, True])
+def test_a_sound_index_answers_where_nothing_can_be_written(
+    folder: Path, mini: SentenceEncoder, hybrid: bool, log: bool
+) -> None:
+    before = asked(folder, mini, hybrid=hybrid)
+    path = one(folder, "rows-*.sqlite")
+    held = sqlite3.connect(path) if log else None
+    if held is not None:
+        held.execute("BEGIN")
+        held.execute("SELECT 1 FROM rows").fetchone()
+        with Index.open(folder, encoder=mini) as index:
+            index.delete(["t3"])
+        before = [name for name in before if name != "t3"]
+    with nothing_can_be_written():
+        assert sorted(asked(folder, mini, hybrid=hybrid)) == sorted(before)
+        with Index.open(folder, encoder=mini) as index, pytest.raises(UserError, match=r"cannot be (written|read now)"):
+            index.add(["More text."])
+    if held is not None:
+        held.close()
+    assert public.check_index(folder).faults == ()
+
+
+def test_an_error_of_the_disk_is_not_called_damage(tmp_path: Path) -> None:
+    for code, words in ((sqlite3.SQLITE_FULL, "cannot be read now"), (sqlite3.SQLITE_CANTOPEN, "cannot be read now"),
+                        (sqlite3.SQLITE_CORRUPT, "damaged")):  # fmt: skip
+        error = sqlite3.OperationalError("as SQLite says")
+        error.sqlite_errorcode = code
+        with pytest.raises(UserError, match=words) as caught, damaged(tmp_path):
+            raise error
+        assert ("build the index again" in str(caught.value)) is (words == "damaged")
