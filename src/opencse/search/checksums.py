@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from opencse.errors import UserError
+from opencse.errors import OutdatedError
 
 PAGE = 1_024
 """Rows of vectors that are summed up together."""
@@ -86,11 +86,11 @@ def require_pages(path: Path, row: int, slots: int, sums: Mapping[int, int]) -> 
     """Refuses a vector file with pages that are not as they were written.
 
     Raises:
-        UserError: naming the first.
+        OutdatedError: naming the first.
     """
     wrong = wrong_pages(path, row, slots, sums)
     if wrong:
-        raise UserError(
+        raise OutdatedError(
             f"{path.parent}: damaged ({page_fault(path.name, wrong, slots)}); copy the whole folder again, or build "
             "the index again"
         )

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError
+from opencse.errors import OutdatedError
 from opencse.search.checksums import PAGE, Sums, read_sums, require_pages, row_sum
 from opencse.search.database import Facts, Stored, connect, damaged, has_sums, mapped, read_facts, sql_columns
 from opencse.search.folder import current
@@ -78,7 +78,7 @@ class Store:
             places: rows of whose pages alone this is asked; None: all.
 
         Raises:
-            UserError: naming rows that are damaged.
+            OutdatedError: naming rows that are damaged.
         """
         with self._guard, damaged(self.folder):
             sums = read_sums(self._db, facts.vectors)
@@ -121,7 +121,7 @@ class Store:
         rows = self.select("place IN (SELECT value FROM json_each(?))", [json.dumps(wanted)], facts)
         wrong = self.wrong_rows(rows, facts)
         if wrong:
-            raise UserError(
+            raise OutdatedError(
                 f"{self.folder}: damaged (row {wrong[0]:,} of {self.name} is not as it was written); copy the whole "
                 "folder again, or build the index again"
             )
