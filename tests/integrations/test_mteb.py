@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from enum import StrEnum
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -132,13 +133,10 @@ def test_queries_and_documents_are_read_with_their_prompts(
     model.encoder = tiny.twin()
     model.encoder.prompts = Prompts({"query": "query: ", "document": "passage: ", "other": "text: "}, "other")
     texts = ["A cat sleeps.", "Rain."]
-    vectors = model.encode(
-        [{"text": texts}],  # type: ignore[arg-type]
-        task_metadata=None,
-        hf_split="test",
-        hf_subset="default",
-        prompt_type=None if kind is None else PromptType(kind),
-    )
+    batches: Any = [{"text": texts}]
+    type_: Any = None if kind is None else PromptType(kind)
+    about: Any = None
+    vectors = model.encode(batches, task_metadata=about, hf_split="test", hf_subset="default", prompt_type=type_)
     assert np.array_equal(vectors, tiny.encode(texts, prompt=prompt))
 
 

@@ -398,6 +398,8 @@ def export(
 
     done = opencse.export_index(folder, to, target, name=name)
     echo(f"{done.to}: {done.rows:,} rows in {done.name}; {done.how}")
+    if prompt := opencse.index_info(folder).query_prompt:
+        echo(f"prompts    put {prompt!r} before queries, as encode_query does")
 
 
 def _where(folder: str, conditions: Iterable[str] | None) -> Where | None:
