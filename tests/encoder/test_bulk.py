@@ -363,3 +363,27 @@ def test_the_command(opencse: Run, source: Source, out: Path, tiny_folder: Path,
     assert [row["text"] for row in rows] == LINES
     assert np.allclose([row["vector"] for row in rows], encoder.encode(LINES)[:, :4], atol=1e-6)
     assert opencse(*asked, "--out", out.with_suffix(".txt"))[0] == 2
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("damage", ["zeroed", "flipped"])
+def test_a_file_whose_content_was_changed_is_made_again(
+    tmp_path: Path, out: Path, encoder: SentenceEncoder, damage: str, finished: bool
+) -> None:
+    (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    source = Source(str(tmp_path / "lines.txt"))
+    made(source, out, encoder)
+    before = content(out)
+    if not finished:
+        manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        shards = manifest.pop("shards")
+        (out / MANIFEST).unlink()
+        (out / "encoding.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        (out / "shards.jsonl").write_text(
+            "".join(json.dumps({"number": number, **shard}) + "\n" for number, shard in enumerate(shards[:3]))
+        )
+    path = sorted(out.glob("part-*"))[1]
+    whole = path.read_bytes()
+    path.write_bytes(bytes(len(whole)) if damage == "zeroed" else whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert made(source, out, encoder)
+    assert content(out) == before

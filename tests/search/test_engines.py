@@ -89,3 +89,29 @@ def test_too_few_rows_and_damage(tmp_path: Path, tiny: SentenceEncoder) -> None:
     file.unlink()
     with pytest.raises(UserError, match=r"is missing\); build the index again"):
         Index.open(index.folder)
+
+
+def test_a_disk_that_is_full_loses_nothing(
+    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faiss = pytest.importorskip("faiss")
+    real = faiss.write_index
+
+    def full(inner: object, path: str) -> None:
+        Path(path).write_bytes(b"half")
+        raise RuntimeError("Error in write_index: could not write to file")
+
+    texts = [f"Text number {number}." for number in range(20)]
+    for act in (
+        lambda: Index.build(tmp_path / "i", texts, mini, how=How(kind="hnsw")),
+        lambda: Index.open(tmp_path / "i", encoder=mini).add(["More."]),
+    ):
+        monkeypatch.setattr(faiss, "write_index", full)
+        with pytest.raises(UserError, match=r"the hnsw index cannot be written .*is the disk full\?"):
+            act()
+        assert all(path.read_bytes() != b"half" for path in (tmp_path / "i").glob("engine-*"))
+        monkeypatch.setattr(faiss, "write_index", real)
+        act()
+    with Index.open(tmp_path / "i", encoder=mini) as index:
+        assert len(index) == 21
+        assert len(index.search(["number"], 30)[0]) == 21

@@ -177,13 +177,14 @@ class Shards:
             raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
 
     def _kept(self, noted: list[dict[str, Any]]) -> dict[int, Shard]:
-        """Those of the noted files that are there in their size; the others are made again."""
+        """Those of the noted files that are there with their content; the others are made again."""
         found: dict[int, Shard] = {}
         for values in noted:
             number = int(values.get("number", values["start"] // self.identity["shard_rows"]))
             shard = Shard(**{key: value for key, value in values.items() if key != "number"})
             with suppress(FileNotFoundError):
-                if (self.folder / shard.file).stat().st_size == shard.bytes:
+                path = self.folder / shard.file
+                if path.stat().st_size == shard.bytes and hash_file(path) == shard.sha256:
                     found[number] = shard
         return found
 

@@ -137,7 +137,14 @@ def write_engine(writer: Writer, progress: Progress) -> None:
     progress.finish()
     name = new_name("engine-", ".faiss")
     note(writer.folder, name)
-    faiss.write_index(inner, str(writer.folder / name))
+    try:
+        faiss.write_index(inner, str(writer.folder / name))
+    except RuntimeError as error:
+        (writer.folder / name).unlink(missing_ok=True)
+        raise UserError(
+            f"{writer.folder}: the {facts.kind} index cannot be written ({reason(error)[-80:]}); is the disk full? "
+            "Make room and run the same command again"
+        ) from None
     sync(writer.folder / name)
     writer.engine(name)
 
