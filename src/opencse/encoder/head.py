@@ -16,6 +16,11 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
     "identity": nn.Identity,
     "relu": nn.ReLU,
     "gelu": nn.GELU,
+    "silu": nn.SiLU,
+    "sigmoid": nn.Sigmoid,
+    "leaky_relu": nn.LeakyReLU,
+    "elu": nn.ELU,
+    "mish": nn.Mish,
 }
 
 
@@ -46,11 +51,25 @@ class HeadSettings(Settings):
 
 
 class Dense(nn.Module):
-    """Linear layer and activation: (rows, in) -> (rows, out). sentence-transformers' ``Dense`` module on disk."""
+    """Linear layer and activation: (rows, in) -> (rows, out). sentence-transformers' ``Dense`` module on disk.
 
-    def __init__(self, in_features: int, out_features: int, activation: str = "tanh", *, bias: bool = True) -> None:
+    With ``use_residual`` the input is added to the output, through a linear map without bias if sizes differ.
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        activation: str = "tanh",
+        *,
+        bias: bool = True,
+        use_residual: bool = False,
+    ) -> None:
         super().__init__()
         self.linear = nn.Linear(in_features, out_features, bias=bias)
+        self.use_residual = use_residual
+        if use_residual and in_features != out_features:
+            self.residual = nn.Linear(in_features, out_features, bias=False)
         self.activation_name = activation
         self.activation = ACTIVATIONS[activation]()
 
@@ -83,9 +102,12 @@ class Dense(nn.Module):
         return head
 
     def forward(self, vectors: Tensor) -> Tensor:
-        """Activation(W x + b)."""
+        """Activation(W x + b), and with a residual + x, or + R x."""
         output: Tensor = self.activation(self.linear(vectors))
-        return output
+        if not self.use_residual:
+            return output
+        same = self.linear.in_features == self.linear.out_features
+        return output + (vectors if same else self.residual(vectors))
 
 
 class RowNorm(nn.Module):

@@ -29,6 +29,11 @@ ACTIVATION_PATHS = {
     "identity": "torch.nn.modules.linear.Identity",
     "relu": "torch.nn.modules.activation.ReLU",
     "gelu": "torch.nn.modules.activation.GELU",
+    "silu": "torch.nn.modules.activation.SiLU",
+    "sigmoid": "torch.nn.modules.activation.Sigmoid",
+    "leaky_relu": "torch.nn.modules.activation.LeakyReLU",
+    "elu": "torch.nn.modules.activation.ELU",
+    "mish": "torch.nn.modules.activation.Mish",
 }
 
 

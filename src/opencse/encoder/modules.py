@@ -58,9 +58,9 @@ def read_dense(path: Path) -> Dense:
     require_sentence_names(path)
     names = {activation: name for name, activation in ACTIVATION_PATHS.items()}
     activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
-    if activation not in names or config.get("use_residual"):
-        extra = " and a residual" if config.get("use_residual") else ""
-        raise UserError(f"{path}: a Dense module with {activation}{extra} is not supported here")
+    if activation not in names:
+        raise UserError(f"{path}: a Dense module with {activation} is not supported here")
+    residual = entry(file, config, "use_residual", bool, False)
     sizes = {key: entry(file, config, key, int, 0) for key in ("in_features", "out_features")}
     weights = read_weights(path)
     for key, size in sizes.items():
@@ -68,7 +68,9 @@ def read_dense(path: Path) -> Dense:
             raise UserError(f"{path}: config.json lacks {key}")
         if not 1 <= size <= _MOST_FEATURES:
             raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
-    dense = Dense(**sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True))
+    dense = Dense(
+        **sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True), use_residual=residual
+    )
     try:
         dense.load_state_dict({k: v.float() for k, v in weights.items()})
     except RuntimeError as error:

@@ -219,6 +219,7 @@ def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
         "out_features": layer.linear.out_features,
         "bias": layer.linear.bias is not None,
         "activation_function": ACTIVATION_PATHS[layer.activation_name],
+        **({"use_residual": True} if layer.use_residual else {}),
     }
     write_json(path / "config.json", config)
     state = {name: _stored(tensor, dtype) for name, tensor in layer.state_dict().items()}

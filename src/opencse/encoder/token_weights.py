@@ -92,7 +92,8 @@ class TokenWeights(nn.Module):
         """Writes a WordWeights module into ``folder``, which is there."""
         from safetensors.torch import save_file
 
-        words = tokenizer.hf.convert_ids_to_tokens(list(range(len(self.weights))))
+        named = tokenizer.hf.convert_ids_to_tokens(list(range(len(self.weights))))
+        words = [f"[unused id {number}]" if word is None else word for number, word in enumerate(named)]
         by_word = dict(zip(words, self.weights.tolist(), strict=True))
         write_json(folder / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
         save_file({_TENSOR: self.weights.cpu().unsqueeze(1).contiguous()}, folder / "model.safetensors")

@@ -1,0 +1,128 @@
+"""A table of the folders of real models: every vector is sentence-transformers', or the folder is refused by name."""
+
+from __future__ import annotations
+
+from itertools import combinations
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+
+import opencse
+from layouts import READ, REFUSED, write
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search.building import How
+from opencse.search.index import Index
+
+TEXTS = [
+    "The kettle boils.",
+    "Snow fell on the ROOF",
+    "a",
+    ("dog barks at night " * 30).strip(),
+    "The train is late again, 漢!",
+]
+TOLERANCE = 1e-5
+Vectors = tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.float32]]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    root = tmp_path_factory.mktemp("layouts")
+    return {name: write(layout, root / f"m{number}") for number, (name, layout) in enumerate(READ.items())}
+
+
+def theirs(folder: Path) -> Vectors:
+    """sentence-transformers' vectors of texts as plain ones, queries and documents."""
+    model = SentenceTransformer(str(folder), device="cpu")
+    made = (model.encode(TEXTS), model.encode_query(TEXTS), model.encode_document(TEXTS))
+    return tuple(np.asarray(rows) for rows in made)  # type: ignore[return-value]
+
+
+def ours(folder: Path | SentenceEncoder) -> Vectors:
+    encoder = folder if isinstance(folder, SentenceEncoder) else SentenceEncoder.load(folder, device="cpu")
+    return encoder.encode(TEXTS), encoder.encode_query(TEXTS), encoder.encode_document(TEXTS)
+
+
+def difference(one: Vectors, other: Vectors) -> float:
+    return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
+
+
+@pytest.mark.parametrize("name", READ)
+def test_the_vectors_are_those_of_sentence_transformers_before_and_after_a_save(
+    folders: dict[str, Path], name: str, tmp_path: Path
+) -> None:
+    expected = theirs(folders[name])
+    encoder = SentenceEncoder.load(folders[name], device="cpu")
+    assert difference(ours(encoder), expected) < TOLERANCE
+    assert np.ptp(expected[0], axis=0).max() > 0.05, "the texts have different vectors"
+    plain, query, document = expected
+    prompts = READ[name].prompts
+    if prompts.get("query"):
+        assert np.abs(query - document).max() > 1e-3, "the prompt of queries is read"
+    if prompts.get("document") or READ[name].default:
+        assert np.abs(document - plain).max() > 1e-3
+    encoder.save(tmp_path / "saved")
+    assert difference(ours(tmp_path / "saved"), expected) < TOLERANCE
+    assert difference(theirs(tmp_path / "saved"), expected) < TOLERANCE
+
+
+def test_layouts_differ(folders: dict[str, Path]) -> None:
+    """One backbone with other pooling, layers or prompts has other vectors, so that equality says something."""
+    encoders = {name: SentenceEncoder.load(folder, device="cpu") for name, folder in folders.items()}
+    weights = encoders["E5"].backbone.state_dict()
+    made = {}
+    for name, encoder in encoders.items():
+        if type(encoder.backbone) is type(encoders["E5"].backbone) and name != "LoRA":
+            encoder.backbone.load_state_dict(weights)
+            made[name] = np.concatenate(ours(encoder), axis=1)
+    alike = {("GTE", "all-MiniLM"), ("0_Transformer", "GTE")}
+    for one, other in combinations(made, 2):
+        if made[one].shape == made[other].shape and (one, other) not in alike and (other, one) not in alike:
+            assert np.abs(made[one] - made[other]).max() > 1e-4, (one, other)
+
+
+@pytest.mark.parametrize("name", ["E5", "dot product", "Qwen3-Embedding", "Dense, residual", "WordWeights", "LoRA"])
+def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
+    model = SentenceTransformer(str(folders[name]), device="cpu")
+    expected = np.asarray(model.similarity(model.encode_query(TEXTS[:2]), model.encode_document(TEXTS)))
+    encoder = SentenceEncoder.load(folders[name], device="cpu")
+    with Index.build(tmp_path / "index", TEXTS, encoder, how=How(cut=False)) as index:
+        for row, hits in zip(expected, index.search(TEXTS[:2], len(TEXTS)), strict=True):
+            assert len(hits) == len(TEXTS)
+            scores = [row[TEXTS.index(hit.text)] for hit in hits]
+            assert np.abs(np.array(scores) - [hit.score for hit in hits]).max() < TOLERANCE * max(1, np.abs(row).max())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["BGE", "dot product", "Dense, projected residual"])
+def test_what_one_step_of_training_saves_is_read_the_same(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
+    quick = ["training.max_steps=1", "training.batch_size=8", "training.learning_rate=0.01"]
+    text = [f"{one} {number}" for number in range(4) for one in TEXTS]
+    run = opencse.train(text, tmp_path / "run", model=folders[name], settings=quick, dev=None)
+    after = ours(run.folder)
+    assert difference(after, ours(folders[name])) > 1e-4
+    assert difference(theirs(run.folder), after) < TOLERANCE
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["E5", "dot product", "Dense, projected residual", "Qwen3-Embedding"])
+def test_an_onnx_export_gives_them(folders: dict[str, Path], name: str, tmp_path: Path) -> None:
+    from opencse.export.runtime import OnnxEncoder
+
+    opencse.export_onnx(str(folders[name]), tmp_path / "onnx", text=TEXTS)
+    exported = OnnxEncoder(tmp_path / "onnx")
+    encoder = SentenceEncoder.load(folders[name], device="cpu")
+    unit = exported.description["normalized"]
+    assert np.abs(exported.encode(TEXTS) - encoder.encode(TEXTS, normalize_embeddings=unit)).max() < TOLERANCE
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_other_layouts_are_refused_by_name(name: str, tmp_path: Path) -> None:
+    layout, message = REFUSED[name]
+    folder = write(layout, tmp_path / "model")
+    with pytest.raises(UserError, match=message) as caught:
+        SentenceEncoder.load(folder, device="cpu")
+    assert "\n" not in str(caught.value)
