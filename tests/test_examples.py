@@ -25,16 +25,23 @@ SHORT = ("training.max_steps=12", "training.batch_size=8", "training.checkpoint_
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The package, installed into a folder of its own."""
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the package installed in it."""
     place = tmp_path_factory.mktemp("site")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--no-index"]
     subprocess.run([*pip, "--target", str(place), str(EXAMPLE)], check=True, timeout=120)
+    return place
+
+
+@pytest.fixture
+def installed(site: Path) -> Iterator[Path]:
+    """The package, found by Python for one test."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.syspath_prepend(str(place))
+        patch.syspath_prepend(str(site))
         importlib.invalidate_caches()
-        yield place
+        yield site
     sys.modules.pop("more_parts", None)
+    importlib.invalidate_caches()
 
 
 class StopAt(Silent):

@@ -146,6 +146,6 @@ def test_fast(sentences: list[str]) -> None:
     known = {word: row for row, word in enumerate(dict.fromkeys(" ".join(sentences).split()))}
     table = WordVectors(known, np.ones((len(known), 300), np.float32))
     texts = (sentences * 20)[:20_000]
-    started = time.perf_counter()
+    started = time.process_time()
     assert table.encode(texts).shape == (20_000, 300)
-    assert time.perf_counter() - started < 4, "10,000 sentences a second are meant; a loaded machine has half of that"
+    assert time.process_time() - started < 4, "10,000 sentences a second are meant"

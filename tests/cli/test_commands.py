@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -37,12 +37,12 @@ def refused(result: tuple[int, str, str], *parts: str) -> None:
 def test_help_and_import_are_quick() -> None:
     code = "import sys, opencse.cli.app; sys.exit(any(m in sys.modules for m in ('torch', 'transformers', 'scipy')))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
-    started = time.perf_counter()
+    started = sum(os.times()[2:4])  # processor time of child processes, whatever else this machine does
     shown = subprocess.run(
         [sys.executable, "-c", "from opencse.cli import main; main()", "--help"],
         check=True, capture_output=True, text=True, env={"PATH": "", "PYTHONPATH": ":".join(sys.path)},
     )  # fmt: skip
-    assert time.perf_counter() - started < 5
+    assert sum(os.times()[2:4]) - started < 5
     for command in (
         "check", "train", "pretrain", "static", "evaluate", "compare", "reproduce", "encode", "similarity",
         "nearest", "whiten", "analyze", "calibrate", "recipes", "demo", "doctor",

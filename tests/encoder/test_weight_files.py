@@ -28,11 +28,11 @@ def change(path: Path, **values: Any) -> None:
 
 
 def refused(folder: Path) -> str:
-    begun = time.monotonic()
+    begun = time.process_time()
     with pytest.raises(UserError) as caught:
         SentenceEncoder.load(folder, device="cpu")
     assert "\n" not in str(caught.value)
-    assert time.monotonic() - begun < 10
+    assert time.process_time() - begun < 10
     return str(caught.value)
 
 
