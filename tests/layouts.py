@@ -238,13 +238,13 @@ BGE = {"query": "Represent this sentence for searching relevant passages: "}
 
 READ: dict[str, Layout] = {
     "E5": Layout(
-        "e5-small-v2, multilingual-e5",
+        "e5-small-v2",
         bert,
         modules=(pooling("mean_tokens"), NORMALIZE),
         prompts={"query": "query: ", "document": "passage: "},
     ),
     "multilingual E5": Layout(
-        "multilingual-e5-small, bge-m3",
+        "multilingual-e5-small",
         xlm_roberta,
         "roberta",
         modules=(pooling("mean_tokens"), NORMALIZE),
@@ -277,7 +277,10 @@ READ: dict[str, Layout] = {
         "models with a default prompt", bert, prompts={"any": "search: ", "query": "query: "}, default="any"
     ),
     "prompt left out of the mean": Layout(
-        "INSTRUCTOR", bert, modules=(pooling("mean_tokens", include_prompt=False), NORMALIZE), prompts=BGE
+        "models with include_prompt false",
+        bert,
+        modules=(pooling("mean_tokens", include_prompt=False), NORMALIZE),
+        prompts=BGE,
     ),
     "maximum": Layout("models with max pooling", bert, modules=(pooling("max_tokens"),)),
     "lower-casing": Layout("old bert-base models", bert, sentence={"max_seq_length": 32, "do_lower_case": True}),
@@ -286,7 +289,7 @@ READ: dict[str, Layout] = {
     "Dense, tanh": Layout(
         "LaBSE, distiluse", bert, modules=(pooling("cls_token"), dense(ACTIVATION + "Tanh"), NORMALIZE)
     ),
-    "Dense, identity": Layout("GTR, sentence-t5's heads", bert, modules=(pooling("mean_tokens"), dense(IDENTITY))),
+    "Dense, identity": Layout("a linear head", bert, modules=(pooling("mean_tokens"), dense(IDENTITY))),
     "two Dense": Layout(
         "EmbeddingGemma's head",
         bert,
@@ -369,3 +372,14 @@ REFUSED: dict[str, tuple[Layout, str]] = {
     ),
 }
 """Every layout that is refused, and what the message says."""
+
+
+def page() -> str:
+    """The tables of docs/guides/sentence-transformers.md, made of `READ` and `REFUSED`."""
+    lines = ["| layout | as in | modules | prompts | compared by |", "| --- | --- | --- | --- | --- |"]
+    for name, layout in READ.items():
+        modules = ", ".join(["Transformer", *(module for module, _ in layout.modules)])
+        prompts = ", ".join(key for key, value in layout.prompts.items() if value) or "none"
+        lines.append(f"| {name} | {layout.like} | {modules} | {prompts} | {layout.similarity or 'cosine'} |")
+    refused = ", ".join(REFUSED)
+    return "\n".join(lines) + f"\n\nRefused by name: {refused}.\n"

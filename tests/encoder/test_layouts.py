@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sentence_transformers import SentenceTransformer
 
 import opencse
-from layouts import READ, REFUSED, write
+from layouts import READ, REFUSED, page, write
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.building import How
@@ -126,3 +126,8 @@ def test_other_layouts_are_refused_by_name(name: str, tmp_path: Path) -> None:
     with pytest.raises(UserError, match=message) as caught:
         SentenceEncoder.load(folder, device="cpu")
     assert "\n" not in str(caught.value)
+
+
+def test_the_page_lists_them() -> None:
+    guide = Path(__file__).parents[2] / "docs" / "guides" / "sentence-transformers.md"
+    assert page() in guide.read_text(encoding="utf-8"), "write the table of layouts.page() into the guide"
