@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from helpers import Heard
-from opencse.errors import UserError
+from opencse.errors import InterruptedRunError, UserError
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
 from opencse.progress import Progress
 from opencse.runs.finish import TrainResult
@@ -121,7 +121,7 @@ def test_broken_off_inside_a_run_it_goes_on_and_ends_the_same(
         return gradients(self, batches)  # type: ignore[arg-type]
 
     monkeypatch.setattr(Step, "gradients", dies)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(InterruptedRunError):
         run_study(study)
     assert len(list(study.out.rglob("record.json"))) == 2, "the start and the first run"
     assert by_run(run_study(study)) == whole
