@@ -179,6 +179,9 @@ def query(
     hybrid_weight: Annotated[
         float | None, typer.Option(min=0, max=1, help="Share of the vectors in --hybrid, 0 to 1; by default 0.5.")
     ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show whole texts in a terminal, not their first lines.")
+    ] = False,
     model: OtherModel = None,
     json_file: own.Json = None,
     device: own.Device = None,
@@ -186,17 +189,19 @@ def query(
 ) -> None:
     """Show the rows of INDEX nearest to each query.
 
+    In a terminal each hit has about three lines; elsewhere one, with tabs between rank, score, id, metadata and text.
     The score is the similarity by the model's own function, mostly the cosine. With --hybrid it compares the hits of
     one query alone, and the best may be a poor one.
     """
-    from rich.table import Table
-    from rich.text import Text
+    from rich.console import Console
 
     import opencse
-    from opencse.cli.console import show
+    from opencse.cli.console import echo
+    from opencse.cli.passages import blocks
     from opencse.errors import UserError
     from opencse.outputs import has_list
     from opencse.progress import Terminal
+    from opencse.text.stems import stems_of
 
     own.require_json(
         json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=[folder, queries], models=[model]
@@ -222,16 +227,17 @@ def query(
         for one, hits in zip(wanted, lists, strict=True)
     ]
     _write(json_file, {"queries": found})
+    console = Console()
+    known = opencse.index_info(folder)
+    kind = "score" if hybrid else known.similarity
+    stems = stems_of(known.language)
     for one, hits in zip(wanted, lists, strict=True):
-        kept = list(hits[0].metadata) if hits else []
-        table = Table(title=Text(one), title_justify="left")
-        for heading in ("", "score" if hybrid else opencse.index_info(folder).similarity, "id", "text", *kept):
-            table.add_column(Text(heading), overflow="fold")
+        echo(f"{one} ({kind})")
         for rank, hit in enumerate(hits, start=1):
-            values = ["" if value is None else str(value) for value in hit.metadata.values()]
-            score = f"{hit.score:.4f}"
-            table.add_row(*(Text(cell) for cell in (f"#{rank}", score, hit.id, hit.text, *values)))
-        show(table)
+            values = [f"{name}={value}" for name, value in hit.metadata.items() if value is not None]
+            head = [f"#{rank}", f"{hit.score:.4f}", hit.id, *values]
+            for line in blocks(head, hit.text, console, full=full, query=one if hybrid else "", stems=stems):
+                echo(line)
 
 
 @index.command()
@@ -282,25 +288,29 @@ def check(folder: Folder, json_file: own.Json = None) -> None:
 def pairs(
     folder: Folder,
     most: Annotated[int, typer.Option("-n", min=1, help="Pairs to show.")] = 20,
+    full: Annotated[
+        bool, typer.Option("--full", help="Show whole texts in a terminal, not their first lines.")
+    ] = False,
     json_file: own.Json = None,
 ) -> None:
     """Show the most similar pairs of texts in INDEX."""
-    from rich.table import Table
-    from rich.text import Text
+    from rich.console import Console
 
     import opencse
-    from opencse.cli.console import show
+    from opencse.cli.console import echo
+    from opencse.cli.passages import blocks
     from opencse.outputs import has_list
     from opencse.progress import Terminal
 
     own.require_json(json_file, lambda old: has_list(old, "pairs", ["score", "first", "second"]), read=[folder])
     found = opencse.index_pairs(folder, most=most, progress=Terminal())
     _write(json_file, {"pairs": [asdict(pair) for pair in found]})
-    table = Table(opencse.index_info(folder).similarity, "ids", "texts")
+    console = Console()
+    kind = opencse.index_info(folder).similarity
     for pair in found:
-        ids, texts = f"{pair.first}\n{pair.second}", f"{pair.first_text}\n{pair.second_text}"
-        table.add_row(f"{pair.score:.4f}", Text(ids), Text(texts), end_section=True)
-    show(table)
+        for name, text in ((pair.first, pair.first_text), (pair.second, pair.second_text)):
+            for line in blocks([f"{kind} {pair.score:.4f}", name], text, console, full=full):
+                echo(line)
 
 
 @index.command()

@@ -1,0 +1,71 @@
+"""Prints texts that were found: in a terminal a few lines of its width, elsewhere one text per line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from opencse.text.stems import Stems
+
+LINES = 3
+"""Lines of a text that are shown in a terminal."""
+_INDENT = "    "
+_BEFORE = 30
+"""Characters that are shown before the first word that matches."""
+
+
+def blocks(
+    head: Sequence[str], text: str, console: Console, *, full: bool = False, query: str = "", stems: Stems = list
+) -> Iterator[str]:
+    """The lines of one hit.
+
+    Args:
+        head: what is known of it: rank, score, id, metadata.
+        text: the passage.
+        console: in a terminal its width is used; elsewhere all is one line with tabs between, the text last.
+        full: show the whole text in a terminal.
+        query: begin where the text has most of this query's words; empty: at its beginning.
+        stems: what the words are compared by.
+    """
+    joined = " ".join(text.split())
+    if not console.is_terminal:
+        yield "\t".join([*(" ".join(part.split()) for part in head), joined])
+        return
+    yield "  ".join(part for part in head if part)
+    width = max(20, console.width - len(_INDENT))
+    start = 0 if full or not query else best_start(joined, query, LINES * width, stems)
+    lines = _wrapped(f"…{joined[start:]}" if start else joined, width, console)
+    if not full and len(lines) > LINES:
+        lines = [*lines[: LINES - 1], _wrapped(f"{lines[LINES - 1]} ", width - 1, console)[0].rstrip() + "…"]
+    yield from (f"{_INDENT}{line}" for line in lines)
+
+
+def best_start(text: str, query: str, length: int, stems: Stems) -> int:
+    """Where a stretch of ``text`` begins that has most of a query's words; 0 where the beginning is as good."""
+    from opencse.text.scripts import search_words
+
+    wanted = set(stems(search_words(query)))
+    found = [
+        (match.start(), shared)
+        for match in re.finditer(r"\S+", text)
+        if (shared := wanted.intersection(stems(search_words(match.group()))))
+    ]
+
+    def covered(begin: int) -> int:
+        within: list[Collection[str]] = [words for place, words in found if begin <= place < begin + length - _BEFORE]
+        return len({word for words in within for word in words})
+
+    best = max([0, *(place for place, _ in found)], key=lambda place: (covered(place), -place))
+    if best < length - _BEFORE and covered(0) == covered(best):
+        return 0
+    return 0 if best <= _BEFORE else text.rfind(" ", 0, best - _BEFORE) + 1
+
+
+def _wrapped(text: str, width: int, console: Console) -> list[str]:
+    from rich.text import Text
+
+    return [line.plain.rstrip() for line in Text(text).wrap(console, width)] or [""]
