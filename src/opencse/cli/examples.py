@@ -57,6 +57,7 @@ EXAMPLES: dict[str, list[str]] = {
         "opencse index query my-index 'error E42' --hybrid --where lang=en,de",
     ],
     "index info": ["opencse index info my-index"],
+    "index check": ["opencse index check my-index"],
     "index pairs": ["opencse index pairs my-index -n 50"],
     "index duplicates": ["opencse index duplicates my-index --threshold 0.95"],
     "index negatives": ["opencse index negatives my-index pairs.csv --columns question,answer --out triples.jsonl"],
