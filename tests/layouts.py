@@ -70,7 +70,7 @@ def write(layout: Layout, folder: Path) -> Path:
         listing.append({"idx": number, "name": str(number), "path": path, "type": ST + name})
         write_module(name, dict(config), folder / path)
     (folder / "modules.json").write_text(json.dumps(listing))
-    stated = {"__version__": {"sentence_transformers": "3.3.1"}, "prompts": dict(layout.prompts)}
+    stated: dict[str, Any] = {"__version__": {"sentence_transformers": "3.3.1"}, "prompts": dict(layout.prompts)}
     stated |= {"default_prompt_name": layout.default, "similarity_fn_name": layout.similarity}
     (folder / "config_sentence_transformers.json").write_text(json.dumps(stated))
     if layout.change is not None:
@@ -116,7 +116,7 @@ def write_tokenizer(kind: str, folder: Path) -> None:
     ]
     if kind == "bert":
         names = {"pad": "[PAD]", "unk": "[UNK]", "cls": "[CLS]", "sep": "[SEP]", "mask": "[MASK]"}
-        backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))  # type: ignore[call-arg]
+        backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
         backend.normalizer = normalizers.BertNormalizer(lowercase=True)
         backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
         trainer: Any = trainers.WordPieceTrainer(
@@ -129,7 +129,7 @@ def write_tokenizer(kind: str, folder: Path) -> None:
         names = {"pad": "<|endoftext|>", "eos": "<|im_end|>"} if kind == "qwen" else names
         backend = Tokenizer(models.BPE())
         backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=kind == "roberta")
-        backend.decoder = decoders.ByteLevel()  # type: ignore[assignment]
+        backend.decoder = decoders.ByteLevel()
         trainer = trainers.BpeTrainer(
             vocab_size=VOCABULARY,
             special_tokens=first,
