@@ -51,9 +51,9 @@ def change(path: Path, at: int, content: bytes) -> None:
         stream.write(content if content != before else bytes(255 - value for value in content))
 
 
-def asked(folder: Path, mini: SentenceEncoder, **how: bool) -> list[str]:
+def asked(folder: Path, mini: SentenceEncoder, *, hybrid: bool = False) -> list[str]:
     with Index.open(folder, encoder=mini) as index:
-        return [hit.id for hit in index.search(["trains"], 30, **how)[0]]
+        return [hit.id for hit in index.search(["trains"], 30, hybrid=hybrid)[0]]
 
 
 def test_a_sound_index_is_sound(folder: Path, mini: SentenceEncoder, opencse: Run) -> None:

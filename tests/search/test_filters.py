@@ -13,6 +13,7 @@ from opencse.errors import UserError
 from opencse.search.filters import parse_where
 from opencse.search.index import Index
 from opencse.search.reading import FileRows
+from opencse.search.rows import Row
 from opencse.text.readers import Source
 
 COLUMNS = {"n": "number", "t": "text", "m": "mixed", "e": ""}
@@ -70,7 +71,7 @@ def test_what_is_no_condition_is_refused_in_a_short_line(condition: str) -> None
 def test_no_command_takes_a_value_that_the_column_cannot_hold(
     index: Index, condition: str, tmp_path: Path, mini: SentenceEncoder
 ) -> None:
-    rows = [{"text": "One.", "n": 1}, {"text": "Two.", "n": None}]
+    rows = [Row("One.", None, {"n": 1}), Row("Two.", None, {"n": None})]
     Index.build(tmp_path / "i", rows, mini, model="opencse-mini")
     with pytest.raises(UserError):
         opencse.delete_from_index(tmp_path / "i", where=parse_where([condition], {"n": "number"}))

@@ -40,7 +40,8 @@ class Grid:
 
         table = Table(title=title, caption=caption)
         for name in self.head:
-            table.add_column(name, justify="left" if name in WORDS else "right")
+            # Folded, not shortened: the names of scores begin the same way and would be the same in a narrow terminal.
+            table.add_column(Text(name), justify="left" if name in WORDS else "right", overflow="fold")
         for cells in self.rows:
             table.add_row(*map(Text, cells))
         return table

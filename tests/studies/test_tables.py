@@ -1,0 +1,27 @@
+"""Tables of a study in terminals of several widths."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from rich.console import Console
+
+from opencse.studies.tables import Grid
+
+NAMES = ["retrieval.manuals.ndcg_at_10", "retrieval.questions.ndcg_at_10", "retrieval.average", "sts.average"]
+
+
+@pytest.mark.parametrize("width", [80, 120, 200])
+def test_every_name_of_a_score_is_shown_whole(width: int) -> None:
+    head = ["start", "recipe", "seeds", *NAMES, "against the start", "difference"]
+    grid = Grid(head, [["mini", "simcse", "3", *["40.12 \u00b1 0.30"] * 4, "+0.5 \u00b1 0.1", "+0.20 (p = .03)"]])
+    console = Console(width=width, force_terminal=False)
+    with console.capture() as capture:
+        console.print(grid.rich("scores"))
+    lines = capture.get().splitlines()
+    assert all(len(line) <= width for line in lines)
+    top = [re.split("[\u2503]", line)[1:-1] for line in lines if line.startswith("\u2503")]
+    names = ["".join("".join(column).split()) for column in zip(*top, strict=True)]
+    assert names == ["".join(name.split()) for name in head]
+    assert len(set(names)) == len(head)
