@@ -29,9 +29,11 @@ def task_of(queries: dict[str, str], judged: list[dict[int, int]]) -> RetrievalT
     )
 
 
-def score_of(task: RetrievalTask, told: list[str] | None = None, **settings: bool) -> RetrievalScore:
+def score_of(task: RetrievalTask, told: list[str] | None = None, keep_identical_ids: bool = False) -> RetrievalScore:
     evaluate = partial(record_of, Retrieval, numbers, RetrievalData("here", "raw", {"toy": task}))
-    score: RetrievalScore = evaluate(progress=(told if told is not None else []).append, **settings).retrieval["toy"]
+    score: RetrievalScore = evaluate(
+        progress=(told if told is not None else []).append, keep_identical_ids=keep_identical_ids
+    ).retrieval["toy"]
     return score
 
 
