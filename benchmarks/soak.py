@@ -38,7 +38,7 @@ from opencse.text import sample
 STEPS, ROWS, ADDED, REQUESTS = 40, 400, 50, 50
 TRAIN = ["train", "text.txt", "--out", "run", "--dev", "none", "--no-report", "-s", f"training.max_steps={STEPS}",
          "-s", "training.batch_size=16", "-s", "training.checkpoint_every=4"]  # fmt: skip
-NAMED = ["--columns", "text", "--id", "id"]
+NAMED = ["--fields", "text", "--id", "id"]
 GROWTH = 1.1
 """How many times the first round's peak of memory a later round's may be."""
 

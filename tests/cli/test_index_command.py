@@ -35,7 +35,7 @@ a4,the  CAT sleeps all day,,en
 def built(opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("rows.csv").write_text(ROWS, encoding="utf-8")
-    named = ("--columns", "text", "--id", "id", "--metadata", "year,lang")
+    named = ("--fields", "text", "--id", "id", "--metadata", "year,lang")
     code, out, err = opencse("index", "build", "ix", "opencse-mini", "rows.csv", *named, "--json", "built.json")
     assert (code, err) == (0, "")
     assert out == "ix: 4 texts, 448 dimensions, flat\n"
@@ -85,11 +85,11 @@ def test_query_with_conditions(opencse: Run, built: Path) -> None:
 
 def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
     Path("more.jsonl").write_text('{"text": "More.", "key": 7}\n{"text": "Yet more.", "key": "x"}\n')
-    assert opencse("index", "add", "ix", "more.jsonl", "--columns", "text", "--id", "key")[1] == "ix: 2 texts added\n"
-    code, _, err = opencse("index", "add", "ix", "more.jsonl", "--columns", "text", "--id", "key")
+    assert opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key")[1] == "ix: 2 texts added\n"
+    code, _, err = opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key")
     assert code == 2
     assert "the id '7' is there already" in err
-    assert opencse("index", "add", "ix", "more.jsonl", "--columns", "text", "--id", "key", "--replace")[0] == 0
+    assert opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key", "--replace")[0] == 0
     assert opencse("index", "delete", "ix", "7", "x")[1] == "ix: 2 rows deleted\n"
     assert opencse("index", "delete", "ix", "--where", "lang=de")[1] == "ix: 1 rows deleted\n"
     out = opencse("index", "info", "ix", "--json", "i.json")[1]
@@ -108,15 +108,15 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("build", "ix", "opencse-mini", "rows.csv", "--columns", "text"), "holds an index"),
-        (("build", "new", "opencse-mini", "rows.csv", "--columns", "txt"), "no column 'txt'"),
-        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--metadata", "yaer"), "no column 'yaer'"),
-        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--metadata", "id"), "row's own"),
+        (("build", "ix", "opencse-mini", "rows.csv", "--fields", "text"), "holds an index"),
+        (("build", "new", "opencse-mini", "rows.csv", "--fields", "txt"), "no column 'txt'"),
+        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--metadata", "yaer"), "no column 'yaer'"),
+        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--metadata", "id"), "row's own"),
         (("build", "new", "opencse-mini", "none.csv"), "no such file"),
-        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--kind", "tree"), "unknown kind of index"),
-        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--kind", "ivfpq"), "take flat"),
-        (("build", "new", "opencse-mini", "rows.csv", "--columns", "text", "--overlap", 500), "overlap 500"),
-        (("build", "rows.csv", "opencse-mini", "rows.csv", "--columns", "text"), "is also an input"),
+        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "tree"), "unknown kind of index"),
+        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "ivfpq"), "take flat"),
+        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--overlap", 500), "overlap 500"),
+        (("build", "rows.csv", "opencse-mini", "rows.csv", "--fields", "text"), "is also an input"),
         (("query", "nowhere", "x"), "holds no index"),
         (("query", "ix"), "no query"),
         (("query", "ix", " "), "a query is blank"),
@@ -144,7 +144,7 @@ def test_bad_input_is_one_line(opencse: Run, built: Path, arguments: tuple[objec
 def test_negatives_of_a_file(opencse: Run, built: Path) -> None:
     lines = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:60]
     Path("pairs.tsv").write_text("\n".join(["anchor\tpositive", *(f"{line[:-1]}\t{line}" for line in lines)]))
-    assert opencse("index", "build", "s", "opencse-mini", "pairs.tsv", "--columns", "positive")[0] == 0
+    assert opencse("index", "build", "s", "opencse-mini", "pairs.tsv", "--fields", "positive")[0] == 0
     code, out, err = opencse("index", "negatives", "s", "pairs.tsv", "--out", "t.jsonl", "--count", 2)
     assert (code, err) == (0, "")
     assert out.startswith("t.jsonl: 1")

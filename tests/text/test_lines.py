@@ -75,8 +75,9 @@ def test_damage_that_zlib_itself_reports(tmp_path: Path) -> None:
     [
         (b"one\nbin\0ary\n", ", line 2: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"),
         (b"\0" * 2_000_000, ", line 1: holds a NUL byte"),
-        ("one\n".encode("utf-16"), ", line 1: holds a NUL byte"),
-        (b"one\ncaf\xe9\n", ", line 2: not UTF-8 text (byte 0xe9 at column 4); convert the file to UTF-8"),
+        ("one\n".encode("utf-16")[:-1], ", line 1: not utf-16 text; convert the file to UTF-8"),
+        (b"one\n\xe9\n", ", line 2: not UTF-8 text (byte 0xe9 at column 1); convert the file to UTF-8"),
+        ("é\nê\ncaf".encode() + b"\xe9\n", ", line 3: not UTF-8 text (byte 0xe9 at column 4)"),
         (b"\xef\xbb\xbfcaf\xe9 au lait\n", ", line 1: not UTF-8 text (byte 0xe9 at column 4)"),
         (b"one\n" + b"x" * 1_000_000, ", line 2: more than 100,000 characters in one line; put one sentence on each"),
         (("é" * (MAX_LINE_CHARACTERS + 1)).encode(), ", line 1: more than 100,000 characters"),

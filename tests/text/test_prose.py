@@ -8,12 +8,19 @@ from pathlib import Path
 import pytest
 
 from opencse import UserError
-from opencse.text.documents import Document, holds_documents, holds_prose, read_documents
-from opencse.text.given import GivenTexts, open_texts
-from opencse.text.prose import Section, read_prose
+from opencse.text.documents import (
+    Collection,
+    Document,
+    ReadingNotes,
+    holds_documents,
+    holds_prose,
+    read_documents,
+)
+from opencse.text.given import DocumentTexts, open_texts
+from opencse.text.paragraphs import Section
 
 PAGE = """---
-title: not prose
+title: The manual
 ---
 
 Before any heading.
@@ -64,7 +71,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_sections_of_pages_and_paragraphs_of_texts(folder: Path) -> None:
-    assert list(read_prose(folder)) == [
+    notes = ReadingNotes()
+    read = Collection(str(folder)).titled_texts(notes)
+    assert [Section(one.name, one.title, one.paragraphs) for one in read] == [
         Section(
             "deep/note.txt",
             "",
@@ -76,20 +85,25 @@ def test_sections_of_pages_and_paragraphs_of_texts(folder: Path) -> None:
                 "And one",
             ),
         ),
-        Section("kettle.md", "", ("Before any heading.",)),
-        Section("kettle.md#kettles", "Kettles", ("A kettle boils water. See the manual for on.",)),
+        Section("kettle.md", "The manual", ("Before any heading.",)),
+        Section("kettle.md#kettles", "The manual: Kettles", ("A kettle boils water. See the manual for on.",)),
         Section(
             "kettle.md#descaling-at-home",
-            "Kettles: Descaling (at home)",
+            "The manual: Descaling (at home)",
             ("Use vinegar.", "Rinse twice, then dry.", "part, price", "lid, 4"),
         ),
-        Section("kettle.md#kettles-1", "Kettles", ("Again.",)),
+        Section("kettle.md#kettles-1", "The manual: Kettles", ("Again.",)),
+    ]
+    assert [line.split("(")[0].strip() for line in notes.lines()] == [
+        "read as    one text per line, UTF-8",
+        "read as    Markdown, UTF-8",
+        "left out   1 file without such fields",
     ]
 
 
 def test_documents_know_their_place(folder: Path) -> None:
     found = read_documents(folder)
-    assert found[2] == Document("Kettles", ("A kettle boils water.", "See the manual for on."))
+    assert found[2] == Document("The manual: Kettles", ("A kettle boils water.", "See the manual for on."))
     assert [one.name for one in found] == [
         "deep/note.txt",
         "kettle.md",
@@ -105,19 +119,21 @@ def test_documents_know_their_place(folder: Path) -> None:
 
 def test_a_folder_is_running_text(folder: Path) -> None:
     texts = open_texts(folder)
-    assert isinstance(texts, GivenTexts)
+    assert isinstance(texts, DocumentTexts)
     read = texts.read()
     assert read.documents is not None
     assert read.documents[:6] == [0, 0, 0, 0, 0, 0]
     assert read.documents[-1] == 4
     assert list(texts.rows_with_documents()) == list(zip(read.documents, read.rows, strict=True))
-    loose = GivenTexts(texts.rows, texts.label)
-    assert loose.fingerprint() != texts.fingerprint(), "the order of documents is part of the text"
+    before = texts.fingerprint()
+    assert open_texts(folder).fingerprint() == before
+    (folder / "deep" / "note.txt").write_text("Another text.\n")
+    assert open_texts(folder).fingerprint() != before
 
 
 def test_files_without_prose(tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]) -> None:
     (tmp_path / "a.md").write_text("# Only a title\n\n```\ncode\n```\n")
-    wanted = f"{tmp_path}: no text in its 1 file(s)"
+    wanted = f"{tmp_path}: no document with any text in it"
     out = tmp_path.parent / "out"
     for command in (["adapt", tmp_path, "-o", out], ["train", tmp_path, "-o", out], ["check", tmp_path]):
         code, _, err = opencse(*command)
@@ -132,9 +148,9 @@ def test_a_folder_of_documents_is_running_text(tmp_path: Path) -> None:
 
 
 def test_faults_name_the_file(tmp_path: Path) -> None:
-    with pytest.raises(UserError, match=r"holds neither a corpus\.jsonl nor any \.txt, \.md, \.markdown file"):
+    with pytest.raises(UserError, match=r"holds neither a corpus\.jsonl nor any file of a kind that is read"):
         read_documents(tmp_path)
     assert not holds_documents(tmp_path)
-    (tmp_path / "a.md").write_bytes(b"fine\n\xff\xfe\n")
+    (tmp_path / "a.md").write_bytes("Zürich\n".encode() + b"\xff\n")
     with pytest.raises(UserError, match=r"a\.md, line 2: "):
         read_documents(tmp_path)

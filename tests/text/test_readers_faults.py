@@ -28,10 +28,11 @@ COMMA = "put a text that holds a comma between double quotes"
 FAULTS = [
     ("a.txt", "", None, ": the file is empty; one sentence a line is expected"),
     ("a.txt", "\n \n\t\n", None, NOTHING),
-    ("a.txt", "one\n", "text", ": a .txt file has no columns; drop --columns, or give a csv, tsv, jsonl or parquet"),
+    ("a.txt", "one\n", "text", ": has no columns (one text per line); drop --columns, or give a table or JSON"),
     ("a.txt", "one\nb\0\n", None, ", line 2: holds a NUL byte"),
     ("a.txt", "x" * 1_000_000, None, ", line 1: more than 100,000 characters in one line; put one sentence on each"),
-    ("a.md", "one\n", None, ": unknown kind of file '.md'; known: .txt, .csv, .tsv, .jsonl, .parquet, text also with"),
+    ("a.xyz", "one\n", None, ": unknown kind of file '.xyz'; known: .txt, .csv, .tsv, .jsonl"),
+    ("a.doc", "one\n", None, ": .doc files are not read; save it as .docx"),
     ("a.gz", "one\n", None, ": unknown kind of file ''; known: .txt"),
     ("a.csv", "text\n", None, NOTHING),
     ("a.csv", "\n,\n", None, NOTHING),
@@ -125,7 +126,7 @@ def test_nothing_left_after_skipping(tmp_path: Path) -> None:
 
 def test_not_utf_8_names_line_byte_and_mend(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
-    path.write_bytes(b"text\none\ncaf\xe9\n")
+    path.write_bytes("text\nZürich\n".encode() + b"caf\xe9\n")
     assert told(path).startswith(", line 3: not UTF-8 text (byte 0xe9 at column 4); convert the file to UTF-8")
 
 
@@ -169,7 +170,7 @@ def test_hub_id_that_cannot_be_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(datasets, "load_dataset", unreachable)
     assert told("owner/name") == (
         ": neither a file nor a data set that could be loaded, split 'train' (no way to owner/name); "
-        "give a file (.txt, .csv, .tsv, .jsonl, .parquet), a folder of such files, or a data set of the Hub"
+        "give a file (text, a table, JSON, ...), a folder of such files, or a data set of the Hub"
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TextIO, overload
 
@@ -29,6 +30,8 @@ def encode(
     out: None = None,
     *,
     column: str | None = None,
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     prompt_name: str | None = None,
     prompt: str | None = None,
     normalize: bool = False,
@@ -49,6 +52,8 @@ def encode(
     out: str | Path | TextIO,
     *,
     column: str | None = None,
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     prompt_name: str | None = None,
     prompt: str | None = None,
     normalize: bool = False,
@@ -75,6 +80,8 @@ def encode(
     out: str | Path | TextIO | None = None,
     *,
     column: str | None = None,
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     prompt_name: str | None = None,
     prompt: str | None = None,
     normalize: bool = False,
@@ -102,7 +109,10 @@ def encode(
             Vector i is of line i + 1 of a text file: blank lines are refused, but for those at its end.
         out: ``.npy`` file to write, a folder for files of ``shard_rows`` vectors each and a manifest, or an open text
             file for JSON lines (``text``, ``vector``); with a list of texts there is none.
-        column: of a file, by name or position.
+        column: of a file, by name or position: a vector for each of its texts.
+        fields: what a file calls its documents' title and text, or the text alone: a vector for each of their
+            sentences, as for a file of prose (Markdown, HTML, PDF, ...) without a ``column``; see `opencse.train`.
+        keep_code: keep code blocks of HTML and Markdown.
         prompt_name: name of the model's prompt that is put before each text (``query``, ``document``, ...); by default
             its default prompt, if it has one. See `SentenceEncoder.encode`.
         prompt: text that is put before each text instead.
@@ -139,7 +149,9 @@ def encode(
         require_apart(out, read=paths_of(text), models=paths_of(model))
         if not _is_folder(out):
             require_absent(out, overwrite=overwrite)
-    source = open_texts(text, columns=None if column is None else [column])
+    source = open_texts(
+        text, columns=None if column is None else [column], fields=fields, keep_code=keep_code, say=tell.say
+    )
     form = Form(numbers, dimensions, normalize)
     if out is None:
         if numbers != "float32":

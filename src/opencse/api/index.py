@@ -22,8 +22,7 @@ from opencse.search.pairs import Duplicates, Pair
 from opencse.search.reading import FileRows, GivenRows, RowSource
 from opencse.search.recall import Recall, measure_recall
 from opencse.search.result import Hit, IndexInfo
-from opencse.search.rows import Row
-from opencse.text.documents import find_corpus, holds_documents, read_documents
+from opencse.text.documents import Collection
 from opencse.text.given import Text, open_texts
 from opencse.text.readers import Source
 from opencse.text.stems import AUTO
@@ -55,10 +54,11 @@ def build_index(
     model: Model,
     text: str | Path | Source | Sequence[RowLike],
     *,
-    columns: Sequence[str] | None = None,
+    fields: Sequence[str] | None = None,
     ids: str | None = None,
     metadata: Sequence[str] = (),
     split: str | None = None,
+    keep_code: bool = False,
     kind: Kind = "flat",
     cut: bool = True,
     max_length: int | None = None,
@@ -77,12 +77,14 @@ def build_index(
     Args:
         folder: for the index; made if it is not there.
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
-        text: a file, a Hub data set id, a `Source`, or a list of texts, `Row`s or mappings (``text``, maybe ``id``,
-            and columns of metadata); or a folder of documents, as `opencse.adapt` reads them.
-        columns: of a file, the text; several are joined by a space.
-        ids: the column that names each row; without one, rows are counted from 0.
+        text: documents as `opencse.adapt` reads them (a file of any kind, a folder, a Hub data set id), a `Source`, or
+            a list of texts, `Row`s or mappings (``text``, maybe ``id``, and columns of metadata).
+        fields: what a file calls its documents' title and text, or the text alone; by default ``title`` and ``text``.
+            Nested keys have dots; more names are further texts. What is indexed is the title and the text.
+        ids: the column that names each row; by default ``_id``; without one, rows are counted from 0.
         metadata: columns to keep, which searches may filter by.
         split: of a Hub data set.
+        keep_code: keep code blocks of HTML and Markdown.
         kind: ``flat`` is exact; ``hnsw`` and ``ivfpq`` are faster on many rows, and their recall is measured.
         cut: cut texts that are longer than the model reads into passages, at the ends of sentences.
         max_length: ids of the longest passage; by default as many as the model reads.
@@ -102,7 +104,7 @@ def build_index(
     tell = progress or Silent()
     require_apart(folder, read=paths_of(text), models=paths_of(model), option="INDEX")
     require_new(Path(folder), overwrite=overwrite)
-    rows = _rows(text, columns, ids, metadata, split)
+    rows = _rows(text, fields, ids, metadata, split, keep_code, tell)
     encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
     with Index.build(
         folder,
@@ -123,10 +125,11 @@ def add_to_index(
     folder: str | Path,
     text: str | Path | Source | Sequence[RowLike],
     *,
-    columns: Sequence[str] | None = None,
+    fields: Sequence[str] | None = None,
     ids: str | None = None,
     metadata: Sequence[str] = (),
     split: str | None = None,
+    keep_code: bool = False,
     replace: bool = False,
     model: Model | None = None,
     device: str | None = None,
@@ -138,10 +141,11 @@ def add_to_index(
     Args:
         folder: of the index.
         text: see `build_index`.
-        columns: see `build_index`.
+        fields: see `build_index`.
         ids: see `build_index`.
         metadata: see `build_index`.
         split: see `build_index`.
+        keep_code: see `build_index`.
         replace: take the place of rows with the same ids.
         model: where the index's own is by now; it must be the same encoder.
         device: where to run; a GPU if there is one.
@@ -151,7 +155,7 @@ def add_to_index(
     Raises:
         UserError: for bad input, an id that is there already, or an index that another process is writing.
     """
-    rows = _rows(text, columns, ids, metadata, split)
+    rows = _rows(text, fields, ids, metadata, split, keep_code, progress)
     with _open(folder, model, device, trust_remote_code, progress) as index:
         return index.add(rows, replace=replace, progress=progress)
 
@@ -380,26 +384,31 @@ def _lasting_name(model: Model) -> str:
 
 def _rows(
     text: str | Path | Source | Sequence[RowLike],
-    columns: Sequence[str] | None,
+    fields: Sequence[str] | None,
     ids: str | None,
     metadata: Sequence[str],
     split: str | None,
+    keep_code: bool,
+    progress: Progress | None,
 ) -> RowSource:
-    if isinstance(text, str | Path) and holds_documents(text):
-        if columns is not None or split not in (None, "train") or ids is not None or metadata:
-            raise UserError(f"{text}: columns, ids, metadata and split are of a file; this is a folder of documents")
-        documents = read_documents(find_corpus(text))
-        return GivenRows([Row(f"{one.title}\n{one.body}".strip(), one.name or None) for one in documents])
-    if isinstance(text, str | Path):
-        named = None if columns is None else tuple(columns)
-        return FileRows(Source(str(text), columns=named, split=split or "train"), ids, tuple(metadata))
     if isinstance(text, Source):
-        if columns is not None or split is not None:
-            raise UserError("columns and split say how a file is read; leave them out with a Source")
-        return FileRows(text, ids, tuple(metadata))
-    if columns is not None or split is not None or ids is not None or metadata:
-        raise UserError("columns, ids, metadata and split are of a file; give rows as mappings instead")
-    rows = GivenRows(text)
-    if not rows.count:
-        raise UserError("text: the list is empty; give at least one text")
+        if fields is not None or split is not None or keep_code:
+            raise UserError("fields, split and keep_code say how a file is read; leave them out with a Source")
+        collection = Collection(
+            text.location, text.columns, ids, tuple(metadata), text.split, text.keep_code, text.skip_lines
+        )
+    elif isinstance(text, str | Path):
+        named = None if fields is None else tuple(fields)
+        collection = Collection(str(text), named, ids, tuple(metadata), split or "train", keep_code)
+    else:
+        if fields is not None or split is not None or ids is not None or metadata or keep_code:
+            raise UserError("fields, ids, metadata and split are of a file; give rows as mappings instead")
+        given = GivenRows(text)
+        if not given.count:
+            raise UserError("text: the list is empty; give at least one text")
+        return given
+    rows = FileRows(collection)
+    if progress is not None:
+        for line in rows.notes.lines():
+            progress.say(line)
     return rows

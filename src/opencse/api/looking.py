@@ -8,7 +8,7 @@ from pathlib import Path
 from opencse.analysis.inspection import Findings, Material, inspect
 from opencse.analysis.pages import advice, how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
-from opencse.api.models import Model, open_encoder
+from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
@@ -19,12 +19,16 @@ from opencse.evaluation.suites import suite_folder
 from opencse.foreign import checks_trust
 from opencse.outputs import foreign, made_folder, names_in, paths_of, require_apart
 from opencse.progress import Progress, Silent
+from opencse.recipes.recipe import resolve_recipe
 from opencse.records import write_json
+from opencse.runs.adaptation import LOOSE, RECIPE
 from opencse.runs.folder import NUMBERS, REPORT
 from opencse.runs.report import open_subjects
 from opencse.text import sample
 from opencse.text.check import CorpusCheck, check_corpus
 from opencse.text.given import Text, open_texts, texts_of
+from opencse.text.looking import PAIRS_RECIPE, look_at
+from opencse.text.readers import Texts
 
 LONGEST = 1_000_000
 """Ids of a text that are counted, at most."""
@@ -36,23 +40,29 @@ def check(
     text: Text,
     *,
     model: Model = BUILTIN,
-    max_length: int = 32,
+    max_length: int | None = None,
     near_duplicates: float | None = None,
     columns: Sequence[str] | None = None,
     split: str | None = None,
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
 ) -> CorpusCheck:
-    """Looks at a text before training on it: duplicates, lengths, unknown tokens, scripts, with advice.
+    """Looks at a text before training on it: kind, duplicates, lengths, unknown tokens, scripts, with advice.
 
     Args:
-        text: a file, a Hub data set id, a `Source`, or a list of texts, pairs or triples.
+        text: a file, a folder, a Hub data set id, a `Source`, or a list of texts, pairs or triples. Documents are read
+            as `opencse.adapt` reads them, rows of pairs and triples as `opencse.train` does.
         model: whose vocabulary is tried on it: the built-in encoder, a folder, a Hub id, or a `SentenceEncoder`.
-        max_length: ids that training would read of a text.
+        max_length: ids that training would read of a text; by default what the suggested command reads.
         near_duplicates: count rows that overlap with an earlier one by this much or more, for instance 0.8 (needs
             ``opencse[dedup]``).
         columns: of a file; see `opencse.train`.
         split: of a Hub data set.
+        fields: of a file's documents; see `opencse.train`. Where neither these nor the default ones are there, those
+            that look most like a title and a text are read, and named in the advice.
+        keep_code: keep code blocks of HTML and Markdown.
         trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
         progress: hears of it.
 
@@ -61,12 +71,30 @@ def check(
     """
     if near_duplicates is not None and not 0 < near_duplicates <= 1:
         raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
-    if not 1 <= max_length <= LONGEST:
+    if max_length is not None and not 1 <= max_length <= LONGEST:
         raise UserError(f"max_length is from 1 to {LONGEST:,}, not {max_length}")
-    texts = open_texts(text, columns=columns, split=split).read()
+    looked_at = look_at(text, columns=columns, split=split, fields=fields, keep_code=keep_code)
+    texts = looked_at.texts
     device = None if isinstance(model, SentenceEncoder) else "cpu"
     encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)
-    return check_corpus(texts, encoder.tokenizer, max_length=max_length, near_duplicates=near_duplicates)
+    longest = max_length or _longest_read(texts, name_of(model), encoder)
+    checked = check_corpus(
+        texts,
+        encoder.tokenizer,
+        max_length=longest,
+        near_duplicates=near_duplicates,
+        command=looked_at.command,
+        read_as=looked_at.read_as,
+    )
+    return checked.model_copy(update={"advice": [*looked_at.advice, *checked.advice]})
+
+
+def _longest_read(texts: Texts, model: str, encoder: SentenceEncoder) -> int:
+    """The ids of a text that the suggested command reads."""
+    adapting = RECIPE if texts.documents is not None else f"{RECIPE}:{LOOSE}"
+    recipe = PAIRS_RECIPE if texts.width > 1 else adapting
+    longest = resolve_recipe(recipe, model=model).recipe.data.max_length
+    return encoder.max_length if longest == "auto" else longest
 
 
 @plain_failures

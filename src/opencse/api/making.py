@@ -41,6 +41,8 @@ def static(
     columns: Sequence[str] | None = None,
     split: str | None = None,
     skip_lines: Collection[int] = (),
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     trust_remote_code: bool = False,
     progress: Progress | None = None,
 ) -> Static:
@@ -58,6 +60,8 @@ def static(
         columns: of a file; see `opencse.train`.
         split: of a Hub data set.
         skip_lines: of a file; see `opencse.train`.
+        fields: of a file's documents; see `opencse.train`.
+        keep_code: keep code blocks of HTML and Markdown.
         trust_remote_code: run the Python code that the folder of ``model`` brings; see `SentenceEncoder.load`.
         progress: hears of it.
 
@@ -70,7 +74,9 @@ def static(
     folder, tell, chosen = Path(out), progress or Silent(), settings or StaticSettings()
     require_apart(folder, read=paths_of(text), models=paths_of(model))
     require_empty(folder)
-    source = open_texts(text, columns=columns, split=split, skip_lines=skip_lines)
+    source = open_texts(
+        text, columns=columns, split=split, skip_lines=skip_lines, fields=fields, keep_code=keep_code, say=tell.say
+    )
     tokenizer, lower_case = _tokenizer(model, source, vocabulary, chosen.positions, tell, trust_remote_code)
     check(chosen, tokenizer)
     with made_folder(folder):

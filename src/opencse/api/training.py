@@ -44,6 +44,8 @@ def train(
     columns: Sequence[str] | None = None,
     split: str | None = None,
     skip_lines: Collection[int] = (),
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     settings: Iterable[str] = (),
     dev: DevChoice = "auto",
     metric: str | None = None,
@@ -74,6 +76,10 @@ def train(
             position from 1.
         split: of a Hub data set; ``train`` by default.
         skip_lines: line numbers of a file to leave out, from 1.
+        fields: what a file calls its documents' title and text, or the text alone: their sentences are read as running
+            text. Nested keys have dots: ``["meta.title", "body.text"]``. Not with ``columns``, whose texts are taken as
+            they are.
+        keep_code: keep code blocks of HTML and Markdown.
         settings: ``key.path=value`` each; they come last.
         dev: what the best is chosen by: ``text`` (questions from a share of the text that is held out), ``auto`` (that
             where the text is large enough, else ``sample``), ``sample`` (built-in graded pairs), a file or a list of
@@ -105,7 +111,15 @@ def train(
     start = RunFolder.at(out).start if own is not None else model
     _require_path(start, "model")
     job = TrainJob(
-        open_texts(text, columns=columns, split=split, skip_lines=skip_lines),
+        open_texts(
+            text,
+            columns=columns,
+            split=split,
+            skip_lines=skip_lines,
+            fields=fields,
+            keep_code=keep_code,
+            say=None if progress is None else progress.say,
+        ),
         recipe,
         str(start),
         preset,
@@ -133,6 +147,8 @@ def pretrain(
     columns: Sequence[str] | None = None,
     split: str | None = None,
     skip_lines: Collection[int] = (),
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     settings: Iterable[str] = (),
     dev: DevChoice = None,
     resume: bool = False,
@@ -158,9 +174,11 @@ def pretrain(
         vocabulary: pieces of the new vocabulary.
         shape: size of the new backbone.
         recipe: how to train; an objective without contrast.
-        columns: see `train`; so are ``split`` and ``skip_lines``.
+        columns: see `train`; so are ``split``, ``skip_lines``, ``fields`` and ``keep_code``.
         split: of a Hub data set.
         skip_lines: of a file.
+        fields: of a file's documents.
+        keep_code: keep code blocks of HTML and Markdown.
         settings: ``key.path=value`` each, for instance ``training.minutes=90`` or ``training.tokens=70_000_000``.
         dev: graded pairs to follow and select on; by default none, and the last weights are kept.
         resume: see `train`.
@@ -186,7 +204,15 @@ def pretrain(
     size = shape or Shape()
     begin = NewBackbone(vocabulary, size) if model is None else None
     job = TrainJob(
-        open_texts(text, columns=columns, split=split, skip_lines=skip_lines),
+        open_texts(
+            text,
+            columns=columns,
+            split=split,
+            skip_lines=skip_lines,
+            fields=fields,
+            keep_code=keep_code,
+            say=None if progress is None else progress.say,
+        ),
         recipe,
         str(model or RunFolder.at(out).start),
         None,
@@ -215,6 +241,7 @@ def adapt(
     out: str | Path,
     *,
     fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     pairs: Text | None = None,
     columns: Sequence[str] | None = None,
     model: str | Path = BUILTIN,
@@ -245,10 +272,13 @@ def adapt(
     that makes 100 questions.
 
     Args:
-        corpus: sentences a line with blank lines between documents (``.txt``), ``title`` and ``text`` (``.jsonl``, or a
-            table), a folder of text and Markdown files (each section under a heading is a document), or a folder in
-            BEIR's layout, of which ``corpus.jsonl`` alone is read; or a list of texts, or of (title, text).
-        fields: what ``.jsonl`` or a table calls title and text, or the text alone: ``["headline", "body"]``.
+        corpus: a file of any kind (see the guide "Files that are read"): one sentence per line with blank lines between
+            documents (``.txt``), ``title`` and ``text`` (JSON, or a table), Markdown, HTML, PDF, a mailbox, ...; a
+            folder of such files (each section under a heading is a document); or a folder in BEIR's layout, of which
+            ``corpus.jsonl`` alone is read; or a list of texts, or of (title, text).
+        fields: what JSON or a table calls title and text, or the text alone: ``["headline", "body"]``; nested keys have
+            dots.
+        keep_code: keep code blocks of HTML and Markdown.
         pairs: questions with texts that answer them, if there are any: a file, a `Source` or a list of pairs; or a
             folder in BEIR's layout, whose judgements called ``train`` are taken.
         columns: names of the pairs' two columns in a file; by default ``anchor`` and ``positive``.
@@ -282,6 +312,7 @@ def adapt(
     job = adaptation_job(
         corpus,
         fields=fields,
+        keep_code=keep_code,
         model=str(model),
         recipe=recipe,
         settings=_settings(settings),

@@ -14,18 +14,13 @@ def adapt(
     corpus: Annotated[
         str,
         typer.Argument(
-            help="Documents: a folder of .txt and .md files; a .txt file (a sentence a line, blank lines between "
-            "documents); .jsonl or a table with title and text; or a folder in BEIR's layout (its corpus.jsonl)."
+            help="Documents: a file (one sentence per line with blank lines between documents; JSON or a table with "
+            "title and text; Markdown, HTML, PDF, e-mail, ...), a folder of such files, or one in BEIR's layout."
         ),
     ],
     out: Annotated[Path, own.out("for the adapted encoder")],
-    fields: Annotated[
-        str | None,
-        typer.Option(
-            help="What .jsonl or a table calls the documents' title and text, or the text alone: headline,body. "
-            "[default: title,text]"
-        ),
-    ] = None,
+    fields: own.Fields = None,
+    keep_code: own.KeepCode = False,
     pairs: Annotated[
         str | None,
         typer.Option(
@@ -78,6 +73,7 @@ def adapt(
         corpus,
         out,
         fields=own.listed(fields),
+        keep_code=keep_code,
         pairs=pairs,
         columns=own.listed(columns),
         model=model,

@@ -18,8 +18,13 @@ def check(
         str, typer.Option("--model", "-m", help="Model whose tokenizer reads the text: a folder or a Hub id.")
     ] = "opencse-mini",
     max_length: Annotated[
-        int, typer.Option(min=3, max=1_000_000, help="Tokens of each text that training would read.")
-    ] = 32,
+        int | None,
+        typer.Option(
+            min=3,
+            max=1_000_000,
+            help="Tokens of each text that training would read; by default those that the suggested command reads.",
+        ),
+    ] = None,
     near_duplicates: Annotated[
         float | None,
         typer.Option(
@@ -27,6 +32,8 @@ def check(
         ),
     ] = None,
     columns: own.Columns = None,
+    fields: own.Fields = None,
+    keep_code: own.KeepCode = False,
     split: own.Split = "train",
     json_file: own.Json = None,
     trust_remote_code: own.Trust = False,
@@ -46,6 +53,8 @@ def check(
         max_length=max_length,
         near_duplicates=near_duplicates,
         columns=own.listed(columns),
+        fields=own.listed(fields),
+        keep_code=keep_code,
         split=split,
         trust_remote_code=trust_remote_code,
         progress=Terminal(),
@@ -61,6 +70,7 @@ def lines(found: CorpusCheck, model: str) -> list[str]:
     quantiles = ", ".join(f"{words:.0f} ({float(share):.0%})" for share, words in found.words.items())
     scripts = ", ".join(f"{name.title()} {share:.1%}" for name, share in list(found.scripts.items())[:4])
     told = [
+        *(f"file        {line}" for line in found.read_as),
         f"text        {found.source}: {found.rows:,} rows of {found.width}"
         + (f", {found.documents:,} documents" if found.documents else ""),
         f"words       {quantiles}",
@@ -76,4 +86,5 @@ def lines(found: CorpusCheck, model: str) -> list[str]:
             f"tokens      {found.tokens_per_word:.2f} a word, {found.unknown:.2%} unknown to {model}, "
             f"{found.cut:.1%} of texts over {found.max_length} ids ({found.sampled:,} texts sampled)"
         )
-    return [*told, *(f"advice      {line}" for line in found.advice or ["nothing stands out"])]
+    told += [f"advice      {line}" for line in found.advice or ["nothing stands out"]]
+    return [*told, f"next        {found.command}"]

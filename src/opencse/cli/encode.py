@@ -37,7 +37,10 @@ class Format(StrEnum):
 def encode(
     model: own.Encoder,
     text: Annotated[
-        str, typer.Argument(help="Text file, one text a line (a table with --column); - reads standard input.")
+        str,
+        typer.Argument(
+            help="Text file, one text per line; a table or JSON (--column); or documents; - reads standard input."
+        ),
     ],
     out: Annotated[
         Path,
@@ -50,6 +53,8 @@ def encode(
         ),
     ],
     column: Annotated[str | None, typer.Option(help="Column to read, by name or position.")] = None,
+    fields: own.Fields = None,
+    keep_code: own.KeepCode = False,
     prompt_name: Annotated[
         str | None,
         typer.Option(help="Prompt of the model to put before each text: query, document, ...; by default its default."),
@@ -89,6 +94,8 @@ def encode(
         text,
         sys.stdout if to_stdout else out,
         column=column,
+        fields=own.listed(fields),
+        keep_code=keep_code,
         prompt_name=prompt_name,
         prompt=prompt,
         normalize=normalize,

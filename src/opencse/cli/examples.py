@@ -43,14 +43,14 @@ EXAMPLES: dict[str, list[str]] = {
         "cat texts.txt | opencse encode my-model - --out -",
     ],
     "index": [
-        "opencse index build my-index my-model docs.csv --columns title,text --metadata lang",
+        "opencse index build my-index my-model docs.csv --fields title,text --metadata lang",
         "opencse index query my-index 'how do I reset it?' --where lang=en",
     ],
     "index build": [
         "opencse index build my-index my-model docs.txt",
-        "opencse index build my-index my-model docs.csv --columns title,text --id number --metadata lang,year",
+        "opencse index build my-index my-model docs.csv --fields title,text --id number --metadata lang,year",
     ],
-    "index add": ["opencse index add my-index more.csv --columns title,text --id number --replace"],
+    "index add": ["opencse index add my-index more.csv --fields title,text --id number --replace"],
     "index delete": ["opencse index delete my-index 17 18", "opencse index delete my-index --where 'year<2010'"],
     "index query": [
         "opencse index query my-index 'how do I reset it?' -k 5",

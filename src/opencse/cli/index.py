@@ -25,11 +25,10 @@ def _folder(name: str) -> str:
 
 
 Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX", parser=_folder)]
-TextColumns = Annotated[
-    str | None,
-    typer.Option(help="Columns with the text, by name or position; several are joined by a space."),
+TextColumns = Annotated[str | None, typer.Option("--columns", hidden=True, help="Refused: see --fields.")]
+Ids = Annotated[
+    str | None, typer.Option("--id", help="Column with the id of each row; by default _id, or else rows are numbered.")
 ]
-Ids = Annotated[str | None, typer.Option("--id", help="Column with the id of each row; by default rows are numbered.")]
 Metadata = Annotated[str | None, typer.Option(help="Columns to keep beside the text, comma-separated.")]
 Conditions = Annotated[
     list[str] | None,
@@ -49,9 +48,11 @@ def build(
     folder: Folder,
     model: own.Encoder,
     text: own.Text,
+    fields: own.Fields = None,
     columns: TextColumns = None,
     ids: Ids = None,
     metadata: Metadata = None,
+    keep_code: own.KeepCode = False,
     split: own.Split = "train",
     kind: Annotated[
         str, typer.Option(help="flat (exact), or approximate for many rows: hnsw (fast), ivfpq (small).")
@@ -89,12 +90,14 @@ def build(
     require_known(kind, KINDS, "kind of index")
     chosen: Kind = kind  # type: ignore[assignment]
     own.require_json(json_file, lambda old: has_keys(old, ["info", "recall"]), read=[folder, text], models=[model])
+    _require_no_columns(columns)
     try:
         made = opencse.build_index(
             folder,
             model,
             text,
-            columns=own.listed(columns),
+            fields=own.listed(fields),
+            keep_code=keep_code,
             ids=ids,
             metadata=own.listed(metadata) or (),
             split=split,
@@ -122,9 +125,11 @@ def build(
 def add(
     folder: Folder,
     text: own.Text,
+    fields: own.Fields = None,
     columns: TextColumns = None,
     ids: Ids = None,
     metadata: Metadata = None,
+    keep_code: own.KeepCode = False,
     split: own.Split = "train",
     replace: Annotated[bool, typer.Option("--replace", help="Replace rows that have the same ids.")] = False,
     model: OtherModel = None,
@@ -136,10 +141,12 @@ def add(
     from opencse.cli.console import echo
     from opencse.progress import Terminal
 
+    _require_no_columns(columns)
     done = opencse.add_to_index(
         folder,
         text,
-        columns=own.listed(columns),
+        fields=own.listed(fields),
+        keep_code=keep_code,
         ids=ids,
         metadata=own.listed(metadata) or (),
         split=split,
@@ -410,6 +417,14 @@ def export(
     echo(f"{done.to}: {done.rows:,} rows in {done.name}; {done.how}")
     if prompt := opencse.index_info(folder).query_prompt:
         echo(f"prompts    put {prompt!r} before queries, as encode_query does")
+
+
+def _require_no_columns(columns: str | None) -> None:
+    """Refuses what once named the text, and in other commands names the texts of a row to train on."""
+    from opencse.errors import UserError
+
+    if columns is not None:
+        raise UserError(f"an index is of documents: name their title and text with --fields {columns}, not --columns")
 
 
 def _where(folder: str, conditions: Iterable[str] | None) -> Where | None:

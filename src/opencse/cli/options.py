@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Sequence
 
 _FORMATS = (
-    "Text file (txt, csv, tsv, jsonl, parquet; also .gz .xz .bz2 .zst), a quoted pattern ('*.txt'), a folder of .txt "
-    "and .md files, or a Hub data set."
+    "File of text (one text per line, a table, JSON, Parquet, XML, Markdown, HTML, PDF, e-mail, subtitles; also .gz "
+    ".xz .bz2 .zst), a quoted pattern ('*.txt'), a folder of files, or a Hub data set."
 )
 
 
@@ -51,6 +51,16 @@ Encoder = Annotated[str, typer.Argument(help="Encoder: a folder, a Hub id, or op
 Columns = Annotated[
     str | None,
     typer.Option(help="Columns to read, by name or (without header) by position: anchor[,positive[,negative]]."),
+]
+Fields = Annotated[
+    str | None,
+    typer.Option(
+        help="What the file calls its documents' title and text, or the text alone: headline,body; nested keys with "
+        "dots: meta.title,body.text. [default: title,text]"
+    ),
+]
+KeepCode = Annotated[
+    bool, typer.Option("--keep-code", help="Keep code blocks of HTML and Markdown; by default they are left out.")
 ]
 OwnColumns = Annotated[
     str | None,

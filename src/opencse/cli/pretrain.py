@@ -36,6 +36,8 @@ def pretrain(
     tokens: Annotated[int | None, typer.Option(help="Tokens to train on; by default the recipe's budget.")] = None,
     recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe by name or TOML file.")] = "pretrain",
     columns: own.Columns = None,
+    fields: own.Fields = None,
+    keep_code: own.KeepCode = False,
     skip_lines: own.SkipLines = None,
     split: own.Split = "train",
     dev: Annotated[
@@ -81,6 +83,8 @@ def pretrain(
         columns=own.listed(columns),
         split=split,
         skip_lines=own.lines_of(skip_lines),
+        fields=own.listed(fields),
+        keep_code=keep_code,
         settings=own.settings(set_, seed=seed, minutes=minutes, tokens=tokens),
         dev=dev,
         resume=resume,

@@ -29,6 +29,8 @@ def static(
     layers: Annotated[int, typer.Option(help="Layers of the BERT; they change nothing until they are trained.")] = 0,
     window: Annotated[int, typer.Option(help="Distance in tokens up to which two count as a pair.")] = 5,
     columns: own.OwnColumns = None,
+    fields: own.Fields = None,
+    keep_code: own.KeepCode = False,
     skip_lines: own.SkipLines = None,
     split: own.Split = "train",
     set_: Annotated[
@@ -56,6 +58,8 @@ def static(
         columns=own.listed(columns),
         split=split,
         skip_lines=own.lines_of(skip_lines),
+        fields=own.listed(fields),
+        keep_code=keep_code,
         trust_remote_code=trust_remote_code,
         progress=progress,
     )

@@ -28,6 +28,8 @@ def train(
         typer.Option(help="More presets of the recipe, joined by colons; that of --model is applied anyway."),
     ] = None,
     columns: own.Columns = None,
+    fields: own.Fields = None,
+    keep_code: own.KeepCode = False,
     skip_lines: own.SkipLines = None,
     split: own.Split = "train",
     dev: Annotated[
@@ -70,6 +72,8 @@ def train(
         columns=own.listed(columns),
         split=split,
         skip_lines=own.lines_of(skip_lines),
+        fields=own.listed(fields),
+        keep_code=keep_code,
         settings=own.settings(set_, seed=seed),
         dev=dev,
         metric=metric,

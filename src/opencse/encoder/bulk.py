@@ -32,7 +32,7 @@ from opencse.encoder.streaming import EncodedFile, Precision, fault, identity_of
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
 from opencse.progress import Count, Say
-from opencse.text.readers import Source
+from opencse.text.given import FileTexts
 from opencse.workers import started
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ class Encoding:
 
 
 def encode_folder(
-    source: Source,
+    source: FileTexts,
     out: str | Path,
     model: str | Path | SentenceEncoder,
     *,
@@ -323,7 +323,7 @@ def _work(task: Task) -> tuple[int, Shard | Wrong]:
     return _here(task)
 
 
-def tasks_of(source: Source, shards: Shards) -> Iterator[Task]:
+def tasks_of(source: FileTexts, shards: Shards) -> Iterator[Task]:
     """The pieces that are not done, in their order."""
     examples, size = source.examples(), int(shards.identity["shard_rows"])
     for number in range(shards.count):

@@ -35,7 +35,7 @@ from opencse.io import WRITING, lock, npy_header, sync, write_text
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
 from opencse.text.formats import Record
-from opencse.text.readers import Source
+from opencse.text.given import FileTexts
 
 Precision = Literal["float32", "bf16"]
 SUFFIX = ".npy"
@@ -63,7 +63,7 @@ class EncodedFile:
 
 
 def encode_file(
-    source: Source,
+    source: FileTexts,
     out: str | Path,
     model: str | Path | SentenceEncoder,
     *,
@@ -197,13 +197,13 @@ def written_vectors(
     return written
 
 
-def fault(source: Source, line: int, error: DamagedVectorError) -> UserError:
+def fault(source: FileTexts, line: int, error: DamagedVectorError) -> UserError:
     """Of a text whose vector is not finite."""
     return UserError(f"{source.name}, {source.unit} {line}: {error}")
 
 
 def write_lines(
-    source: Source,
+    source: FileTexts,
     out: TextIO,
     encoder: SentenceEncoder,
     *,
@@ -404,7 +404,7 @@ def _remove_leftovers(state: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _windows(source: Source, before: int, window: int) -> Iterator[list[tuple[Record, tuple[str, ...]]]]:
+def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple[Record, tuple[str, ...]]]]:
     examples = islice(source.examples(), before, None)
     while records := list(islice(examples, window)):
         yield records

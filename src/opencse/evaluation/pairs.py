@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, shortened
-from opencse.text.formats import READERS
 from opencse.text.lines import read_lines, require_file, suffix_of
+from opencse.text.readers import Source
 from opencse.text.scripts import is_unicode
 
 COLUMNS = ("score", "sentence1", "sentence2")
@@ -182,7 +182,7 @@ def _is_number(text: str) -> bool:
 
 def _read_columns(path: Path) -> Iterator[Record]:
     """A file whose columns have names."""
-    for record in READERS[suffix_of(path)](path, COLUMNS):
+    for record in Source(str(path)).records(COLUMNS):
         yield f"{path}, line {record.number}", record.values
 
 

@@ -18,7 +18,7 @@ from opencse.selection.finding import Measure
 from opencse.selection.given_queries import require_split
 from opencse.selection.own_text import FEWEST
 from opencse.selection.score import Selector
-from opencse.text.documents import GivenDocument, documents_at_hand, find_corpus, read_documents
+from opencse.text.documents import GivenDocument, ReadingNotes, documents_at_hand, find_corpus, read_documents
 from opencse.text.given import GivenTexts, Text, open_texts
 
 RECIPE = "adapt"
@@ -39,6 +39,7 @@ def adaptation_job(
     corpus: str | Path | Sequence[GivenDocument],
     *,
     fields: Sequence[str] | None = None,
+    keep_code: bool = False,
     model: str = BUILTIN,
     recipe: str = RECIPE,
     settings: Iterable[str] = (),
@@ -59,10 +60,12 @@ def adaptation_job(
     given = () if pairs is None else read_pairs(pairs, columns)
     by = None if metric is None else Measure.parse(metric)
     if isinstance(corpus, str | Path):
-        path = find_corpus(corpus)
-        documents, place = read_documents(path, fields), str(path)
-    elif fields is not None:
-        raise UserError("fields are of a file; leave them out with documents at hand")
+        place, notes = str(find_corpus(corpus)), ReadingNotes()
+        documents = read_documents(place, fields, keep_code=keep_code, notes=notes)
+        for line in notes.lines():
+            progress.say(line)
+    elif fields is not None or keep_code:
+        raise UserError("fields and keep_code are of a file; leave them out with documents at hand")
     else:
         documents, place = documents_at_hand(corpus), f"{len(corpus):,} documents at hand"
     material = material_of(documents, by, given, Counted(progress, "shared words"))

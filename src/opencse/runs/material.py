@@ -55,9 +55,11 @@ def material_of(
 ) -> Material:
     """What ``documents`` allow to train on and to ask about; a share of them is held out for the questions.
 
-    Where at least half of the documents have titles, a title and its text are a pair. Where documents have several
-    sentences, a sentence and the next are one. Where there is neither, sentences are trained on by themselves. Pairs
-    by shared words (`by_shared_words`) stand beside them, at most as many, where no ``pairs`` are given.
+    Where at least half of the documents with a text have titles, a title and its text are a pair. A title without a
+    text is a sentence of its own: it is searched among, and paired by shared words, but it is no pair by itself. Where
+    documents have several sentences, a sentence and the next are one. Where there is neither, sentences are trained on
+    by themselves. Pairs by shared words (`by_shared_words`) stand beside them, at most as many, where no ``pairs`` are
+    given.
 
     Args:
         documents: what is searched in the end.
@@ -85,11 +87,12 @@ def _of_documents(
 ) -> Material:
     sentences = [(sentence,) for document in documents for sentence in document.sentences]
     owner = [number for number, document in enumerate(documents) for _ in document.sentences]
-    running = len(sentences) > 1.5 * len(documents)
+    alone = sum(document.only_title for document in documents)
+    running = len(sentences) - alone > 1.5 * (len(documents) - alone)
     texts = Texts([*sentences], owner if running else None, "documents")
     held = hold_out(texts)
     titles = _titles(documents, owner, held)
-    titled = sum(bool(document.title) for document in documents) >= _TITLED * len(documents)
+    titled = sum(bool(document.title) for document in documents) >= max(1, _TITLED * (len(documents) - alone))
     of_titles = probes.pairs(*titles) if titled and titles else None
     asked = (of_titles,) if of_titles is not None and len(of_titles) >= FEWEST else questions(texts, held)
     if not asked or not ask:  # too small to ask about, or asked otherwise: then nothing is held out
@@ -105,8 +108,9 @@ def _of_documents(
     if kind == "sentences":
         rows = [row for row, out in zip(sentences, held.left_out, strict=True) if not out]
     what = {"titles": "titles with their texts, and neighbouring sentences", "neighbours": "neighbouring sentences"}
+    of_titles_alone = f" ({alone:,} with a title alone)" if alone else ""
     facts = (
-        f"{len(documents):,} documents, {len(sentences):,} sentences; trained on {len(rows):,} "
+        f"{len(documents):,} documents{of_titles_alone}, {len(sentences):,} sentences; trained on {len(rows):,} "
         f"{what.get(kind, 'loose sentences')}"
     )
     if shared and kind != "sentences":

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 
 from opencse.encoder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
+from opencse.text.given import DocumentTexts
+from opencse.text.lines import suffix_of
 from opencse.text.readers import Source
 
 CORPUS, PAIRS, QUERIES, MODEL, INDEX = "corpus.txt", "pairs.csv", "beir", "my-model", "my-index"
@@ -60,10 +63,17 @@ def first_steps() -> list[Step]:
     return [("Adapt a model to your documents; no labels are needed:", adapt()), check(), use(), with_pairs()]
 
 
+def _is_documents(text: object) -> bool:
+    """Whether adapt reads the same text without any option."""
+    if isinstance(text, DocumentTexts):
+        return text.collection.fields is None
+    return isinstance(text, Source) and suffix_of(Path(text.location)) == ".txt"
+
+
 def next_steps(job: TrainJob, result: TrainResult) -> list[Step]:
     """Returns what to do after a run, by how it ended; the first thing to do comes first."""
     folder = str(result.folder)
-    text = job.text.location if isinstance(job.text, Source) and job.text.suffix in (".txt", ".md") else CORPUS
+    text = job.text.location if _is_documents(job.text) else CORPUS
     read = (
         "Read the nearest neighbours below: of the same queries, are the sentences on the right nearer in meaning than "
         "those on the left?",

@@ -18,8 +18,9 @@ from opencse.progress import Progress
 from opencse.search.building import How
 from opencse.search.index import Index
 from opencse.search.reading import GivenRows
-from opencse.text.given import GivenTexts, TextSource
+from opencse.text.given import TextSource
 from opencse.text.pipes import is_pipe
+from opencse.text.readers import Source
 
 SUFFIX = ".index"
 _FINGERPRINT = re.compile(r"[0-9a-f]{8,64}")
@@ -30,7 +31,7 @@ def place_beside(source: TextSource) -> Path | None:
 
     That is ``NAME.index`` next to a file whose folder can be written, unless something else has that name.
     """
-    if isinstance(source, GivenTexts) or is_pipe(source.location):
+    if not isinstance(source, Source) or is_pipe(source.location):
         return None
     path = Path(source.location)
     if not path.is_file() or not os.access(path.absolute().parent, os.W_OK):

@@ -1,8 +1,9 @@
-"""A look at a text before it is trained on: what would hurt, and what to do about it."""
+"""Looks at a text before it is trained on: what it was recognised as, what would hurt, and what to type."""
 
 from __future__ import annotations
 
 import re
+import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
 from opencse.settings import Settings
+from opencse.text.formats import HTML_TAG
 from opencse.text.near_duplicates import find_near_duplicates
 from opencse.text.readers import Texts
 from opencse.text.scripts import count_words
@@ -29,6 +31,9 @@ _MANY_CUT = 0.1
 _MANY_NEAR_EMPTY = 0.05
 _SECOND_SCRIPT = 0.05
 _FEW = 1_000
+_WRONGLY_DECODED = re.compile(
+    "[\u00c2\u00c3\u00c5][\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192]|\u00e2\u20ac|\ufffd"
+)
 
 
 class CorpusCheck(Settings):
@@ -52,7 +57,11 @@ class CorpusCheck(Settings):
         max_length: ids that training reads of a text.
         near_duplicates: share of rows that nearly repeat an earlier one; None where nobody looked.
         nearly_repeated: some of them, each with the earlier one.
-        advice: what to do, most important first; empty if nothing stands out.
+        with_tags: share of texts with HTML tags.
+        wrongly_decoded: share of texts with the letters that UTF-8 makes when it is read as another encoding.
+        read_as: what the files were recognised as, and what was left out; a line each.
+        advice: what to do, most important first; empty if nothing stands out. A command ends its line.
+        command: what trains on the texts.
     """
 
     source: str
@@ -72,7 +81,11 @@ class CorpusCheck(Settings):
     max_length: int
     near_duplicates: FiniteFloat | None = None
     nearly_repeated: list[tuple[str, str]] = Field(default_factory=list)
+    with_tags: FiniteFloat = 0.0
+    wrongly_decoded: FiniteFloat = 0.0
+    read_as: list[str] = Field(default_factory=list)
     advice: list[str]
+    command: str = ""
 
 
 def check_corpus(
@@ -81,6 +94,8 @@ def check_corpus(
     *,
     max_length: int = 32,
     near_duplicates: float | None = None,
+    command: str = "opencse adapt TEXT --out adapted",
+    read_as: Sequence[str] = (),
     seed: int = 42,
 ) -> CorpusCheck:
     """Looks at ``texts``.
@@ -90,6 +105,8 @@ def check_corpus(
         tokenizer: of the model that would be trained; None leaves tokens out.
         max_length: ids that training would read of a text.
         near_duplicates: count rows that overlap with an earlier one by this much; see `opencse.text.near_duplicates`.
+        command: what trains on the texts; advice adds options to it.
+        read_as: what the files were recognised as.
         seed: of the sample.
 
     Returns:
@@ -120,9 +137,13 @@ def check_corpus(
         max_length=max_length,
         near_duplicates=None if near is None else float(near.rows.mean()),
         nearly_repeated=[] if near is None else [(_cut(texts, a), _cut(texts, b)) for a, b in near.examples],
+        with_tags=sum(bool(HTML_TAG.search(text)) for text in flat) / len(flat),
+        wrongly_decoded=sum(bool(_WRONGLY_DECODED.search(text)) for text in flat) / len(flat),
+        read_as=list(read_as),
         advice=[],
+        command=command,
     )
-    return found.model_copy(update={"advice": _advice(found)})
+    return found.model_copy(update={"advice": _advice(found, command)})
 
 
 def _cut(texts: Texts, row: int) -> str:
@@ -166,12 +187,22 @@ def _tokens(
     return unknown / max(tokens, 1), cut, per_word
 
 
-def _advice(found: CorpusCheck) -> list[str]:
+def _advice(found: CorpusCheck, command: str) -> list[str]:
     advice: list[str] = []
+    if found.wrongly_decoded > _SOME_DUPLICATES:
+        advice.append(
+            f"{found.wrongly_decoded:.1%} of the texts were decoded wrongly somewhere (such as Ã¼ for ü): export them "
+            "again as UTF-8"
+        )
+    if found.with_tags > _SOME_DUPLICATES:
+        advice.append(
+            f"{found.with_tags:.1%} of the texts hold HTML tags: save the pages as .html files, or the texts as a "
+            "table or JSON, of which tags are left out"
+        )
     if found.unknown is not None and found.unknown > _MANY_UNKNOWN:
         advice.append(
             f"{found.unknown:.1%} of the tokens are unknown to the model's vocabulary: start from a model of this "
-            "language, or make one (opencse static, opencse pretrain)"
+            f"language (--model), or make one: {_static(command)}"
         )
     if found.duplicates > _MANY_DUPLICATES:
         advice.append(
@@ -184,8 +215,8 @@ def _advice(found: CorpusCheck) -> list[str]:
         )
     if found.near_duplicates is not None and found.near_duplicates > _MANY_DUPLICATES:
         advice.append(
-            f"{found.near_duplicates:.1%} of the rows nearly repeat an earlier one: leave them out with "
-            "--set data.near_duplicates=0.8"
+            f"{found.near_duplicates:.1%} of the rows nearly repeat an earlier one; leave them out: "
+            f"{command} --set data.near_duplicates=0.8"
         )
     if found.near_empty > _MANY_NEAR_EMPTY:
         advice.append(
@@ -196,11 +227,11 @@ def _advice(found: CorpusCheck) -> list[str]:
         advice.append(f"{found.without_letters:.1%} of the texts hold no letter (numbers, rules?): drop them")
     if found.cut is not None and found.cut > _MANY_CUT:
         advice.append(
-            f"{found.cut:.1%} of the texts are longer than {found.max_length} tokens; the rest of each is not read: "
-            f"split them into sentences, or train with --set data.max_length={2 * found.max_length}"
+            f"{found.cut:.1%} of the texts are longer than {found.max_length} tokens; the rest of each is not read. "
+            f"Read more: {command} --set data.max_length={2 * found.max_length}"
         )
     scripts = list(found.scripts.items())
-    if len(scripts) > 1 and scripts[1][1] > _SECOND_SCRIPT:
+    if len(scripts) > 1 and found.with_tags <= _SOME_DUPLICATES and scripts[1][1] > _SECOND_SCRIPT:
         shares = ", ".join(f"{name.title()} {share:.0%}" for name, share in scripts[:3])
         advice.append(f"several scripts ({shares}): see that the model was made for all of them")
     if found.width == 1 and found.documents:
@@ -211,3 +242,12 @@ def _advice(found: CorpusCheck) -> list[str]:
     if found.rows < _FEW:
         advice.append(f"{found.rows:,} examples are few: expect little, and select on graded pairs of your own (--dev)")
     return advice
+
+
+def _static(command: str) -> str:
+    """The command that makes an encoder of the same text."""
+    words = shlex.split(command)
+    options = [
+        word for name in ("--columns", "--fields") if name in words for word in (name, words[words.index(name) + 1])
+    ]
+    return shlex.join(["opencse", "static", words[2], *options, "--out", "static-model"])

@@ -9,7 +9,7 @@ from typing import Any
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.formats import READERS, Columns, Record, choose_columns, column_values
+from opencse.text.formats import Columns, Record, choose_columns, column_values
 
 _BATCH = 1_000
 
@@ -22,8 +22,7 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
     Raises:
         UserError: if it cannot be loaded, or leads outside its folder.
     """
-    files = ", ".join(READERS)
-    dataset = load_data_set(location, split, f"give a file ({files}), a folder of such files, or a data set of the Hub")
+    dataset = load_data_set(location, split, _otherwise())
     names = choose_columns(columns, dataset.column_names, location)
     number = 0
     # Arrow's own values: a column that calls itself image or audio would be opened at the path it holds
@@ -31,6 +30,15 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
         for values in zip(*(column_values(batch.column(name), name, location, number) for name in names), strict=True):
             number += 1
             yield Record(number, 0, names, values)
+
+
+def data_set_columns(location: str, split: str) -> Columns:
+    """The names of the columns of a data set; see `read_data_set`."""
+    return tuple(load_data_set(location, split, _otherwise()).column_names)
+
+
+def _otherwise() -> str:
+    return "give a file (text, a table, JSON, ...), a folder of such files, or a data set of the Hub"
 
 
 def load_data_set(location: str, split: str, otherwise: str) -> Any:  # noqa: ANN401 - `datasets` is untyped

@@ -1,25 +1,29 @@
-"""Documents with or without titles: running text, jsonl (BEIR's corpus too), a table with titles, a folder of files."""
+"""Documents with or without titles, from files of any kind, folders of them, or texts at hand."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+import shlex
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
-from opencse.text.lines import COMPRESSED, read_objects, suffix_of
-from opencse.text.prose import prose_files, read_prose
+from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
+from opencse.text.formats import ABSENT
+from opencse.text.kinds import SECTIONED, SUFFIXES, KindName, is_known
+from opencse.text.lines import COMPRESSED, suffix_of
 from opencse.text.readers import Source
 from opencse.text.scripts import is_unicode
 from opencse.text.sentences import split_sentences
 
 _CORPUS = "corpus.jsonl"
-_TITLE, _TEXT = "title", "text"
-_NAMES = (
-    "name that of the documents 'text', and that of their titles 'title', or say what they are called (adapt --fields)"
-)
+_PROSE: tuple[KindName, ...] = (*sorted(SECTIONED), "text")
+_UNTYPED: tuple[KindName, ...] = ("table", "xml")
+_EMPTY = "documents without a title and a text"
 
 GivenDocument = str | tuple[str, str]
 """A document at hand: its text, or its title and its text."""
@@ -33,16 +37,235 @@ class Document:
         title: empty where there is none.
         sentences: in reading order; a loose sentence is a document of one.
         name: its ``_id``, or the file and section it is from; empty where it has none.
+        only_title: it has a title and no text, so its title is its only sentence, and ``title`` is empty.
     """
 
     title: str
     sentences: tuple[str, ...]
     name: str = field(default="", compare=False)
+    only_title: bool = field(default=False, compare=False)
 
     @property
     def body(self) -> str:
         """The sentences as one text."""
         return " ".join(self.sentences)
+
+
+@dataclass(frozen=True)
+class TitledText:
+    """A document as it is in a file, before its text is split into sentences.
+
+    Attributes:
+        where: names the file and the line.
+        title: empty where there is none.
+        text: may be empty, if there is a title.
+        name: its ``_id`` or what else names it; empty where nothing does.
+        metadata: values of other columns that were asked for.
+        paragraphs: of the text, where the file has such; else empty.
+    """
+
+    where: str
+    title: str
+    text: str
+    name: str = ""
+    metadata: Mapping[str, object] = field(default_factory=dict)
+    paragraphs: tuple[str, ...] = ()
+
+
+@dataclass
+class ReadingNotes:
+    """What a reader is told of how documents were read.
+
+    Attributes:
+        taken_for: what each kind of file was recognised as, with the fields that were read, and the number of files.
+        left_out: why documents or files were left out, and how many.
+        only_titles: documents with a title and no text.
+    """
+
+    taken_for: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    only_titles: int = 0
+
+    def lines(self) -> list[str]:
+        """One line for each."""
+        lines = [
+            f"read as    {what}" + (f" ({files:,} files)" if files > 1 else "")
+            for what, files in self.taken_for.items()
+        ]
+        if self.only_titles:
+            lines.append(f"titles     {self.only_titles:,} documents have a title and no text: the title is their text")
+        return lines + [f"left out   {count:,} {what}" for what, count in self.left_out.items()]
+
+
+@dataclass(frozen=True)
+class Collection:
+    """Documents in a file or several, before they are read.
+
+    Attributes:
+        location: a file of any kind, a quoted pattern, a pipe, a folder of files, a folder in BEIR's layout, or a data
+            set of the Hub.
+        fields: what objects and tables call a document's title and text, or the text alone; more names are further
+            texts. Nested keys have dots: ``meta.title,body.text``. None: ``title`` and ``text``.
+        ids: what they call a document's id; None: ``_id``, if they have it.
+        metadata: further columns to read.
+        split: of a data set.
+        keep_code: keep code blocks of HTML and Markdown.
+        skip_lines: of one file; see `Source`.
+    """
+
+    location: str
+    fields: tuple[str, ...] | None = None
+    ids: str | None = None
+    metadata: tuple[str, ...] = ()
+    split: str = "train"
+    keep_code: bool = False
+    skip_lines: frozenset[int] = frozenset()
+
+    def __post_init__(self) -> None:
+        if self.fields is not None and not self.fields:
+            raise UserError("no fields are named; name a title and a text, or a text alone")
+
+    def titled_texts(self, notes: ReadingNotes | None = None) -> Iterator[TitledText]:
+        """The documents as they are in the files, one after another; lines of text are one each.
+
+        Documents with neither title nor text are left out and counted in ``notes``.
+
+        Raises:
+            UserError: for bad input, naming the file, the line and the fix.
+        """
+        notes = ReadingNotes() if notes is None else notes
+        for source, place in self._sources(notes):
+            for one in self._of_source(source, place, notes):
+                if not one.text and not one.title:
+                    notes.left_out[_EMPTY] += 1
+                    continue
+                notes.only_titles += not one.text
+                yield one
+
+    @property
+    def name(self) -> str:
+        """What a reader would call it."""
+        path = find_corpus(self.location)
+        return str(path) if is_folder(path) else Source(str(path), None, self.split).name
+
+    @property
+    def is_untyped(self) -> bool:
+        """Whether all values are texts, numbers too: those of tables and XML."""
+        return all(source.is_file and source.kind.name in _UNTYPED for source, _ in self._sources(ReadingNotes()))
+
+    def documents(self, notes: ReadingNotes | None = None) -> Iterator[Document]:
+        """The documents, split into sentences; blank lines in a text file separate documents, if it has any.
+
+        Raises:
+            UserError: see `titled_texts`.
+        """
+        notes = ReadingNotes() if notes is None else notes
+        for source, place in self._sources(notes):
+            if place is None and self.fields is None and source.is_file and source.kind.name == "text":
+                notes.taken_for[str(source.kind)] += 1
+                yield from _of_lines(source)
+                continue
+            for one in self._of_source(source, place, notes):
+                document = _document(one)
+                if not document.sentences:
+                    notes.left_out[_EMPTY] += 1
+                    continue
+                notes.only_titles += document.only_title
+                yield document
+
+    def _sources(self, notes: ReadingNotes) -> Iterator[tuple[Source, str | None]]:
+        """The files, each with its path within the folder if it is from one."""
+        path = find_corpus(self.location)
+        if not is_folder(path):
+            location = self.location if path == Path(self.location) else str(path)
+            for source in Source(location, None, self.split, self.skip_lines, self.keep_code).files:
+                yield source, None
+            return
+        files = files_in(path)
+        if not files:
+            raise UserError(
+                f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
+            )
+        for file in files:
+            source = Source(str(file), keep_code=self.keep_code)
+            if not is_known(suffix_of(file)):
+                notes.left_out[f"files of a kind that is not read ({suffix_of(file) or 'no suffix'})"] += 1
+                continue
+            try:
+                if source.kind.name not in _PROSE:
+                    choose_fields(source, self.fields, self.ids)
+            except MissingColumnError as error:
+                notes.left_out[f"file without such fields ({error})"] += 1
+                continue
+            yield source, file.relative_to(path).as_posix()
+
+    def _of_source(self, source: Source, place: str | None, notes: ReadingNotes) -> Iterator[TitledText]:
+        """The documents of one file, or of a data set; ``place`` within a folder."""
+        kind = source.kind.name if source.is_file else None
+        plain = self.fields is None and self.ids is None and not self.metadata
+        if plain and (kind in SECTIONED or (kind == "text" and place is not None)):
+            notes.taken_for[str(source.kind)] += 1
+            for one in source.sections(place):
+                yield TitledText(
+                    f"{source.name}, {one.place}", one.title, "\n".join(one.paragraphs), one.place, {}, one.paragraphs
+                )
+        elif kind == "text":
+            if not plain:
+                raise UserError(
+                    f"{source.name}: has no fields (one text per line); leave out --fields, --id, --metadata"
+                )
+            notes.taken_for[str(source.kind)] += 1
+            for record in source.records(None):
+                yield TitledText(f"{source.name}, line {record.number}", "", str(record.values[0]).strip())
+        else:
+            yield from self._of_rows(source, notes)
+
+    def _of_rows(self, source: Source, notes: ReadingNotes) -> Iterator[TitledText]:
+        """The documents of a table, of objects, or of a data set."""
+        names = choose_fields(source, self.fields, self.ids)
+        require_columns(source, self.metadata)
+        kind = str(source.kind) if source.is_file else "a data set"
+        hint = ""
+        if self.fields is None and names.title is None and len(likely := suggest_fields(source)) == 2:
+            hint = f" (with titles: --fields {shlex.join([','.join(likely)])})" if likely[1] in names.texts else ""
+        notes.taken_for[f"{kind}; {names.described(source.present())}{hint}"] += 1
+        columns = tuple(dict.fromkeys((*names.every, *self.metadata)))
+        for record in source.records(columns, lenient=True):
+            where = f"{source.name}, {source.unit} {record.number}"
+            values = dict(zip(record.names, record.values, strict=True))
+            title = "" if names.title is None else _text(values[names.title], names.title, where)
+            texts = [_text(values[name], name, where) for name in names.texts]
+            if not title and all(values[name] is ABSENT for name in names.texts):
+                raise UserError(f"{where}: no {names.texts[0]!r}; name the documents' title and text with --fields")
+            metadata = {name: values[name] for name in self.metadata}
+            if source.is_file and source.kind.name in _UNTYPED:
+                metadata = {
+                    name: None if value is ABSENT else str(value).strip() or None for name, value in metadata.items()
+                }
+            if missing := next((name for name, value in metadata.items() if value is ABSENT), ""):
+                raise MissingColumnError(f"{where}: no column {missing!r}")
+            yield TitledText(
+                where,
+                " ".join(title.split()),
+                " ".join(text.strip() for text in texts if text.strip()),
+                "" if names.id is None else _name(values[names.id], names.id, where, asked=self.ids is not None),
+                metadata,
+            )
+
+
+def _of_lines(source: Source) -> Iterator[Document]:
+    """Documents of the lines of a text file: those between blank lines, or where there are none each by itself."""
+    running = any(record.document for record in source.records(None))
+    for _, records in groupby(source.records(None), key=lambda one: one.document if running else one.number):
+        yield Document("", tuple(str(record.values[0]).strip() for record in records))
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files in a folder and the folders in it, by name; hidden and empty ones are left out."""
+    shown = (
+        path for path in folder.rglob("*") if not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+    return sorted(path for path in shown if path.is_file() and path.stat().st_size)
 
 
 def find_corpus(location: str | Path) -> Path:
@@ -62,13 +285,16 @@ def find_corpus(location: str | Path) -> Path:
 
 
 def holds_prose(location: str | Path) -> bool:
-    """Whether it is a folder of text and Markdown files, and not in BEIR's layout."""
+    """Whether it is a folder with any text, Markdown or other file of prose, and not in BEIR's layout."""
     path = Path(location)
-    return is_folder(path) and find_corpus(path) == path and bool(prose_files(path))
+    if not is_folder(path) or find_corpus(path) != path:
+        return False
+    prose = {suffix for suffix, kind in SUFFIXES.items() if kind in _PROSE}
+    return any(suffix_of(file) in prose for file in files_in(path))
 
 
 def holds_documents(location: str | Path) -> bool:
-    """Whether it is a folder in BEIR's layout, or of text and Markdown files."""
+    """Whether it is a folder in BEIR's layout, or of files of prose."""
     return is_folder(location) and (find_corpus(location) != Path(location) or holds_prose(location))
 
 
@@ -78,127 +304,82 @@ def documents_at_hand(given: Sequence[GivenDocument]) -> list[Document]:
     Raises:
         UserError: naming the first that is none; or where there is no text.
     """
-    found = []
+    documents = []
     for number, one in enumerate(given, start=1):
         parts = ("", one) if isinstance(one, str) else one
         if not isinstance(parts, tuple | list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
             raise UserError(f"document {number}: a text, or a title and a text, is expected, not {type(one).__name__}")
         title, text = parts
         where = f"document {number}"
-        found.append(_document(_text(title, _TITLE, where), _text(text, _TEXT, where)))
-    return _with_text(found, "the documents given")
+        documents.append(_document(TitledText(where, _text(title, TITLE, where), _text(text, TEXT, where))))
+    return _with_text(documents, "the documents given")
 
 
-def read_documents(path: Path, fields: Sequence[str] | None = None) -> list[Document]:
-    """All documents of a file, or of a folder of files, that hold any text.
+def read_documents(
+    path: str | Path,
+    fields: Sequence[str] | None = None,
+    *,
+    keep_code: bool = False,
+    notes: ReadingNotes | None = None,
+) -> list[Document]:
+    """All documents of a file of any kind, of a folder of files, or of several files; see `Collection`.
 
-    A ``.txt`` file holds a sentence a line, with blank lines between documents; without blank lines its lines are loose
-    sentences. ``.jsonl`` holds ``text`` and maybe ``title`` on each line (as BEIR's ``corpus.jsonl``). Other files are
-    tables with a column ``text`` and maybe ``title``. A body that begins with its title loses it there.
-    A folder holds text and Markdown files, of which `opencse.text.prose` tells.
+    A ``.txt`` file holds a sentence per line, with blank lines between documents; without blank lines its lines are
+    loose sentences. Objects and tables have ``title`` and ``text``. A body that begins with its title loses it there.
+    In a folder, each text file and each section of a page is a document.
 
     Args:
-        path: the file, or the folder.
-        fields: what ``.jsonl`` or a table calls title and text, or the text alone, where not so.
+        path: the file, the folder or a pattern.
+        fields: what objects and tables call title and text, or the text alone, where not so.
+        keep_code: keep code blocks of HTML and Markdown.
+        notes: filled with what was read and what was left out.
 
     Raises:
         UserError: for bad input, naming the file and the line; or where there is no text.
     """
-    names = None if fields is None else _named(fields, path)
-    if path.is_dir():
-        return [
-            Document(
-                one.title, tuple(sentence for part in one.paragraphs for sentence in split_sentences(part)), one.place
-            )
-            for one in read_prose(path)
-        ]
-    suffix = suffix_of(path)
-    if suffix == ".txt":
-        return _with_text(_from_text(path), str(path))
-    return _with_text((_from_jsonl if suffix == ".jsonl" else _from_table)(path, names), str(path))
+    collection = Collection(str(path), None if fields is None else tuple(fields), keep_code=keep_code)
+    return _with_text(collection.documents(notes), str(path))
 
 
 def _with_text(documents: Iterable[Document], where: str) -> list[Document]:
-    found = [document for document in documents if document.sentences]
-    if not found:
-        raise UserError(f"{where}: no document with any text in it")
-    return found
-
-
-def _named(fields: Sequence[str], path: Path) -> tuple[str | None, str]:
-    """The names of title, if there is one, and text."""
-    if path.is_dir() or suffix_of(path) == ".txt":
-        raise UserError(f"{path}: has no fields; leave --fields out (they are of .jsonl and of tables)")
-    if isinstance(fields, str) or len(fields) not in (1, 2):
-        raise UserError("fields are two names, the title's and the text's, or the text's alone")
-    return (None, fields[0]) if len(fields) == 1 else (fields[0], fields[1])
-
-
-def _from_text(path: Path) -> Iterator[Document]:
-    texts = Source(str(path)).read()
-    if texts.documents is None:
-        yield from (Document("", row) for row in texts.rows)
-        return
-    sentences: list[str] = []
-    for number, (row, owner) in enumerate(zip(texts.rows, texts.documents, strict=True)):
-        sentences.append(row[0])
-        if number + 1 == len(texts.rows) or texts.documents[number + 1] != owner:
-            yield Document("", tuple(sentences))
-            sentences = []
-
-
-def _from_jsonl(path: Path, names: tuple[str | None, str] | None) -> Iterator[Document]:
-    title, text = names or (_TITLE, _TEXT)
-    titled = names is None or title is None
-    for number, record in read_objects(path):
-        where = f"{path}, line {number}"
-        if record.get(text) is None:
-            there = ", ".join(str(key)[:40] for key in record) or "none"
-            mend = f"; {_NAMES}" if names is None else ""
-            what = f"{text!r} is null" if text in record else f"no {text!r}; keys there: {there}{mend}"
-            raise UserError(f"{where}: {what}")
-        titled = titled or title in record
-        own = "" if title is None else _text(record.get(title), title, where)
-        yield _document(own, _text(record[text], text, where), "" if record.get("_id") is None else str(record["_id"]))
-    if not titled:
-        raise UserError(f"{path}: no line has {title!r}; name the titles' field, or the text's alone")
-
-
-def _from_table(path: Path, names: tuple[str | None, str] | None) -> Iterator[Document]:
-    """Of a table's columns of title and text, or of the text alone; a cell may be empty."""
-    source = Source(str(path))
-    if names is not None:
-        yield from _from_rows(source, *names)
-        return
-    try:
-        yield from _from_rows(source, _TITLE, _TEXT)
-    except MissingColumnError:
-        try:
-            yield from _from_rows(source, None, _TEXT)
-        except MissingColumnError as error:
-            raise UserError(f"{error}; {_NAMES}") from None
-
-
-def _from_rows(source: Source, title: str | None, text: str) -> Iterator[Document]:
-    columns = (text,) if title is None else (title, text)
-    for record in source.records(columns):
-        where = f"{source.name}, {source.unit} {record.number}"
-        cells = [_text(value, name, where) for name, value in zip(columns, record.values, strict=True)]
-        yield _document("" if title is None else cells[0], cells[-1])
+    filled = [document for document in documents if document.sentences]
+    if not filled:
+        raise UserError(f"{where}: no document with any text in it (headings, code and HTML are not counted as text)")
+    return filled
 
 
 def _text(value: object, name: str, where: str) -> str:
-    if value is not None and not isinstance(value, str):
+    if value is None or value is ABSENT:
+        return ""
+    if not isinstance(value, str):
         raise UserError(f"{where}: {name!r} is {type(value).__name__}, not text")
-    if value and not is_unicode(value):
+    if not is_unicode(value):
         raise UserError(f"{where}: {name!r} holds half of a surrogate pair, which is not text; correct its \\u escapes")
-    return value or ""
+    return value
 
 
-def _document(title: str, text: str, name: str = "") -> Document:
-    title = " ".join(title.split())
-    body = " ".join(text.split())
+def _name(value: object, name: str, where: str, *, asked: bool) -> str:
+    """What names a document; an object with one value inside, as MongoDB exports ids, is that value."""
+    if isinstance(value, Mapping) and len(value) == 1:
+        value = next(iter(value.values()))
+    if isinstance(value, str | int) and not isinstance(value, bool):
+        return str(value)
+    if not asked and (value is None or value is ABSENT):
+        return ""
+    held = "missing" if value is ABSENT else "empty" if value is None else type(value).__name__
+    raise UserError(f"{where}: the id in column {name!r} is {held}; give a text or a number")
+
+
+def _document(one: TitledText) -> Document:
+    title = " ".join(one.title.split())
+    if one.paragraphs:
+        return Document(
+            title, tuple(sentence for part in one.paragraphs for sentence in split_sentences(part)), one.name
+        )
+    body = " ".join(one.text.split())
     head, rest = body[: len(title)], body[len(title) :]
     if title and head.casefold() == title.casefold() and not re.match(r"\w", rest):
         body = rest.lstrip(" .:;-–—")
-    return Document(title, tuple(split_sentences(body)), name)
+    if title and not body:
+        return Document("", (title,), one.name, only_title=True)
+    return Document(title, tuple(split_sentences(body)), one.name)

@@ -1,17 +1,31 @@
-"""Files of sentences, pairs and triples: what stands in a txt, csv, tsv, jsonl or parquet file, row by row."""
+"""Reads the rows of files: lines of text, tables, JSON, Parquet, XML, and documents as rows of title and text."""
 
 from __future__ import annotations
 
 import csv
+import re
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from enum import Enum
+from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.environment import require_packages
 from opencse.errors import MissingColumnError, UserError, nearest, reason, shortened
 from opencse.numerals import whole_number
-from opencse.text.lines import MAX_GROWTH, MAX_RECORD_CHARACTERS, UNPACKED_FREELY, File, read_lines, read_objects
-from opencse.text.pipes import Spooled
+from opencse.text.json_files import read_json
+from opencse.text.kinds import SECTIONED, SEPARATORS, FileKind, KindName
+from opencse.text.lines import (
+    MAX_GROWTH,
+    MAX_RECORD_CHARACTERS,
+    UNPACKED_FREELY,
+    File,
+    path_of,
+    read_lines,
+    read_objects,
+)
+from opencse.text.sections import read_sections
+from opencse.text.xml_files import read_xml
 
 if TYPE_CHECKING:
     from pyarrow import Array, ChunkedArray
@@ -19,6 +33,14 @@ if TYPE_CHECKING:
 DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), ("sentence",), ("text",))
 Columns = tuple[str, ...]
 _BATCH = 1_000
+_LOOKED_AT, _CHARACTERS = 100, 1_000_000
+"""Rows, and characters in them, at most, by which columns are told and HTML in them is found."""
+HTML_TAG = re.compile(
+    r"</(?:p|div|span|b|i|em|strong|a|li|ul|ol|pre|code|h[1-6]|td|tr|table|blockquote|sub|sup|font|u|body)>"
+    r"|<br ?/?>|<p>",
+    re.IGNORECASE,
+)
+_ONE = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 
 
 class Record(NamedTuple):
@@ -37,6 +59,15 @@ class Record(NamedTuple):
     values: tuple[object, ...]
 
 
+class Absent(Enum):
+    """What a record holds for a column that its object lacks, where columns may be missing."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
+
+
 def choose_columns(
     wanted: Columns | None, present: Sequence[str], where: File | str, *, headerless: bool = False
 ) -> Columns:
@@ -53,16 +84,23 @@ def choose_columns(
                 raise MissingColumnError(f"{where}: no column {name!r}{hint}; columns there: {there}")
         return _each_once(wanted, present, where)
     for names in DEFAULT_COLUMNS:
-        if all(name in present for name in names):
-            return _each_once(names, present, where)
+        own = [column_like(name, present) for name in names]
+        if all(own):
+            return _each_once(tuple(name for name in own if name), present, where)
     example = f", for instance --columns {shlex.quote(_short(present[0]))}" if present else ""
-    if len(present) == 1 and ";" in present[0]:
-        example += " (are columns separated by semicolons? commas, or tabs in a .tsv, are read)"
     by_position = ", or --columns 1 (or 1,2) by position if the file has no header" if headerless else ""
     raise UserError(
         f"{where}: none of the default columns (sentence; text; anchor, positive; anchor, positive, negative); "
         f"columns there: {there}; name yours with --columns{example}{by_position}"
     )
+
+
+def column_like(name: str, present: Sequence[str]) -> str | None:
+    """The column of that name, or else the only one that differs in letter case alone."""
+    if name in present:
+        return name
+    same = [other for other in present if other.strip().casefold() == name]
+    return same[0] if len(same) == 1 else None
 
 
 def _each_once(names: Columns, present: Sequence[str], where: File | str) -> Columns:
@@ -76,12 +114,54 @@ def _short(name: str) -> str:
     return " ".join(str(name).split())[:40]
 
 
-def _read_txt(path: File, columns: Columns | None) -> Iterator[Record]:
-    """One sentence a line; blank lines separate documents."""
+def read_records(
+    file: File, kind: FileKind, columns: Columns | None, *, lenient: bool = False, keep_code: bool = False
+) -> Iterator[Record]:
+    """The rows of a file, with the values of the columns.
+
+    HTML in the cells of a column becomes text. Documents (`SECTIONED`) have the columns ``_id``, ``title`` and
+    ``text``.
+
+    Args:
+        file: what to read.
+        kind: what it was recognised as.
+        columns: by name (a nested key of an object with dots: ``meta.title``), or by position in a table without
+            header; None: the default ones.
+        lenient: objects may lack a column, whose value is `ABSENT` then.
+        keep_code: keep code blocks of HTML and Markdown.
+
+    Raises:
+        UserError: naming the file, the line and the fix.
+    """
+    if kind.name in SECTIONED:
+        return _from_objects(file, _section_objects(file, kind, keep_code), columns, lenient, kind)
+    if kind.name in OBJECTS:
+        records = _from_objects(file, OBJECTS[kind.name](file), columns, lenient, kind)
+    else:
+        records = _READERS[kind.name](file, kind, columns)
+    return records if kind.name == "text" else without_markup(records, keep_code=keep_code)
+
+
+def present_columns(file: File, kind: FileKind) -> Columns:
+    """The names of the columns of a file; of objects, those of the first hundred, nested keys with dots."""
+    if kind.name in SECTIONED:
+        return ("_id", "title", "text")
+    if kind.name == "text":
+        return ("text",)
+    if kind.name == "table":
+        return next((tuple(cell.strip() for cell in cells) for _, cells in _rows(file, kind) if any(cells)), ())
+    if kind.name == "parquet":
+        return _parquet_columns(file)
+    names: dict[str, None] = {}
+    for _, record in islice(OBJECTS[kind.name](file), _LOOKED_AT):
+        names |= dict.fromkeys(leaf_names(record))
+    return tuple(names)
+
+
+def _read_txt(path: File, kind: FileKind, columns: Columns | None) -> Iterator[Record]:
+    """One sentence per line; blank lines separate documents."""
     if columns is not None:
-        raise UserError(
-            f"{path}: a .txt file has no columns; drop --columns, or give a csv, tsv, jsonl or parquet file"
-        )
+        raise UserError(f"{path}: has no columns (one text per line); drop --columns, or give a table or JSON")
     document, begun = 0, False
     for number, line in read_lines(path):
         if line.strip():
@@ -91,29 +171,35 @@ def _read_txt(path: File, columns: Columns | None) -> Iterator[Record]:
             document, begun = document + 1, False
 
 
-def _read_csv(path: File, columns: Columns | None) -> Iterator[Record]:
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))  # of the process; 131,072 by default
-    reader = csv.reader((line + "\n" for _, line in read_lines(path)), strict=True)
-    begin = 1  # first line of the record being read
+def _read_table(path: File, kind: FileKind, columns: Columns | None) -> Iterator[Record]:
+    separator = SEPARATORS.get(kind.separator, repr(kind.separator))
+    fix = f"put a text that holds {_ONE.get(kind.separator, repr(kind.separator))} between double quotes"
+    if not kind.quoted:
+        fix = "a tab stands between columns and never inside a text"
+    elif kind.separator != ",":
+        fix += f" (columns are separated by {separator})"
+    yield from _table(path, columns, _rows(path, kind), fix)
 
-    def rows() -> Iterator[tuple[int, list[str]]]:
-        nonlocal begin
+
+def _rows(path: File, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
+    """The rows of a table, each with the number of its first line."""
+    lines = ((number, line) for number, line in read_lines(path, records=True) if number >= kind.first_line)
+    if not kind.quoted:
+        yield from ((number, line.split(kind.separator)) for number, line in lines)
+        return
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))  # of the process; 131,072 by default
+    reader = csv.reader((line + "\n" for _, line in lines), strict=True, delimiter=kind.separator)
+    before = kind.first_line - 1
+    begin = before + 1  # first line of the record being read
+    try:
         for fields in reader:
             yield begin, fields
-            begin = reader.line_num + 1
-
-    try:
-        yield from _table(path, columns, rows(), "put a text that holds a comma between double quotes")
+            begin = before + reader.line_num + 1
     except csv.Error as error:
         raise UserError(f"{path}, line {begin}: not valid csv ({error}); check the double quotes of this row") from None
 
 
-def _read_tsv(path: File, columns: Columns | None) -> Iterator[Record]:
-    rows = ((number, line.split("\t")) for number, line in read_lines(path))
-    yield from _table(path, columns, rows, "a tab stands between columns and never inside a text")
-
-
-def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], mend: str) -> Iterator[Record]:
+def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], fix: str) -> Iterator[Record]:
     """The records of a table; its first row is the header unless the columns are positions."""
     by_position = columns is not None and all(column.isdecimal() for column in columns)
     names: Columns = ()
@@ -132,7 +218,7 @@ def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[s
                 places = [header.index(name) for name in names]
                 continue
         if len(fields) != width:
-            raise UserError(f"{path}, line {number}: {_counted(len(fields))}, but line {first} has {width}; {mend}")
+            raise UserError(f"{path}, line {number}: {_counted(len(fields))}, but line {first} has {width}; {fix}")
         yield Record(number, 0, names, tuple(fields[place] for place in places))
 
 
@@ -149,20 +235,94 @@ def _counted(columns: int) -> str:
     return f"{columns} column{'s' if columns > 1 else ''}"
 
 
-def _read_jsonl(path: File, columns: Columns | None) -> Iterator[Record]:
-    names: Columns | None = None
-    for number, record in read_objects(path):
-        if names is None or not all(name in record for name in names):
-            names = choose_columns(names or columns, list(record), f"{path}, line {number}")
-        yield Record(number, 0, names, tuple(record[name] for name in names))
+def leaf_names(record: Mapping[str, object], depth: int = 4) -> list[str]:
+    """The keys of an object, those of objects within it after a dot: ``meta.title``."""
+    names: list[str] = []
+    for key, value in record.items():
+        inner = leaf_names(value, depth - 1) if isinstance(value, Mapping) and depth else []
+        names += [f"{key}.{name}" for name in inner] or [str(key)]
+    return names
 
 
-def _read_parquet(path: File, columns: Columns | None) -> Iterator[Record]:
+def value_of(record: Mapping[str, object], name: str) -> object:
+    """The value of a key, or of a nested one named with dots; `ABSENT` if it is not there."""
+    if name in record:
+        return record[name]
+    head, dot, rest = name.partition(".")
+    while dot:
+        inner = record.get(head)
+        if isinstance(inner, Mapping) and (value := value_of(inner, rest)) is not ABSENT:
+            return value
+        more, dot, rest = rest.partition(".")
+        head = f"{head}.{more}"
+    return ABSENT
+
+
+def _from_objects(
+    path: File,
+    objects: Iterable[tuple[int, Mapping[str, object]]],
+    columns: Columns | None,
+    lenient: bool,
+    kind: FileKind,
+) -> Iterator[Record]:
+    names = columns if lenient else None
+    for number, record in objects:
+        values = () if names is None else tuple(value_of(record, name) for name in names)
+        if names is None or (not lenient and ABSENT in values):
+            there = [*dict.fromkeys([*map(str, record), *leaf_names(record)])]
+            unit = "line" if kind.name == "jsonl" else "row"
+            names = choose_columns(names or columns, there, f"{path}, {unit} {number}")
+            values = tuple(value_of(record, name) for name in names)
+        yield Record(number, 0, names, values)
+
+
+def _section_objects(path: File, kind: FileKind, keep_code: bool) -> Iterator[tuple[int, Mapping[str, object]]]:
+    for number, section in enumerate(read_sections(path, kind, keep_code=keep_code), start=1):
+        yield number, {"_id": section.place, "title": section.title, "text": "\n".join(section.paragraphs)}
+
+
+def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Iterator[Record]:
+    """The records; columns that hold HTML, by their first rows, as text without tags."""
+    first: list[Record] = []
+    characters = 0
+    for record in records:
+        first.append(record)
+        characters += sum(len(value) for value in record.values if isinstance(value, str))
+        if len(first) == _LOOKED_AT or characters > _CHARACTERS:
+            break
+    columns = html_columns(first)
+    if not columns:
+        yield from first
+        yield from records
+        return
+    from opencse.text.markup import text_of_html
+
+    for record in (*first, *records):
+        yield record._replace(
+            values=tuple(
+                text_of_html(value, keep_code=keep_code) if place in columns and isinstance(value, str) else value
+                for place, value in enumerate(record.values)
+            )
+        )
+
+
+def html_columns(records: Sequence[Record]) -> frozenset[int]:
+    """The places of the columns in which at least a fifth of the texts hold HTML."""
+    columns: set[int] = set()
+    for place in range(len(records[0].values) if records else 0):
+        cells = [record.values[place] for record in records if len(record.values) > place]
+        texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
+        if texts and 5 * sum(bool(HTML_TAG.search(text)) for text in texts) >= len(texts):
+            columns.add(place)
+    return frozenset(columns)
+
+
+def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterator[Record]:
     require_packages(f"{path}: a Parquet file", "train", "pyarrow")
     import pyarrow
     import pyarrow.parquet
 
-    content = path.path if isinstance(path, Spooled) else path
+    content = path_of(path)
     number, characters = 0, 0
     most = max(UNPACKED_FREELY, MAX_GROWTH * content.stat().st_size)
     try:
@@ -206,10 +366,28 @@ def column_values(column: Array | ChunkedArray, name: str, where: File | str, be
     raise RuntimeError(f"column {name!r} is read neither as a whole nor value by value")
 
 
-READERS: dict[str, Callable[[File, Columns | None], Iterator[Record]]] = {
-    ".txt": _read_txt,
-    ".csv": _read_csv,
-    ".tsv": _read_tsv,
-    ".jsonl": _read_jsonl,
-    ".parquet": _read_parquet,
+def _parquet_columns(path: File) -> Columns:
+    require_packages(f"{path}: a Parquet file", "train", "pyarrow")
+    import pyarrow
+    import pyarrow.parquet
+
+    try:
+        with pyarrow.parquet.ParquetFile(path_of(path)) as file:
+            return tuple(file.schema_arrow.names)
+    except (pyarrow.ArrowException, OSError) as error:
+        raise UserError(
+            f"{path}, after row 0: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
+        ) from None
+
+
+Objects = Iterator[tuple[int, Mapping[str, object]]]
+OBJECTS: dict[KindName, Callable[[File], Objects]] = {
+    "jsonl": read_objects,
+    "json": read_json,
+    "xml": read_xml,
+}
+_READERS: dict[KindName, Callable[[File, FileKind, Columns | None], Iterator[Record]]] = {
+    "text": _read_txt,
+    "table": _read_table,
+    "parquet": _read_parquet,
 }

@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterator, Sequence
+import os
+from collections.abc import Collection as AbstractCollection
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import repeat
 from pathlib import Path
 
 from opencse.errors import UserError
-from opencse.text.documents import find_corpus, holds_documents, read_documents
+from opencse.progress import Say
+from opencse.text.documents import Collection, Document, ReadingNotes, holds_documents
+from opencse.text.encodings import UTF_8
+from opencse.text.formats import Record
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.scripts import is_unicode
 
@@ -56,7 +62,87 @@ class GivenTexts:
         return Texts(list(self.rows), None if self.documents is None else list(self.documents), self.name)
 
 
-TextSource = Source | GivenTexts
+@dataclass(frozen=True)
+class DocumentTexts:
+    """The sentences of documents, in their order; what a `Source` is for rows.
+
+    Attributes:
+        collection: the documents.
+    """
+
+    collection: Collection
+
+    @property
+    def name(self) -> str:
+        """What a reader would call it."""
+        return str(Path(self.collection.location))
+
+    @property
+    def location(self) -> str:
+        """For messages."""
+        return self.name
+
+    @property
+    def unit(self) -> str:
+        """What `Record.number` counts."""
+        return "sentence"
+
+    def fingerprint(self) -> str:
+        """A hash of the sentences and of which belong together; equal fingerprints give equal rows."""
+        digest = hashlib.sha256(b"documents\n")
+        for document in self._documents():
+            digest.update(f"{document.sentences!r}\n".encode())
+        return digest.hexdigest()
+
+    def examples(self) -> Iterator[tuple[Record, tuple[str, ...]]]:
+        """The sentences one by one, each with the number of its document; at least one.
+
+        Raises:
+            UserError: naming the file, the line and the fix.
+        """
+        number = 0
+        for owner, document in enumerate(self._documents()):
+            for sentence in document.sentences:
+                number += 1
+                yield Record(number, owner, ("sentence",), (sentence,)), (sentence,)
+
+    def count_rows(self) -> int:
+        """The number of sentences."""
+        return sum(len(document.sentences) for document in self._documents())
+
+    def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
+        """The sentences one by one, each with the number of its document."""
+        return ((record.document, texts) for record, texts in self.examples())
+
+    def read(self) -> Texts:
+        """All sentences."""
+        rows: list[tuple[str, ...]] = []
+        owners: list[int] = []
+        for owner, row in self.rows_with_documents():
+            rows.append(row)
+            owners.append(owner)
+        return Texts(rows, owners, self.name)
+
+    @property
+    def notes(self) -> ReadingNotes:
+        """What was read and what was left out."""
+        return self._read[1]
+
+    def _documents(self) -> list[Document]:
+        return self._read[0]
+
+    @cached_property
+    def _read(self) -> tuple[list[Document], ReadingNotes]:
+        notes = ReadingNotes()
+        documents = list(self.collection.documents(notes))
+        if not documents:
+            raise UserError(f"{self.name}: no document with any text in it (headings, code and HTML are no text)")
+        return documents, notes
+
+
+FileTexts = Source | DocumentTexts
+"""Texts that are read from files, again and again."""
+TextSource = FileTexts | GivenTexts
 GivenRows = Sequence[str] | Sequence[tuple[str, ...]]
 Text = str | Path | Source | GivenRows
 """What functions take as text: a file or Hub id, a `Source`, or a list of texts, pairs or triples."""
@@ -67,18 +153,25 @@ def open_texts(
     *,
     columns: Sequence[str] | None = None,
     split: str | None = None,
-    skip_lines: Collection[int] = (),
+    skip_lines: AbstractCollection[int] = (),
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
+    say: Say | None = None,
 ) -> TextSource:
     """What to read: a `Source` as it is, a path or Hub id, or a list of texts, pairs or triples.
 
-    A folder of text and Markdown files (see `opencse.text.prose`) is running text, a section a document; so is one in
-    BEIR's layout (its ``corpus.jsonl``).
+    Documents are read as running text, a sentence per row: those of a folder of text, Markdown and other files of
+    prose, of a folder in BEIR's layout (its ``corpus.jsonl``), of one file of prose (Markdown, HTML, PDF, ...), and of
+    any file whose ``fields`` are named. The rows of another file are the texts of its ``columns``, as they are.
 
     Args:
         text: the text, or where it is.
-        columns: of a file or Hub data set; see `Source`.
+        columns: of a file or Hub data set: the texts of a row; see `Source`.
         split: of a Hub data set; ``train`` by default.
         skip_lines: of a file; see `Source`.
+        fields: what a file calls its documents' title and text, or their text alone; see `Collection`.
+        keep_code: keep code blocks of HTML and Markdown.
+        say: told what kind of file was recognised, where it is not plain UTF-8 text.
 
     Raises:
         TypeError: for anything else, naming the argument and the row.
@@ -88,13 +181,13 @@ def open_texts(
     if isinstance(columns, str):
         raise TypeError('columns is a list of names, such as ["anchor", "positive"], not a text')
     if isinstance(text, str | Path):
-        named = None if columns is None else tuple(columns)
-        if named is None and split in (None, "train") and not skip_lines and holds_documents(text):
-            return _sentences_of(Path(text))
-        return Source(str(text), columns=named, split=split or "train", skip_lines=frozenset(skip_lines))
-    if columns is not None or split is not None or skip_lines:
-        raise UserError("columns, split and skip_lines say how a file is read; leave them out with texts or a Source")
-    if isinstance(text, Source | GivenTexts):
+        return _open_location(str(text), columns, split, skip_lines, fields, keep_code, say)
+    if columns is not None or split is not None or skip_lines or fields is not None or keep_code:
+        raise UserError(
+            "columns, fields, split, skip_lines and keep_code say how a file is read; leave them out with texts or a "
+            "Source"
+        )
+    if isinstance(text, Source | DocumentTexts | GivenTexts):
         return text
     if not isinstance(text, Sequence) or isinstance(text, bytes | bytearray):
         raise TypeError(f"text is a path, a Hub id, a Source or a list of texts, not {type(text).__name__}")
@@ -107,11 +200,37 @@ def open_texts(
     return GivenTexts(rows)
 
 
-def _sentences_of(folder: Path) -> GivenTexts:
-    documents = read_documents(find_corpus(folder))
-    owners = tuple(number for number, document in enumerate(documents) for _ in document.sentences)
-    rows = tuple((sentence,) for document in documents for sentence in document.sentences)
-    return GivenTexts(rows, str(folder), owners)
+def _open_location(
+    location: str,
+    columns: Sequence[str] | None,
+    split: str | None,
+    skip_lines: AbstractCollection[int],
+    fields: Sequence[str] | None,
+    keep_code: bool,
+    say: Say | None,
+) -> FileTexts:
+    if fields is not None and columns is not None:
+        raise UserError(
+            "columns name the texts of a row, and fields the title and text of a document; give one of them"
+        )
+    source = Source(
+        location, None if columns is None else tuple(columns), split or "train", frozenset(skip_lines), keep_code
+    )
+    there = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
+    prose = columns is None and (holds_documents(location) or (there and source.has_sections))
+    documents = fields is not None or prose
+    if documents:
+        if skip_lines:
+            raise UserError("skip_lines are of rows; documents have none (name a column with --columns)")
+        named = None if fields is None else tuple(fields)
+        texts = DocumentTexts(Collection(location, named, split=split or "train", keep_code=keep_code))
+        if say is not None:
+            for line in texts.notes.lines():
+                say(line)
+        return texts
+    if say is not None and source.is_file and (kind := source.kind).encoding not in ("", UTF_8):
+        say(f"read as    {kind}")
+    return source
 
 
 def _row(row: object, where: str) -> tuple[str, ...]:

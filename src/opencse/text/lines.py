@@ -9,13 +9,16 @@ import lzma
 import math
 import stat
 import zlib
-from collections.abc import Iterator
-from io import BufferedIOBase, BufferedReader
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from io import BufferedReader, TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, cast
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
+from opencse.text.encodings import UTF_8, detect_encoding
 from opencse.text.pipes import Spooled
 
 File = Path | Spooled
@@ -24,7 +27,10 @@ COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 MAX_LINE_CHARACTERS = 100_000
 MAX_RECORD_CHARACTERS = 10_000_000
 """Of a line of a table, or of an object, which may hold a whole document."""
+MAX_FILE_CHARACTERS = 200_000_000
+"""Of a file that is read as a whole, such as a web page or a JSON object."""
 _RECORDS = (".jsonl", ".csv", ".tsv")
+_BLOCK = 1 << 20
 MAX_GROWTH = 100
 """How many times its packed size a compressed file may unpack to, beyond the first ``UNPACKED_FREELY`` bytes."""
 UNPACKED_FREELY = 1 << 22
@@ -53,38 +59,165 @@ def require_file(path: Path) -> Path:
     return path
 
 
-def read_lines(file: File) -> Iterator[tuple[int, str]]:
-    """Pairs of line number (from 1) and line, without line end and byte-order mark.
+def path_of(file: File) -> Path:
+    """The path that is read: the file itself, or the temporary one of a pipe."""
+    return file.path if isinstance(file, Spooled) else file
+
+
+def encoding_of(file: File) -> str:
+    """The encoding of a text file, detected once for each version of it; see `detect_encoding`.
 
     Raises:
-        UserError: for a missing or empty file, bytes that are not UTF-8 text, a damaged archive or one that unpacks
-            to more than ``MAX_GROWTH`` times its size, or a line of more than ``MAX_LINE_CHARACTERS`` characters
-            (``MAX_RECORD_CHARACTERS`` in a table or of objects).
+        UserError: for a missing or empty file.
     """
-    path = require_file(file.path if isinstance(file, Spooled) else file)
+    path = require_file(path_of(file))
+    if not path.is_file():  # a pipe can be read once only
+        return UTF_8
+    with reading(file):
+        facts = path.stat()
+        return _encoding(path, facts.st_size, facts.st_mtime_ns)
+
+
+@lru_cache(maxsize=1_024)
+def _encoding(path: Path, size: int, changed: int) -> str:
+    return detect_encoding(_blocks(path))
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The file's bytes, unpacked, as far as they can be read; damage is reported where the file is read."""
+    left = _most_unpacked(path)
+    with suppress(EOFError, lzma.LZMAError, zlib.error, OSError), _open(path) as stream:
+        while left > 0 and (block := stream.read(_BLOCK)):
+            left -= len(block)
+            yield block
+
+
+def read_lines(file: File, *, records: bool = False) -> Iterator[tuple[int, str]]:
+    """Pairs of line number (from 1) and line, without line end and byte-order mark.
+
+    Args:
+        file: plain or compressed, in UTF-8 or in the encoding that `encoding_of` detects.
+        records: a line may hold a whole document (``MAX_RECORD_CHARACTERS``); so it may in csv, tsv and jsonl.
+
+    Raises:
+        UserError: for a missing or empty file, bytes that are no text in its encoding, a damaged archive or one that
+            unpacks to more than ``MAX_GROWTH`` times its size, or a line of more than ``MAX_LINE_CHARACTERS``
+            characters (``MAX_RECORD_CHARACTERS`` in a table or of objects).
+    """
+    path = require_file(path_of(file))
     number, unpacked = 0, 0
-    longest = MAX_RECORD_CHARACTERS if suffix_of(path) in _RECORDS else MAX_LINE_CHARACTERS
+    longest = MAX_RECORD_CHARACTERS if records or suffix_of(path) in _RECORDS else MAX_LINE_CHARACTERS
+    encoding = encoding_of(file)
+    with reading(file, lambda: f"after line {number}"), _open(path) as stream:
+        most = _most_unpacked(path)
+        lines = _raw_lines(stream, encoding, longest)
+        while True:
+            try:
+                line = next(lines)
+            except StopIteration:
+                break
+            except UnicodeError as error:
+                raise _undecodable(file, number + 1, encoding, error) from None
+            number += 1
+            unpacked += len(line)
+            if unpacked > most:
+                raise _bomb(file, f"line {number}")
+            yield number, _decoded(line, file, number, longest)
+    if number == 0 and not path.is_file():
+        raise _empty(file)
+
+
+def _raw_lines(stream: BinaryIO, encoding: str, longest: int) -> Iterator[bytes | str]:
+    """The lines as bytes if they are UTF-8, else decoded, since a line of UTF-16 does not end in a byte."""
+    if encoding == UTF_8:
+        while raw := stream.readline(_bytes_of(longest)):
+            yield raw
+        return
+    with TextIOWrapper(stream, encoding=encoding, newline="\n") as text:
+        while line := text.readline(longest + 2):
+            yield line
+
+
+def read_blocks(file: File) -> Iterator[str]:
+    """A text file in blocks of characters, whatever its lines are; line ends are line feeds.
+
+    Raises:
+        UserError: see `read_lines`.
+    """
+    path = require_file(path_of(file))
+    encoding = encoding_of(file)
+    unpacked, line = 0, 1
+    with reading(file, lambda: f"after line {line}"), _open(path) as stream:
+        most = _most_unpacked(path)
+        with TextIOWrapper(stream, encoding="utf-8-sig" if encoding == UTF_8 else encoding, newline=None) as text:
+            try:
+                while block := text.read(_BLOCK // 16):
+                    unpacked += len(block)
+                    if unpacked > most:
+                        raise _bomb(file, f"line {line}")
+                    if (nul := block.find("\0")) >= 0:
+                        raise _with_nul(file, line + block.count("\n", 0, nul))
+                    yield block
+                    line += block.count("\n")
+            except UnicodeError:
+                for _ in read_lines(file, records=True):  # which names the line
+                    pass
+                raise UserError(
+                    f"{file}, after line {line}: not {encoding.upper()} text; convert the file to UTF-8, for instance "
+                    "with iconv"
+                ) from None
+
+
+def read_text(file: File) -> str:
+    """A whole text file, with line feeds as line ends.
+
+    Raises:
+        UserError: see `read_lines`; and for one of more than ``MAX_FILE_CHARACTERS`` characters.
+    """
+    blocks: list[str] = []
+    characters = 0
+    for block in read_blocks(file):
+        blocks.append(block)
+        characters += len(block)
+        if characters > MAX_FILE_CHARACTERS:
+            raise UserError(f"{file}: more than {MAX_FILE_CHARACTERS:,} characters in one document; split the file")
+    return "".join(blocks)
+
+
+def read_bytes(file: File, most: int) -> bytes:
+    """A whole file, unpacked.
+
+    Raises:
+        UserError: for a missing, empty or damaged one, or more than ``most`` bytes.
+    """
+    path = require_file(path_of(file))
+    with reading(file), _open(path) as stream:
+        content = stream.read(most + 1)
+    if len(content) > min(most, _most_unpacked(path)):
+        raise (
+            _bomb(file, "") if len(content) <= most else UserError(f"{file}: more than {most:,} bytes; split the file")
+        )
+    return content
+
+
+def open_plain(file: File) -> BinaryIO:
+    """The bytes of a file, unpacked if it is compressed; use it within `reading`."""
+    return _open(require_file(path_of(file)))
+
+
+@contextmanager
+def reading(file: File, where: Callable[[], str] | None = None) -> Iterator[None]:
+    """Reports damage that shows while ``file`` is read in one line; ``where`` says how far it was read."""
     try:
-        with _open(path) as stream:
-            most = _most_unpacked(path)
-            while raw := stream.readline(_bytes_of(longest)):
-                number += 1
-                unpacked += len(raw)
-                if unpacked > most:
-                    raise UserError(
-                        f"{file}, line {number}: unpacks to more than {MAX_GROWTH} times its {path.stat().st_size:,} "
-                        "bytes, which text hardly does; if it is meant, unpack it and give the plain file"
-                    )
-                yield number, _decode(raw, file, number, longest)
-        if number == 0 and not path.is_file():
-            raise _empty(file)
+        yield
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        if path.suffix.lower() in COMPRESSED:
+        at = "" if where is None else f", {where()}"
+        suffix = path_of(file).suffix.lower()
+        if suffix in COMPRESSED:
             raise UserError(
-                f"{file}, after line {number}: damaged or not a {path.suffix.lower()} file ({reason(error)}); "
-                "fetch it or pack it again"
+                f"{file}{at}: damaged or not a {suffix} file ({reason(error)}); fetch it or pack it again"
             ) from None
-        raise UserError(f"{file}, after line {number}: cannot be read ({reason(error)})") from None
+        raise UserError(f"{file}{at}: cannot be read ({reason(error)})") from None
 
 
 def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -113,14 +246,14 @@ def _most_unpacked(path: Path) -> float:
     return max(UNPACKED_FREELY, MAX_GROWTH * path.stat().st_size)
 
 
-def _open(path: Path) -> BufferedIOBase:
+def _open(path: Path) -> BinaryIO:
     match path.suffix.lower():
         case ".gz":
-            return gzip.open(path, "rb")
+            return cast("BinaryIO", gzip.open(path, "rb"))
         case ".xz":
-            return lzma.open(path, "rb")
+            return cast("BinaryIO", lzma.open(path, "rb"))
         case ".bz2":
-            return bz2.open(path, "rb")
+            return cast("BinaryIO", bz2.open(path, "rb"))
         case ".zst":
             require_packages(f"{path}: a file compressed by zstd", "train", "pyarrow")
             import pyarrow
@@ -130,23 +263,47 @@ def _open(path: Path) -> BufferedIOBase:
             return path.open("rb")
 
 
-def _decode(raw: bytes, path: File, number: int, longest: int) -> str:
+def _bomb(file: File, where: str) -> UserError:
+    at = f", {where}" if where else ""
+    return UserError(
+        f"{file}{at}: unpacks to more than {MAX_GROWTH} times its {path_of(file).stat().st_size:,} "
+        "bytes, which text hardly does; if it is meant, unpack it and give the plain file"
+    )
+
+
+def _decoded(raw: bytes | str, path: File, number: int, longest: int) -> str:
+    if isinstance(raw, str):
+        return _checked(raw, path, number, longest)
     if b"\0" in raw:
-        raise UserError(
-            f"{path}, line {number}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8"
-        )
+        raise _with_nul(path, number)
     if len(raw) == _bytes_of(longest):
         raise _too_long(path, number, longest)
     try:
-        line = raw.decode("utf-8-sig" if number == 1 else "utf-8").rstrip("\r\n")
+        return _checked(raw.decode("utf-8-sig" if number == 1 else UTF_8), path, number, longest)
     except UnicodeDecodeError as error:
-        raise UserError(
-            f"{path}, line {number}: not UTF-8 text (byte 0x{error.object[error.start]:02x} at column "
-            f"{error.start + 1}); convert the file to UTF-8, for instance with iconv"
-        ) from None
+        raise _undecodable(path, number, "UTF-8", error) from None
+
+
+def _checked(line: str, path: File, number: int, longest: int) -> str:
+    if "\0" in line:
+        raise _with_nul(path, number)
+    line = line.rstrip("\r\n")
     if len(line) > longest:
         raise _too_long(path, number, longest)
     return line
+
+
+def _with_nul(file: File, line: int) -> UserError:
+    return UserError(f"{file}, line {line}: holds a NUL byte, so this is not UTF-8 text; give a text file in UTF-8")
+
+
+def _undecodable(path: File, number: int, encoding: str, error: UnicodeError) -> UserError:
+    at = ""
+    if isinstance(error, UnicodeDecodeError) and encoding == "UTF-8":
+        at = f" (byte 0x{error.object[error.start]:02x} at column {error.start + 1})"
+    return UserError(
+        f"{path}, line {number}: not {encoding} text{at}; convert the file to UTF-8, for instance with iconv"
+    )
 
 
 def _bytes_of(characters: int) -> int:

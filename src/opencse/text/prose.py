@@ -1,125 +1,132 @@
-"""A folder of files in prose: what stands under each heading of a Markdown file, and each text file, is a document."""
+"""Reads Markdown and reStructuredText: what is under each heading is a section."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 
-from opencse.errors import UserError
-from opencse.text.lines import MARKDOWN, read_lines
+from opencse.text.paragraphs import Headed, Section, blocks
 
-KINDS = (".txt", *MARKDOWN)
-_WIDEST = 200
-"""Characters: files with longer lines are not broken into lines of a width."""
-_FRONT_MATTER = re.compile(r"\A---\n.*?\n(?:---|\.\.\.)\n", flags=re.DOTALL)
+_FRONT_MATTER = re.compile(
+    r"\A(?:---[ \t]*\n(?P<yaml>.*?\n)??(?:---|\.\.\.)|\+\+\+[ \t]*\n(?P<toml>.*?\n)??\+\+\+)[ \t]*(?:\n|\Z)",
+    flags=re.DOTALL,
+)
+_TITLE_LINE = re.compile(r"^title\s*[:=]\s*(.+)$", flags=re.MULTILINE | re.IGNORECASE)
+_UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
+_ROLE = re.compile(r":[\w:-]+:`([^`<]*?)\s*(?:<[^`>]*>)?`|`([^`<]*?)\s*(?:<[^`>]*>)?`_{0,2}")
 
 
-@dataclass(frozen=True)
-class Section:
-    """What is told in one place.
+def split_front_matter(source: str) -> tuple[str, str]:
+    r"""The title in the front matter of a page (YAML between ``---``, TOML between ``+++``), and the text after it.
 
-    Attributes:
-        place: the file within the folder, and the heading as in a link: ``guide/valves.md#closing-a-valve``.
-        title: of the page and of the section; empty where there is none.
-        paragraphs: at least one, none empty.
+    Front matter that is not valid YAML or TOML still gives its line ``title``.
+
+    Example:
+        >>> split_front_matter('---\ntitle: "A page"\n---\nText.\n')
+        ('A page', 'Text.\n')
     """
-
-    place: str
-    title: str
-    paragraphs: tuple[str, ...]
-
-
-def prose_files(folder: Path) -> list[Path]:
-    """The files of `KINDS` in a folder and the folders in it, by name; hidden and empty ones are left out."""
-    found = (path for path in folder.rglob("*") if path.suffix.lower() in KINDS)
-    shown = (path for path in found if not any(part.startswith(".") for part in path.relative_to(folder).parts))
-    return sorted(path for path in shown if path.is_file() and path.stat().st_size)
+    match = _FRONT_MATTER.match(source)
+    if match is None:
+        return "", source
+    title = _title_of(match["yaml"], match["toml"])
+    if title is None and (line := _TITLE_LINE.search(match[0])):
+        title = line[1].strip().strip("\"'")
+    return " ".join(str(title or "").split()), source[match.end() :]
 
 
-def read_prose(folder: Path) -> list[Section]:
-    """The sections of all files; those without a text are left out.
+def _title_of(yaml_text: str | None, toml_text: str | None) -> object:
+    if toml_text is not None:
+        import tomllib
 
-    Code blocks, HTML and what stands before the text about it (front matter) are no prose. Lines broken at a width
-    are joined.
+        try:
+            return tomllib.loads(toml_text).get("title")
+        except (tomllib.TOMLDecodeError, RecursionError):
+            return None
+    import yaml
 
-    Raises:
-        UserError: for a folder without such files or any text in them, or a file that is not UTF-8 text, naming it and
-            the line.
+    try:
+        facts = yaml.safe_load(yaml_text or "")
+    except (yaml.YAMLError, RecursionError, ValueError):
+        return None
+    title = facts.get("title") if isinstance(facts, dict) else None
+    return title if not isinstance(title, dict | list) else None
+
+
+def markdown_sections(source: str, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+    """The sections of a Markdown page; list items, and the rows of a table, are paragraphs.
+
+    HTML blocks are left out, and code blocks too unless ``keep_code``.
     """
-    files = prose_files(folder)
-    if not files:
-        raise UserError(f"{folder}: holds neither a corpus.jsonl nor any {', '.join(KINDS)} file with something in it")
-    found = [section for path in files for section in _sections(path, folder)]
-    if not found:
-        raise UserError(
-            f"{folder}: no text in its {len(files):,} file(s); headings, code and HTML blocks are not counted as text"
-        )
-    return found
-
-
-def _sections(path: Path, folder: Path) -> Iterator[Section]:
-    """Those of one file."""
-    lines = [line for _, line in read_lines(path)]
-    sections = _of_markdown(lines) if path.suffix.lower() in MARKDOWN else [("", "", _of_lines(lines))]
-    seen: Counter[str] = Counter()
-    for heading, title, paragraphs in sections:
-        anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))
-        place = path.relative_to(folder).as_posix() + (f"#{anchor}" if anchor else "")
-        seen[place] += 1
-        if paragraphs:
-            yield Section(f"{place}-{seen[place] - 1}" if seen[place] > 1 else place, title, tuple(paragraphs))
-
-
-def _of_markdown(lines: Sequence[str]) -> list[tuple[str, str, list[str]]]:
-    """Heading, title and paragraphs of each section; list items, and the rows of a table, are paragraphs."""
     from markdown_it import MarkdownIt
 
-    source = _FRONT_MATTER.sub("", "\n".join(lines) + "\n")
-    page, heading = "", False
-    found: list[tuple[str, str, list[str]]] = [("", "", [])]
+    page, text = split_front_matter(source)
+    found, heading = Headed(page), False
     cells: list[str] | None = None
-    for token in MarkdownIt("commonmark").enable("table").parse(source):
+    for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "heading_open":
             heading = True
         elif token.type == "tr_open":
             cells = []
         elif token.type == "tr_close" and cells is not None:
-            found[-1][-1].append(", ".join(filter(None, cells)))
+            found.paragraph(", ".join(filter(None, cells)))
             cells = None
+        elif token.type in ("fence", "code_block") and keep_code:
+            found.paragraph(token.content)
         elif token.type == "inline":
             parts = (
                 " " if part.type in ("softbreak", "hardbreak") else part.content
                 for part in token.children or ()
                 if part.type in ("text", "code_inline", "softbreak", "hardbreak")
             )
-            text = " ".join("".join(parts).split())
+            content = " ".join("".join(parts).split())
             if heading:
-                page = page or text
-                found.append((text, text if text == page else f"{page}: {text}", []))
+                found.heading(content)
                 heading = False
             elif cells is not None:
-                cells.append(text)
-            elif text:
-                found[-1][-1].append(text)
-    return found
+                cells.append(content)
+            else:
+                found.paragraph(content)
+    yield from found.sections(place)
 
 
-def _of_lines(lines: Sequence[str]) -> list[str]:
-    """Paragraphs: lines, joined where the next one's first word did not fit into the width of the file."""
-    width = max(map(len, lines), default=0)
-    found: list[str] = []
-    room: int | None = None  # what the line before left, where it was broken for want of it
-    for line in lines:
-        text = " ".join(line.split())
-        if not text:
-            room = None
+def rst_sections(source: str, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+    """The sections of a page in reStructuredText.
+
+    Directives, comments and link targets are left out, and literal blocks too unless ``keep_code``.
+    """
+    page, text = split_front_matter(source)
+    found = Headed(page)
+    literal = False
+    for block in blocks(text.split("\n")):
+        indented = block[0][:1].isspace()
+        if indented and literal:
+            if keep_code:
+                found.paragraph("\n".join(block))
             continue
-        if room is not None and width <= _WIDEST and len(text.split()[0]) >= room:
-            found[-1] += f" {text}"
+        lines = [line for line in block if not _UNDERLINE.fullmatch(line)]
+        if len(lines) < len(block) and lines and not indented:
+            found.heading(_plain(lines[0]))
+            lines = lines[1:]
+        literal = bool(lines) and (lines[-1].rstrip().endswith("::") or lines[0].startswith(".. "))
+        if lines and not lines[0].lstrip().startswith(".."):
+            for item in _items(lines):
+                found.paragraph(_plain(item))
+    yield from found.sections(place)
+
+
+def _items(lines: Sequence[str]) -> list[str]:
+    """Items of a list in a block, each with its lines joined; or the block as one."""
+    items: list[str] = []
+    for line in lines:
+        match = re.match(r"\s*(?:[-*+•]|\d+\.|#\.|:[\w -]+:)\s+(.*)", line)
+        if match or not items:
+            items.append(match[1] if match else line.strip())
         else:
-            found.append(text)
-        room = width - len(line.rstrip())
-    return found
+            items[-1] += f" {line.strip()}"
+    return items
+
+
+def _plain(text: str) -> str:
+    text = _ROLE.sub(lambda match: match[1] or match[2] or "", text.replace("``", "`"))
+    text = re.sub(r"\*{1,2}(\S(?:.*?\S)?)\*{1,2}", r"\1", text)
+    return re.sub(r"::$", ":", text.replace("|", "")).strip()

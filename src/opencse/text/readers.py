@@ -1,4 +1,4 @@
-"""Sentences, pairs and triples from txt, csv, tsv, jsonl, parquet, or a Hub data set.
+"""Sentences, pairs and triples from a file of any kind, several files, a pipe, or a Hub data set.
 
 What comes out is the same for every source: rows of one, two or three texts (anchor, positive, hard
 negative), and for running text the document each row belongs to.
@@ -17,14 +17,18 @@ from pathlib import Path
 
 from opencse.errors import UserError, reason, require_once
 from opencse.numerals import is_number, whole_number
-from opencse.text.data_sets import read_data_set
-from opencse.text.formats import READERS, Record
-from opencse.text.lines import COMPRESSED, MARKDOWN, read_lines, require_file, suffix_of
+from opencse.text.data_sets import data_set_columns, read_data_set
+from opencse.text.formats import Columns, Record, present_columns, read_records, without_markup
+from opencse.text.kinds import SECTIONED, FileKind, is_known, recognise
+from opencse.text.lines import File, read_lines, require_file, suffix_of
+from opencse.text.paragraphs import Section
 from opencse.text.pipes import Spooled, is_pipe, pipe_name, spool
 from opencse.text.scripts import is_unicode
+from opencse.text.sections import read_sections
 
 ROLES = ("anchor", "positive", "negative")
-FORMATS = tuple(READERS)
+_READING = 1
+"""Counts up when files are read in another way, so that what was made of them before is made again."""
 
 
 @dataclass(frozen=True)
@@ -60,12 +64,14 @@ class Source:
         split: the split of a Hub data set.
         skip_lines: line numbers to leave out, from 1 (for instance lines known to be in a test set); a csv row of
             several lines is named by its first. In parquet and data sets they are row numbers.
+        keep_code: keep code blocks of HTML (also in the cells of a table) and Markdown.
     """
 
     location: str
     columns: tuple[str, ...] | None = None
     split: str = "train"
     skip_lines: frozenset[int] = frozenset()
+    keep_code: bool = False
 
     def __post_init__(self) -> None:
         if self.columns is not None and not 1 <= len(self.columns) <= len(ROLES):
@@ -76,7 +82,7 @@ class Source:
     def is_file(self) -> bool:
         """Whether the location is read as a file (and not by `datasets`)."""
         path = Path(self.location)
-        if suffix_of(path) in FORMATS or is_pipe(self.location) or self._is_pattern:
+        if is_known(suffix_of(path)) or is_pipe(self.location) or self._is_pattern:
             return True
         try:
             if path.is_file() or path.is_dir():
@@ -94,8 +100,36 @@ class Source:
 
     @property
     def unit(self) -> str:
-        """What `Record.number` counts: lines, or rows."""
-        return "line" if self.is_file and not self._is_pattern and self.suffix != ".parquet" else "row"
+        """What `Record.number` counts: lines, or rows, or documents."""
+        if not self.is_file or self._is_pattern:
+            return "row"
+        kind = self.kind.name
+        return "document" if kind in SECTIONED else "row" if kind in ("parquet", "json") else "line"
+
+    @property
+    def kind(self) -> FileKind:
+        """What the file was recognised as; of several, the first.
+
+        Raises:
+            UserError: for a missing or empty file, or one of an unknown kind.
+        """
+        return self.files[0].kind if self._is_pattern else recognise(self._file)
+
+    @property
+    def has_sections(self) -> bool:
+        """Whether it holds documents of prose, whose sentences are its rows unless columns are named."""
+        return self.is_file and self.columns is None and self.kind.name in SECTIONED
+
+    @property
+    def files(self) -> list[Source]:
+        """Each file of a pattern, in the order of their names; else the source itself."""
+        return self._files if self._is_pattern else [self]
+
+    def present(self) -> Columns:
+        """The names of the columns there are, nested keys with dots; of several files, those of the first."""
+        if not self.is_file:
+            return data_set_columns(self.location, self.split)
+        return present_columns(self.files[0]._file, self.kind)
 
     @cached_property
     def _is_pattern(self) -> bool:
@@ -110,14 +144,14 @@ class Source:
             raise UserError(f"{self.location}: no file has such a name; check the pattern (and quote it in a shell)")
         if self.skip_lines:
             raise UserError(f"{self.location}: lines of several files have no common numbers; skip lines of one file")
-        return [Source(path, self.columns) for path in found]
+        return [Source(path, self.columns, keep_code=self.keep_code) for path in found]
 
     @cached_property
     def _spooled(self) -> Spooled | None:
         if not is_pipe(self.location):
             return None
         path = Path(self.location)
-        return spool(self.location, "".join(path.suffixes) if suffix_of(path) in FORMATS else "")
+        return spool(self.location, "".join(path.suffixes) if is_known(suffix_of(path)) else "")
 
     @property
     def _path(self) -> Path:
@@ -125,11 +159,13 @@ class Source:
         return require_file(Path(self.location)) if self._spooled is None else self._spooled.path
 
     @property
-    def suffix(self) -> str:
-        """What tells the format of a file, such as ``.csv``; of several, that of the first."""
-        if self._is_pattern:
-            return self._files[0].suffix
-        return suffix_of(Path(self.location) if self._spooled is None else self._spooled.path)
+    def _file(self) -> File:
+        """The file that is read, under the name that messages give it."""
+        return self._spooled or self._path
+
+    def sections(self, place: str | None = None) -> Iterator[Section]:
+        """The sections of a file of prose; ``place`` names it, by default its name."""
+        return read_sections(self._file, self.kind, place=place, keep_code=self.keep_code)
 
     def fingerprint(self) -> str:
         """A hash of the content and of how it is read; equal fingerprints give equal rows.
@@ -138,13 +174,13 @@ class Source:
             UserError: if there is nothing to read.
         """
         digest = hashlib.sha256()
-        how: list[object] = [self.columns, sorted(self.skip_lines)]
+        how: list[object] = [self.columns, sorted(self.skip_lines), self.keep_code, _READING]
         if self._is_pattern:
             for file in self._files:
                 digest.update(file.fingerprint().encode())
         elif self.is_file:
             path = self._path
-            how.append(self.suffix)
+            how.append(str(self.kind))
             try:
                 with path.open("rb") as stream:
                     while block := stream.read(1 << 20):
@@ -161,7 +197,7 @@ class Source:
         """All rows.
 
         Raises:
-            UserError: naming the file, the line and the mend.
+            UserError: naming the file, the line and the fix.
         """
         rows: list[tuple[str, ...]] = []
         documents: list[int] = []
@@ -174,7 +210,7 @@ class Source:
         """The rows one by one, each with where it stands; at least one.
 
         Raises:
-            UserError: naming the file, the line and the mend.
+            UserError: naming the file, the line and the fix.
         """
         if self._is_pattern:
             yield from self._one_after_the_other(lambda file: file.examples())
@@ -202,7 +238,7 @@ class Source:
             UserError: as `examples`, and for a blank line of a text file that has a text after it.
         """
         rows = 0
-        lines = self.suffix == ".txt" and self.unit == "line" and not self.skip_lines
+        lines = self.is_file and not self._is_pattern and self.kind.name == "text" and not self.skip_lines
         for record, _ in self.examples():
             rows += 1
             if lines and record.number != rows:
@@ -216,20 +252,21 @@ class Source:
         """The rows one by one, each with the number of its document; at least one.
 
         Raises:
-            UserError: naming the file, the line and the mend.
+            UserError: naming the file, the line and the fix.
         """
         return ((record.document, texts) for record, texts in self.examples())
 
-    def records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
+    def records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[Record]:
         """The rows as they stand, values unchecked, in any number of columns; those of ``skip_lines`` left out.
 
         Args:
             columns: by name or position, in place of the source's own; None: the default ones.
+            lenient: objects may lack a column; its value is `opencse.text.formats.ABSENT` then.
 
         Raises:
-            UserError: naming the file, the line and the mend.
+            UserError: naming the file, the line and the fix.
         """
-        return (record for record in self._records(columns) if record.number not in self.skip_lines)
+        return (record for record in self._records(columns, lenient=lenient) if record.number not in self.skip_lines)
 
     def _one_after_the_other(
         self, read: Callable[[Source], Iterator[tuple[Record, tuple[str, ...]]]]
@@ -240,9 +277,9 @@ class Source:
         """
         number, document = 0, 0
         width = 0
-        some_run = any(file.suffix == ".txt" for file in self._files)
+        some_run = any(file.kind.name == "text" for file in self._files)
         for file in self._files:
-            running = file.suffix == ".txt"
+            running = file.kind.name == "text"
             last = -1
             for record, texts in read(file):
                 number, last = number + 1, record.document if running else last + 1
@@ -252,21 +289,15 @@ class Source:
                 yield record._replace(number=number, document=document + last if some_run else 0), texts
             document += last + 1
 
-    def _records(self, columns: tuple[str, ...] | None) -> Iterator[Record]:
+    def _records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[Record]:
         if self._is_pattern:
-            every = self._one_after_the_other(lambda file: ((record, ()) for record in file.records(columns)))
+            every = self._one_after_the_other(
+                lambda file: ((record, ()) for record in file.records(columns, lenient=lenient))
+            )
             return (record for record, _ in every)
         if not self.is_file:
-            return read_data_set(self.location, self.split, columns)
-        path = self._path
-        reader = READERS.get(self.suffix)
-        if reader is None:
-            mend = "; give the folder that such files are in" if self.suffix in MARKDOWN else ""
-            raise UserError(
-                f"{path}: unknown kind of file {self.suffix!r}; known: {', '.join(FORMATS)}, "
-                f"text also with {', '.join(COMPRESSED)} behind it{mend}"
-            )
-        return reader(self._spooled or path, columns)
+            return without_markup(read_data_set(self.location, self.split, columns), keep_code=self.keep_code)
+        return read_records(self._file, self.kind, columns, lenient=lenient, keep_code=self.keep_code)
 
 
 _GRADED = (

@@ -1,0 +1,123 @@
+"""Chooses which fields of objects and tables are a document's title, text and id."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from opencse.errors import MissingColumnError, UserError, nearest
+from opencse.text.formats import column_like
+from opencse.text.readers import Source
+
+TITLE, TEXT, ID = "title", "text", "_id"
+_LOOKED_AT = 100
+_MOST_NAMED = 12
+
+
+@dataclass(frozen=True)
+class DocumentFields:
+    """The names of the fields that are read.
+
+    Attributes:
+        title: of the title; None where there is none.
+        texts: of the text, or of several that are joined.
+        id: of what names a document; None where documents are counted.
+    """
+
+    title: str | None
+    texts: tuple[str, ...]
+    id: str | None
+
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All names, each once."""
+        names = (*((self.title,) if self.title else ()), *self.texts, *((self.id,) if self.id else ()))
+        return tuple(dict.fromkeys(names))
+
+    def described(self, present: Sequence[str]) -> str:
+        """What a reader is told: ``title 'Betreff', text 'Text', not read: Nummer``."""
+        title = f"title {self.title!r}" if self.title else "no title"
+        texts = ", ".join(repr(name) for name in self.texts)
+        others = [name for name in present if name not in self.every]
+        rest = f"; not read: {', '.join(others[:_MOST_NAMED])}" if others else ""
+        return f"{title}, text {texts}" + (f", id {self.id!r}" if self.id else "") + rest
+
+
+def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None = None) -> DocumentFields:
+    """The fields of the documents in ``source``: those named, or ``title`` and ``text`` in any letter case.
+
+    Args:
+        source: objects or a table.
+        fields: the title's and the text's name (more are further texts), or the text's alone.
+        ids: the id's name; None: ``_id`` if it is there.
+
+    Raises:
+        MissingColumnError: for a field that is not there, naming those that are and what to type.
+    """
+    present = source.present()
+    if fields is None:
+        text, title = column_like(TEXT, present) or column_like("sentence", present), column_like(TITLE, present)
+        if text is None:
+            there = ", ".join(name[:40] for name in present[:40]) or "none"
+            raise MissingColumnError(
+                f"{source.name}: no column {TEXT!r}; columns there: {there}; {_how_to_name(suggest_fields(source))}"
+            )
+        chosen = DocumentFields(title, (text,), ids or (ID if ID in present else None))
+    else:
+        if isinstance(fields, str) or len(set(fields)) < len(fields):
+            raise UserError("fields are the names of the title and of the text, or of the text alone, each once")
+        if source.is_file and source.kind.name == "table" and all(name.isdecimal() for name in fields):
+            present = (*present, *fields)  # by position
+        title, texts = (None, fields) if len(fields) == 1 else (fields[0], fields[1:])
+        chosen = DocumentFields(title, tuple(texts), ids or (ID if ID in present else None))
+    require_columns(source, chosen.every, present)
+    return chosen
+
+
+def require_columns(source: Source, names: Sequence[str], present: Sequence[str] | None = None) -> None:
+    """Refuses names of columns that are not there.
+
+    Raises:
+        MissingColumnError: naming those that are, and the nearest one.
+    """
+    present = source.present() if present is None else present
+    for name in names:
+        if name not in present:
+            hint = nearest(name, list(present))
+            there = ", ".join(one[:40] for one in present[:40]) or "none"
+            raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {there}")
+
+
+def _how_to_name(suggested: tuple[str, ...]) -> str:
+    if not suggested:
+        return "name the documents' title and text with --fields"
+    return f"name the documents' title and text, for instance --fields {shlex.quote(','.join(suggested))}"
+
+
+def suggest_fields(source: Source) -> tuple[str, ...]:
+    """The fields that look most like title and text, or text alone; empty where nothing does.
+
+    The text is the field with the longest texts; the title one with fewer words, of which hardly any repeat.
+    """
+    present = tuple(name for name in source.present() if "," not in name)
+    if not present:
+        return ()
+    rows = [record.values for record in islice(source.records(present, lenient=True), _LOOKED_AT)]
+    texts: dict[str, list[str]] = {}
+    for name, cells in zip(present, zip(*rows, strict=True), strict=bool(rows)):
+        filled = [cell for cell in cells if isinstance(cell, str) and any(letter.isalpha() for letter in cell)]
+        if 2 * len(filled) > len(cells):
+            texts[name] = filled
+    if not texts:
+        return ()
+    words = {name: sum(len(cell.split()) for cell in cells) / len(cells) for name, cells in texts.items()}
+    text = max(words, key=lambda name: words[name])
+    titles = [
+        name
+        for name in texts
+        if name != text and 1.2 <= words[name] <= 20 and 2 * len(set(texts[name])) > len(texts[name])
+    ]
+    named = [name for name in titles if TITLE in name.casefold()]
+    return (*(named or titles)[:1], text)

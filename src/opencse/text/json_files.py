@@ -1,0 +1,152 @@
+"""Reads JSON files: an array of objects or texts, or an object with such a list inside."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from opencse.errors import UserError, reason
+from opencse.text.lines import MAX_RECORD_CHARACTERS, File, read_blocks, read_text
+
+_DEPTH = 4
+_SPACE = " \t\r\n"
+
+
+def read_json(file: File) -> Iterator[tuple[int, Mapping[str, object]]]:
+    """Pairs of a number from 1 and an object.
+
+    The elements of an array are read one after another. Of an object, the longest list of objects or texts inside it is
+    read (``{"data": [...]}``), or its values where they are all objects (their keys become ``_id``), or the object
+    itself where it has neither. A text in a list is an object with ``text``.
+
+    Raises:
+        UserError: for what is not valid JSON, or an element that is neither an object nor a text.
+    """
+    number = 0
+    for number, value in enumerate(_elements(file), start=1):
+        if isinstance(value, str):
+            value = {"text": value}
+        if not isinstance(value, dict):
+            raise UserError(f"{file}, row {number}: an object or a text is expected, not {type(value).__name__}")
+        yield number, value
+    if not number:
+        raise UserError(f"{file}: holds no objects; a JSON array of objects with a text each is expected")
+
+
+def _elements(file: File) -> Iterator[object]:
+    begin = next((block for block in read_blocks(file) if block.strip()), "")
+    if begin.lstrip().startswith("["):
+        yield from _of_array(file)
+        return
+    try:
+        value = json.loads(read_text(file))
+    except (ValueError, RecursionError) as error:
+        raise _invalid(file, error) from None
+    yield from _inside(value)
+
+
+def _of_array(file: File) -> Iterator[object]:
+    """The elements of an array, of which no more than a few are in memory."""
+    text = _Text(file)
+    text.skip("[")
+    if text.peek() != "]":
+        yield text.value()
+        while text.peek() == ",":
+            text.skip(",")
+            yield text.value()
+    text.skip("]")
+    if text.peek():
+        raise UserError(f"{file}, line {text.line}: not valid JSON (more text after the end of the array)")
+
+
+class _Text:
+    """JSON that is read as far as it is needed.
+
+    Attributes:
+        line: the line, from 1, at which the text that is not passed yet begins.
+    """
+
+    def __init__(self, file: File) -> None:
+        self.line = 1
+        self._file = file
+        self._blocks = read_blocks(file)
+        self._text = ""
+        self._at = 0
+
+    def peek(self) -> str:
+        """The next character that is no white space; empty at the end."""
+        while True:
+            while self._at < len(self._text) and self._text[self._at] in _SPACE:
+                self.line += self._text[self._at] == "\n"
+                self._at += 1
+            if self._at < len(self._text) or not self._more():
+                return self._text[self._at : self._at + 1]
+
+    def skip(self, character: str) -> None:
+        """Passes ``character``, which must be next."""
+        if self.peek() != character:
+            complete = "" if self.peek() else "; is the file complete?"
+            raise UserError(f"{self._file}, line {self.line}: not valid JSON ({character!r} is expected{complete})")
+        self._at += 1
+
+    def value(self) -> object:
+        """The next value."""
+        self.peek()
+        decoder = json.JSONDecoder()
+        while True:
+            try:
+                value, end = decoder.raw_decode(self._text, self._at)
+            except RecursionError as error:
+                raise _invalid(self._file, error, self.line) from None
+            except ValueError as error:
+                wanted = 2 * (len(self._text) - self._at)  # twice as much, so that a long value is tried a few times
+                if wanted > 2 * MAX_RECORD_CHARACTERS:
+                    raise UserError(
+                        f"{self._file}, line {self.line}: more than {MAX_RECORD_CHARACTERS:,} characters in one "
+                        "object, or not valid JSON; split it, or correct it"
+                    ) from None
+                if not self._more():
+                    raise _invalid(self._file, error, self.line) from None
+                while len(self._text) < wanted and self._more():
+                    pass
+            else:
+                self.line += self._text.count("\n", self._at, end)
+                self._at = end
+                return value
+
+    def _more(self) -> bool:
+        """Whether there was more to read."""
+        block = next(self._blocks, "")
+        self._text, self._at = self._text[self._at :] + block, 0
+        return bool(block)
+
+
+def _inside(value: object) -> Sequence[object]:
+    """The records of an object."""
+    best: list[object] = []
+    for candidate in _lists(value, _DEPTH):
+        if len(candidate) > len(best):
+            best = candidate
+    if best and 2 * len(json.dumps(best)) > len(json.dumps(value)):  # and not the authors of one document
+        return best
+    if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
+        return [{"_id": key, **one} for key, one in value.items()]
+    return [value]
+
+
+def _lists(value: object, depth: int) -> Iterator[list[object]]:
+    """The lists of objects inside an object, or of texts at its top."""
+    if not isinstance(value, dict) or not depth:
+        return
+    for one in value.values():
+        if isinstance(one, list) and one and all(isinstance(element, dict) for element in one):
+            yield one
+        elif isinstance(one, dict):
+            yield from _lists(one, depth - 1)
+
+
+def _invalid(file: File, error: Exception, line: int = 1) -> UserError:
+    if isinstance(error, json.JSONDecodeError):
+        line += error.doc.count("\n", 0, error.pos) if line == 1 else 0
+        return UserError(f"{file}, line {line}: not valid JSON ({error.msg}); correct it, or write it again")
+    return UserError(f"{file}, line {line}: not valid JSON ({reason(error)}); correct it, or write it again")

@@ -1,0 +1,340 @@
+"""Recognises what kind of file a file is, by its content first and its name second."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from opencse.errors import UserError
+from opencse.text.lines import COMPRESSED, MARKDOWN, File, encoding_of, open_plain, path_of, require_file, suffix_of
+
+KindName = Literal[
+    "text", "table", "jsonl", "json", "parquet", "xml", "wikipedia", "markdown", "rst", "html", "mail", "mbox",
+    "subtitles", "pages", "pdf", "docx", "epub",
+]  # fmt: skip
+SUFFIXES: dict[str, KindName] = {
+    ".txt": "text",
+    ".csv": "table",
+    ".tsv": "table",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "json",
+    ".parquet": "parquet",
+    ".xml": "xml",
+    **dict.fromkeys(MARKDOWN, "markdown"),
+    ".rst": "rst",
+    ".html": "html",
+    ".htm": "html",
+    ".xhtml": "html",
+    ".eml": "mail",
+    ".mbox": "mbox",
+    ".srt": "subtitles",
+    ".vtt": "subtitles",
+    ".pdf": "pdf",
+    ".docx": "docx",
+    ".epub": "epub",
+}
+"""The kinds by the suffixes of their files."""
+SECTIONED: frozenset[KindName] = frozenset(
+    ("wikipedia", "markdown", "rst", "html", "mail", "mbox", "subtitles", "pages", "pdf", "docx", "epub")
+)
+"""Kinds that hold documents of prose: each has a title or none, and paragraphs; none has columns of its own."""
+NAMES: dict[KindName, str] = {
+    "text": "one text per line",
+    "table": "a table",
+    "jsonl": "JSON lines",
+    "json": "JSON",
+    "parquet": "Parquet",
+    "xml": "XML",
+    "wikipedia": "a Wikipedia dump",
+    "markdown": "Markdown",
+    "rst": "reStructuredText",
+    "html": "HTML",
+    "mail": "an e-mail",
+    "mbox": "a mailbox",
+    "subtitles": "subtitles",
+    "pages": "text taken from a PDF",
+    "pdf": "PDF",
+    "docx": "a Word document",
+    "epub": "an e-book (EPUB)",
+}
+_OTHERS = {
+    ".doc": "save it as .docx",
+    ".rtf": "save it as .docx",
+    ".odt": "save it as .docx",
+    ".pptx": "save it as .pdf",
+    ".ppt": "save it as .pdf",
+    ".odp": "save it as .pdf",
+    ".xlsx": "save it as .csv",
+    ".xls": "save it as .csv",
+    ".ods": "save it as .csv",
+    ".zip": "unpack it and give the folder",
+    ".tar": "unpack it and give the folder",
+    ".tgz": "unpack it and give the folder",
+    ".7z": "unpack it and give the folder",
+}
+SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
+_HEAD = 1 << 18
+"""Bytes at the beginning of a file that its kind is recognised by."""
+_ROWS = 60
+_SEP = re.compile(r'"?sep=([^"])"?\r?\n', re.IGNORECASE)
+_CUE = re.compile(r"^(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}\s+-->\s", re.MULTILINE)
+_MAILBOX = re.compile(r"From \S+.*\d{4}\r?\n[!-9;-~]+:")
+_MAIL = re.compile(r"(?:[!-9;-~]+:[^\n]*\n(?:[ \t]+[^\n]*\n)*){2,}\r?\n")
+_HTML = re.compile(r"<(?:!doctype html|html|head|body)\b", re.IGNORECASE)
+_BROKEN_WORD = re.compile(r"[^\W\d_]-\n[a-zß-öø-ÿ]")
+
+
+@dataclass(frozen=True)
+class FileKind:
+    """What a file was recognised as.
+
+    Attributes:
+        name: the kind.
+        encoding: of its text; empty for binary kinds.
+        separator: of a table's columns; empty elsewhere.
+        quoted: whether fields of a table may be in double quotes.
+        first_line: of a table's header, from 1.
+    """
+
+    name: KindName
+    encoding: str = ""
+    separator: str = ""
+    quoted: bool = True
+    first_line: int = 1
+
+    def __str__(self) -> str:
+        """What a reader is told: ``a table (semicolons), cp1252``."""
+        separator = f" (separated by {SEPARATORS.get(self.separator, self.separator)})" if self.separator else ""
+        return NAMES[self.name] + separator + (f", {self.encoding.upper()}" if self.encoding else "")
+
+
+def is_known(suffix: str) -> bool:
+    """Whether it is the suffix of a file, of a kind that is read or one whose refusal says what to do."""
+    return suffix in SUFFIXES or suffix in _OTHERS
+
+
+def recognise(file: File) -> FileKind:
+    """What ``file`` is, by its first 256 KiB; what they do not tell, its suffix does.
+
+    Raises:
+        UserError: for a missing or empty file, or a kind that is not read, naming what to do.
+    """
+    path = require_file(path_of(file))
+    facts = path.stat()
+    try:
+        return _recognise(path, facts.st_size, facts.st_mtime_ns)
+    except UserError as error:
+        raise UserError(str(error).replace(str(path), str(file), 1)) from None
+
+
+@lru_cache(maxsize=4_096)
+def _recognise(path: Path, size: int, changed: int) -> FileKind:
+    suffix = suffix_of(path)
+    by_name = SUFFIXES.get(suffix)
+    head = b"" if by_name == "parquet" else _head(path)
+    if (binary := _binary(path, head)) is not None:
+        return FileKind(binary)
+    if by_name in ("parquet", "pdf", "docx", "epub"):
+        return FileKind(by_name)
+    if suffix in _OTHERS:
+        raise UserError(f"{path}: {suffix} files are not read; {_OTHERS[suffix]}")
+    encoding = encoding_of(path)
+    text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
+    name = _of_text(text, by_name, whole=len(head) < _HEAD)
+    if name is None:
+        known = ", ".join(SUFFIXES)
+        raise UserError(
+            f"{path}: unknown kind of file {suffix!r}; known: {known}, text also with {', '.join(COMPRESSED)} behind it"
+        )
+    if name in ("table", "text"):
+        return _table(text, suffix, encoding, certain=by_name == "table", whole=len(head) < _HEAD)
+    return FileKind(name, encoding)
+
+
+def _head(path: Path) -> bytes:
+    try:
+        with open_plain(path) as stream:
+            return stream.read(_HEAD)
+    except (OSError, EOFError, ValueError):
+        return b""  # reported where the file is read
+    except Exception as error:
+        if isinstance(error, UserError):
+            raise
+        return b""  # damage of a compressed file, reported where it is read
+
+
+def _binary(path: Path, head: bytes) -> KindName | None:
+    if head.startswith(b"%PDF-"):
+        return "pdf"
+    if head.startswith(b"PAR1"):
+        return "parquet"
+    if head.startswith(b"{\\rtf"):
+        raise UserError(f"{path}: rich text (RTF) is not read; {_OTHERS['.rtf']}")
+    if head.startswith(b"\xd0\xcf\x11\xe0"):
+        raise UserError(f"{path}: an old Office file is not read; save it as .docx, or a table as .csv")
+    if not head.startswith(b"PK\x03\x04") or path.suffix.lower() in COMPRESSED:
+        return None
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+    except (OSError, zipfile.BadZipFile, ValueError):
+        return "epub" if path.suffix.lower() == ".epub" else "docx"  # damaged; reported where it is read
+    if "word/document.xml" in names:
+        return "docx"
+    if "META-INF/container.xml" in names:
+        return "epub"
+    suffix = next(
+        (s for part, s in (("ppt/", ".pptx"), ("xl/", ".xlsx")) if any(n.startswith(part) for n in names)), ""
+    )
+    suffix = suffix or (path.suffix.lower() if path.suffix.lower() in _OTHERS else ".zip")
+    raise UserError(f"{path}: {suffix} files are not read; {_OTHERS[suffix]}")
+
+
+def _of_text(text: str, by_name: KindName | None, *, whole: bool) -> KindName | None:
+    begin = text.lstrip()
+    lines = [line for line in text.split("\n", 200)[:200] if line.strip()]
+    if not lines:
+        return by_name
+    if by_name in ("markdown", "rst", "mail", "mbox", "subtitles", "html"):
+        return by_name
+    if _HTML.match(begin) or (begin.startswith("<?xml") and _HTML.search(begin[:500])):
+        return "html"
+    if begin.startswith("<?xml") or (by_name == "xml" and begin.startswith("<")):
+        return "wikipedia" if "<mediawiki" in begin[:2_000] else "xml"
+    if begin.startswith("WEBVTT") or (by_name in (None, "text") and len(_CUE.findall(text)) * 6 > len(lines)):
+        return "subtitles"
+    if by_name in (None, "text") and _MAILBOX.match(begin):
+        return "mbox"
+    if by_name == "table":
+        return by_name
+    if by_name in ("json", "jsonl") or (begin[:1] in ("{", "[") and _is_json(lines, whole=whole)):
+        return _json_kind(begin, lines, by_name)
+    if by_name == "text" and ("\f" in text.strip("\f") or _is_hyphenated(text)):
+        return "pages"
+    return by_name
+
+
+def _json_kind(begin: str, lines: list[str], by_name: KindName | None) -> KindName:
+    """Whether there is one value in the file, or one object per line."""
+    if begin.startswith("["):
+        return "json"
+    if by_name == "json" and len(lines) == 1:
+        return "json"
+    own_lines = any(line.lstrip().startswith("{") and _holds_json(line) for line in lines)
+    return "jsonl" if own_lines or len(lines) == 1 else "json"
+
+
+def _holds_json(line: str) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        return False
+
+
+def _is_json(lines: list[str], *, whole: bool) -> bool:
+    """Whether text of an unknown kind is JSON: an object per line, or the beginning of a value."""
+    if _holds_json(lines[0]):
+        return True
+    try:
+        json.loads("\n".join(lines))
+    except RecursionError:
+        return False
+    except ValueError as error:
+        return not whole and isinstance(error, json.JSONDecodeError) and error.pos > 1_000
+    return True
+
+
+def _is_hyphenated(text: str) -> bool:
+    """Whether lines end in broken words so often that they are the lines of a printed page."""
+    lines = text.count("\n")
+    return lines >= 20 and len(_BROKEN_WORD.findall(text)) > max(2, lines / 50)
+
+
+def _table(text: str, suffix: str, encoding: str, *, certain: bool, whole: bool) -> FileKind:
+    """A table with the separator that makes rows of one width; or one text per line."""
+    first = 1
+    own = "\t" if suffix == ".tsv" else ","
+    match = _SEP.match(text)
+    if match:
+        return FileKind("table", encoding, match[1], match[1] != "\t" or _is_quoted(text), 2)
+    widths = {separator: _width(text, separator, whole=whole) for separator in SEPARATORS}
+    fitting = {separator: width for separator, width in widths.items() if width > 1}
+    if certain:
+        separator = own if own in fitting or not fitting else max(fitting, key=lambda one: fitting[one])
+        return FileKind("table", encoding, separator, separator != "\t" or _is_quoted(text), first)
+    lines = [line for line in text.split("\n", _ROWS)[:_ROWS] if line.strip()]
+    for separator in ("\t", ";", "|", ","):
+        if separator in fitting and _has_header(lines, separator, fitting[separator]):
+            return FileKind("table", encoding, separator, separator != "\t" or _is_quoted(text), first)
+    return FileKind("text", encoding)
+
+
+def _records(text: str, separator: str, *, whole: bool) -> Iterator[list[str]]:
+    """The first rows; the last one, which may be incomplete, only of a whole file."""
+    lines = text.split("\n")
+    if not whole:
+        lines = lines[:-1]
+    before: list[str] | None = None
+    count = 0
+    csv.field_size_limit(max(csv.field_size_limit(), _HEAD * 4))
+    try:
+        for row in csv.reader((line + "\n" for line in lines), delimiter=separator):
+            if not any(cell.strip() for cell in row):
+                continue
+            if before is not None:
+                yield before
+            before = row
+            count += 1
+            if count > _ROWS:
+                return
+    except csv.Error:
+        return
+    if before is not None and whole:
+        yield before
+
+
+def _width(text: str, separator: str, *, whole: bool) -> int:
+    """Columns of the header, if nine in ten of the first rows have as many; else 1."""
+    widths = [len(row) for row in _records(text, separator, whole=whole)]
+    if not widths or Counter(widths)[widths[0]] < 0.9 * len(widths):
+        return 1
+    return widths[0]
+
+
+def _has_header(lines: list[str], separator: str, width: int) -> bool:
+    """Whether the first line reads like names of columns; a file called .txt needs it to be taken for a table."""
+    if len(lines) < 3 or any(line.count(separator) < width - 1 for line in lines[:20]):
+        return False
+    names = [name.strip().strip('"') for name in lines[0].split(separator)]
+    return (
+        len(set(names)) == width
+        and all(
+            name and len(name) <= 40 and len(name.split()) <= 4 and name[-1] not in ".!?:" and not name[0].isdigit()
+            for name in names
+        )
+        and (separator == "\t" or any(name.casefold() in ("text", "title", "id", "sentence") for name in names))
+    )
+
+
+def _is_quoted(text: str) -> bool:
+    """Whether tab-separated fields are in double quotes as spreadsheets write them; else quotes are text."""
+    lines = text.split("\n", _ROWS)[:_ROWS]
+    try:
+        rows = [row for row in csv.reader((line + "\n" for line in lines[:-1]), delimiter="\t", strict=True) if row]
+    except csv.Error:
+        rows = []
+    if len({len(row) for row in rows}) != 1:
+        return False
+    if all(re.fullmatch(r'"[^"]*"\s*', cell) for cell in lines[0].split("\t")):
+        return True
+    escaped = (cell.replace('"', '""') for row in rows for cell in row if '"' in cell)
+    return any("\n" in cell for row in rows for cell in row) or any(f'"{cell}"' in text for cell in escaped)

@@ -1,0 +1,106 @@
+"""Reads e-mail: the subject is the title, the body the text; quoted replies and signatures are left out."""
+
+from __future__ import annotations
+
+import email
+import email.errors
+import email.policy
+import re
+from collections.abc import Iterator
+from email.message import EmailMessage
+
+from opencse.errors import UserError
+from opencse.text.lines import File, open_plain, read_bytes, reading
+from opencse.text.markup import text_of_html
+from opencse.text.paragraphs import Section, join_lines
+
+MAX_MESSAGE = 50_000_000
+"""Bytes of one message with its attachments, at most."""
+_QUOTE = re.compile(r"\s*(?:[>|]|[A-Z]{1,4}>)")
+_SAYS = re.compile(r".*\b(?:wrote|writes|schrieb|a écrit|escribió|ha scritto|schreef|skrev)\b.*:\s*$", re.IGNORECASE)
+_OLDER = re.compile(
+    r"\s*(?:-{2,}\s*(?:Original Message|Forwarded message|Ursprüngliche Nachricht)\s*-{2,}|_{20,})\s*",
+    re.IGNORECASE,
+)
+
+
+def mail_sections(file: File, place: str) -> Iterator[Section]:
+    """The message in a file (``.eml``)."""
+    yield from _section(read_bytes(file, MAX_MESSAGE), file, 1, place)
+
+
+def mailbox_sections(file: File, place: str) -> Iterator[Section]:
+    """The messages of a mailbox (``.mbox``), one after another; one that cannot be decoded is named by its line."""
+    number = start = count = 0
+    message: list[bytes] = []
+    size = 0
+    blank = True
+    with reading(file, lambda: f"after line {number}"), open_plain(file) as stream:
+        for line in stream:
+            number += 1
+            if blank and line.startswith(b"From "):
+                if message:
+                    count += 1
+                    yield from _section(b"".join(message), file, start, f"{place}#{count}")
+                message, size, start = [], 0, number
+            elif start:
+                size += len(line)
+                if size > MAX_MESSAGE:
+                    raise UserError(f"{file}, line {start}: a message of more than {MAX_MESSAGE:,} bytes; delete it")
+                message.append(line)
+            elif line.strip():
+                raise UserError(f"{file}, line {number}: a mailbox begins with a line 'From ADDRESS DATE'")
+            blank = not line.strip()
+    if message:
+        yield from _section(b"".join(message), file, start, f"{place}#{count + 1}")
+
+
+def _section(content: bytes, file: File, line: int, place: str) -> Iterator[Section]:
+    try:
+        message = email.message_from_bytes(content, policy=email.policy.default)
+        subject = " ".join(str(message.get("subject", "")).split())
+        own = str(message.get("message-id", "")).strip().strip("<>")
+        lines = _body(message).replace("\r\n", "\n").split("\n")
+    except (email.errors.MessageError, ValueError, LookupError, AttributeError, IndexError, TypeError, RecursionError):
+        raise UserError(f"{file}, line {line}: this message cannot be decoded; delete or repair it") from None
+    paragraphs = tuple(join_lines(_own_lines(lines)))
+    if subject or paragraphs:
+        yield Section(own or place, subject, paragraphs)
+
+
+def _body(message: EmailMessage) -> str:
+    part = message.get_body(preferencelist=("plain", "html"))
+    if part is None:
+        return ""
+    content = part.get_payload(decode=True)
+    if not isinstance(content, bytes):
+        return ""
+    charset = part.get_content_charset("utf-8")
+    try:
+        text = content.decode(charset)
+    except (LookupError, UnicodeDecodeError):
+        from opencse.text.encodings import detect_encoding
+
+        text = content.decode(detect_encoding([content]), errors="replace")
+    return text_of_html(text) if part.get_content_subtype() == "html" else text
+
+
+def _own_lines(lines: list[str]) -> list[str]:
+    """The lines that the sender wrote."""
+    own: list[str] = []
+    for line in lines:
+        if line.rstrip("\r") in ("-- ", "--") or _OLDER.fullmatch(line):
+            break
+        if _QUOTE.match(line) and not line.lstrip().startswith("|"):
+            while own and not own[-1].strip():
+                own.pop()
+            for count in (1, 2):  # 'On Monday, A. Person wrote:', which may be broken into two lines
+                if _SAYS.fullmatch(" ".join(own[-count:])) and (
+                    count == 1 or re.match(r"(On|Am|Le|El|Il|Op|Den)\b", own[-2])
+                ):
+                    del own[-count:]
+                    break
+            own.append("")
+            continue
+        own.append(line)
+    return own

@@ -1,0 +1,161 @@
+"""Turns HTML into text: without tags, scripts and navigation; code blocks are left out or kept."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html.parser import HTMLParser
+
+from opencse.text.paragraphs import Headed, Section
+from opencse.text.prose import split_front_matter
+
+_LEFT_OUT = frozenset(
+    ("title", "script", "style", "template", "noscript", "svg", "math", "nav", "footer", "aside", "form", "button",
+     "select", "iframe", "object", "canvas", "head")
+)  # fmt: skip
+_CODE = frozenset(("pre", "listing", "xmp"))
+_BLOCKS = frozenset(
+    ("address", "article", "aside", "blockquote", "body", "br", "center", "dd", "details", "dialog", "div", "dl", "dt",
+     "fieldset", "figcaption", "figure", "footer", "form", "header", "hr", "html", "legend", "li", "main", "nav", "ol",
+     "p", "section", "summary", "table", "tbody", "tfoot", "thead", "tr", "ul")
+)  # fmt: skip
+_CELLS = frozenset(("td", "th"))
+_HEADINGS = frozenset(("h1", "h2", "h3", "h4", "h5", "h6"))
+_MAIN = re.compile(r"<(main|article)\b.*</\1\s*>", flags=re.DOTALL | re.IGNORECASE)
+
+
+class _Reader(HTMLParser):
+    """Collects the sections of a page."""
+
+    def __init__(self, found: Headed | _Lines, *, keep_code: bool) -> None:
+        super().__init__(convert_charrefs=True)
+        self._found = found
+        self._keep_code = keep_code
+        self._text: list[str] = []
+        self._left_out: list[str] = []
+        self._code = 0
+        self._heading = ""
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag == "body":  # a head may lack its end
+            self._left_out.clear()
+        if tag in _LEFT_OUT:
+            self._left_out.append(tag)
+        elif self._left_out:
+            return
+        elif tag in _CODE:
+            self._end()
+            self._code += 1
+        elif tag in _HEADINGS:
+            self._end()
+            self._heading = tag
+        elif tag in _BLOCKS:
+            self._break()
+        elif tag in _CELLS and self._written():
+            self._text.append(", ")
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _BLOCKS and not self._left_out:
+            self._break()
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in self._left_out:
+            while self._left_out.pop() != tag:
+                pass
+        elif self._left_out:
+            return
+        elif tag in _CODE and self._code:
+            if self._keep_code:
+                self._found.paragraph("".join(self._text).strip("\n"))
+            self._text.clear()
+            self._code -= 1
+        elif tag in _HEADINGS and self._heading:
+            self._found.heading("".join(self._text))
+            self._text.clear()
+            self._heading = ""
+        elif tag in _BLOCKS:
+            self._break()
+
+    def handle_data(self, data: str) -> None:
+        if not self._left_out:
+            self._text.append(data)
+
+    def close(self) -> None:
+        super().close()
+        self._end()
+
+    def _written(self) -> bool:
+        return any(part.strip() for part in self._text)
+
+    def _break(self) -> None:
+        """Ends a paragraph; within a heading or code, a line."""
+        if self._heading or self._code:
+            self._text.append("\n" if self._code else " ")
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if self._code and not self._keep_code:
+            self._text.clear()
+        self._found.paragraph(" ".join("".join(self._text).split()))
+        self._text.clear()
+
+
+def html_sections(source: str, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+    """The sections of a web page, by its headings; of its ``main`` or ``article`` alone, if it has one.
+
+    The page's title is that of its ``<title>``, or its first heading where that is the beginning of the title (which
+    names the site behind it).
+    """
+    own, text = split_front_matter(source)
+    title = " ".join((own or _title_of(text)).split())
+    match = _MAIN.search(text)
+    page = Headed(title)
+    reader = _Reader(page, keep_code=keep_code)
+    reader.feed(match[0] if match else text)
+    reader.close()
+    yield from page.sections(place)
+
+
+def _title_of(text: str) -> str:
+    head = re.search(r"<title\b[^>]*>(.*?)</title", text[:200_000], flags=re.DOTALL | re.IGNORECASE)
+    if head is None:
+        return ""
+    title = text_of_html(head[1])
+    heading = re.search(r"<h1\b[^>]*>(.*?)</h1", text, flags=re.DOTALL | re.IGNORECASE)
+    if heading is not None:
+        own = " ".join(text_of_html(heading[1]).split())
+        rest = title[len(own) :].strip()
+        if own and title.casefold().startswith(own.casefold()) and re.match(r"[-–—|·:»]", rest):
+            return own
+    return title
+
+
+def text_of_html(source: str, *, keep_code: bool = False) -> str:
+    r"""The text of a piece of HTML, a line for each paragraph.
+
+    Example:
+        >>> text_of_html("<p>One &amp; <b>two</b>.</p><pre>x = 1</pre><p>Three.</p>")
+        'One & two.\nThree.'
+    """
+    lines = _Lines()
+    reader = _Reader(lines, keep_code=keep_code)
+    reader.feed(source)
+    reader.close()
+    return "\n".join(lines.texts)
+
+
+class _Lines:
+    """Headings and paragraphs in their order, as `Headed` collects them in sections."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def heading(self, text: str) -> None:
+        """Adds a heading."""
+        self.paragraph(" ".join(text.split()))
+
+    def paragraph(self, text: str) -> None:
+        """Adds a paragraph, if it holds any text."""
+        if text := text.strip():
+            self.texts.append(text)

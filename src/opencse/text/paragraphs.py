@@ -1,0 +1,93 @@
+"""The sections of documents of prose, and lines of a page joined into paragraphs."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+_WIDEST = 200
+"""Characters: files with longer lines are not broken into lines of a width."""
+
+
+@dataclass(frozen=True)
+class Section:
+    """A document, or a part of one under a heading.
+
+    Attributes:
+        place: the file within its folder, and the heading as in a link: ``guide/valves.md#closing-a-valve``; or what
+            names a document within its file (a message's id).
+        title: of the page and of the section; empty where there is none.
+        paragraphs: at least one unless there is a title; none is empty.
+    """
+
+    place: str
+    title: str
+    paragraphs: tuple[str, ...]
+
+
+class Headed:
+    """Collects the paragraphs under each heading of a page.
+
+    Args:
+        page: its title, where it is known; else the first heading is.
+    """
+
+    def __init__(self, page: str = "") -> None:
+        self._page = page
+        self._parts: list[tuple[str, str, list[str]]] = [("", page, [])]
+
+    def heading(self, text: str) -> None:
+        """Begins a section."""
+        text = " ".join(text.split())
+        if not text:
+            return
+        self._page = self._page or text
+        same = text.casefold() == self._page.casefold()
+        self._parts.append((text, self._page if same else f"{self._page}: {text}", []))
+
+    def paragraph(self, text: str) -> None:
+        """Adds a paragraph, if it holds any text."""
+        if text := text.strip():
+            self._parts[-1][-1].append(text)
+
+    def sections(self, place: str) -> Iterator[Section]:
+        """The sections that have a paragraph, each with the place of its heading."""
+        seen: Counter[str] = Counter()
+        for heading, title, paragraphs in self._parts:
+            anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))
+            own = place + (f"#{anchor}" if anchor else "")
+            seen[own] += 1
+            if paragraphs:
+                yield Section(f"{own}-{seen[own] - 1}" if seen[own] > 1 else own, title, tuple(paragraphs))
+
+
+def join_lines(lines: Iterable[str]) -> list[str]:
+    """Paragraphs: lines, joined where the next one's first word did not fit into the width of the file."""
+    lines = list(lines)
+    width = max(map(len, lines), default=0)
+    paragraphs: list[str] = []
+    room: int | None = None  # what the line before left, where it was broken for want of it
+    for line in lines:
+        text = " ".join(line.split())
+        if not text:
+            room = None
+            continue
+        if room is not None and width <= _WIDEST and len(text.split()[0]) >= room:
+            paragraphs[-1] += f" {text}"
+        else:
+            paragraphs.append(text)
+        room = width - len(line.rstrip())
+    return paragraphs
+
+
+def blocks(lines: Sequence[str]) -> Iterator[list[str]]:
+    """Runs of lines without a blank one."""
+    run: list[str] = []
+    for line in (*lines, ""):
+        if line.strip():
+            run.append(line)
+        elif run:
+            yield run
+            run = []

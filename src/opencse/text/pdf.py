@@ -1,0 +1,56 @@
+"""Reads PDF files by `pypdf`."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Iterator
+
+from opencse.environment import require_packages
+from opencse.errors import UserError, reason
+from opencse.text.lines import File, read_bytes
+from opencse.text.pages import page_sections
+from opencse.text.paragraphs import Section
+
+MAX_PDF = 1_000_000_000
+"""Bytes of a file, at most."""
+MAX_PAGE = 10_000_000
+"""Characters of text on one page, at most."""
+
+
+def pdf_sections(file: File, place: str) -> Iterator[Section]:
+    """The text of a PDF as one document; see `opencse.text.pages`.
+
+    Raises:
+        UserError: for a damaged or encrypted file, or pages without any text (scans), naming the page.
+    """
+    require_packages(f"{file}: a PDF", "files", "pypdf")
+    import pypdf
+    from pypdf.errors import PyPdfError
+
+    logging.getLogger("pypdf").setLevel(logging.CRITICAL)
+    content = read_bytes(file, MAX_PDF)
+    page_number = 0
+    pages: list[str] = []
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(content))
+        if reader.is_encrypted and not reader.decrypt(""):
+            raise UserError(f"{file}: is encrypted; save it without a password")
+        title = " ".join(str(reader.metadata.title or "" if reader.metadata else "").split())
+        for page_number, page in enumerate(reader.pages, start=1):
+            text = page.extract_text()
+            if len(text) > MAX_PAGE:
+                raise UserError(f"{file}, page {page_number}: more than {MAX_PAGE:,} characters on a page")
+            pages.append(text)
+    except UserError:
+        raise
+    except (PyPdfError, ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError, AssertionError,
+            NotImplementedError, OverflowError, ArithmeticError, MemoryError, OSError) as error:  # fmt: skip
+        at = f", page {page_number}" if page_number else ""
+        raise UserError(f"{file}{at}: damaged or not a PDF ({reason(error)}); save it again") from None
+    if not any(page.strip() for page in pages):
+        raise UserError(f"{file}: no text on its {len(pages):,} page(s) (a scan?); recognise its text first (ocrmypdf)")
+    words = set(" ".join(pages[:2]).casefold().split())
+    if title and not set(title.casefold().split()) <= words:  # often the name of a file or a template
+        title = ""
+    yield from page_sections(pages, place, title)

@@ -1,0 +1,74 @@
+"""Reads documents of prose of every kind as sections: title and paragraphs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from opencse.text.kinds import FileKind
+from opencse.text.lines import File, path_of, read_lines, read_text
+from opencse.text.paragraphs import Section, join_lines
+from opencse.text.pipes import Spooled
+
+
+def read_sections(
+    file: File, kind: FileKind, *, place: str | None = None, keep_code: bool = False
+) -> Iterator[Section]:
+    """The sections of one file.
+
+    Args:
+        file: of a kind in `opencse.text.kinds.SECTIONED`, or lines of text.
+        kind: what it was recognised as.
+        place: names it; by default its name.
+        keep_code: keep code blocks.
+
+    Raises:
+        UserError: naming the file, the line or page, and the fix.
+    """
+    if place is None:
+        place = file.name if isinstance(file, Spooled) else path_of(file).name
+    match kind.name:
+        case "text":
+            if paragraphs := tuple(join_lines(line for _, line in read_lines(file))):
+                yield Section(place, "", paragraphs)
+        case "markdown":
+            from opencse.text.prose import markdown_sections
+
+            yield from markdown_sections(read_text(file) + "\n", place, keep_code=keep_code)
+        case "rst":
+            from opencse.text.prose import rst_sections
+
+            yield from rst_sections(read_text(file), place, keep_code=keep_code)
+        case "html":
+            from opencse.text.markup import html_sections
+
+            yield from html_sections(read_text(file), place, keep_code=keep_code)
+        case "subtitles":
+            from opencse.text.subtitles import subtitle_sections
+
+            yield from subtitle_sections(file, place)
+        case "mail":
+            from opencse.text.mail import mail_sections
+
+            yield from mail_sections(file, place)
+        case "mbox":
+            from opencse.text.mail import mailbox_sections
+
+            yield from mailbox_sections(file, place)
+        case "pages":
+            from opencse.text.pages import page_sections
+
+            yield from page_sections(read_text(file).split("\f"), place)
+        case "pdf":
+            from opencse.text.pdf import pdf_sections
+
+            yield from pdf_sections(file, place)
+        case "docx" | "epub":
+            from opencse.text.office import docx_sections, epub_sections
+
+            yield from (docx_sections if kind.name == "docx" else epub_sections)(file, place, keep_code=keep_code)
+        case "wikipedia":
+            from opencse.text.xml_files import wikipedia_sections
+
+            yield from wikipedia_sections(file)
+        case _:
+            raise ValueError(f"{kind.name} files have no sections")

@@ -1,0 +1,170 @@
+"""Files of every kind are recognised, and give the same documents."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+from pathlib import Path
+
+import pytest
+
+from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made, zipped
+from opencse.errors import UserError
+from opencse.text.documents import Collection, Document, ReadingNotes
+from opencse.text.given import open_texts
+from opencse.text.kinds import recognise
+
+CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
+
+
+def written(folder: Path, made: Made) -> Path:
+    path = folder / made.name
+    path.write_bytes(made.content)
+    return path
+
+
+def collection(path: Path, made: Made) -> Collection:
+    return Collection(str(path), tuple(made.fields.split(",")) if made.fields else None)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_every_kind_gives_the_same_documents(tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    path = written(tmp_path, made)
+    notes = ReadingNotes()
+    documents = list(collection(path, made).documents(notes))
+    assert [sentence for one in documents for sentence in one.sentences] == list(SENTENCES)
+    if made.separate:
+        assert [one.sentences for one in documents] == [sentences for _, sentences in TITLED]
+    if made.titled:
+        own = [one.title.removeprefix(f"{TITLES[0]}: ") for one in documents]
+        assert own == list(TITLES)
+    (line,) = notes.lines()
+    assert line.startswith("read as    ")
+    texts = [" ".join(one.text.split()) for one in collection(path, made).titled_texts()]
+    assert " ".join(texts) == " ".join(TEXTS)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_every_kind_is_running_text(tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    fields = made.fields.split(",") if made.fields else None
+    if fields is None and recognise(written(tmp_path, made)).name in ("table", "jsonl", "json", "xml"):
+        fields = ["TEXT" if kind == "upper case header" else "text"]
+    source = open_texts(written(tmp_path, made), fields=fields)
+    assert [row[0] for row in source.read().rows] == list(SENTENCES)
+    assert source.fingerprint() == open_texts(written(tmp_path, made), fields=fields).fingerprint()
+
+
+@pytest.mark.parametrize("kind", [kind for kind, made in FILES.items() if not made.name.endswith(("docx", "epub"))])
+def test_every_kind_is_read_compressed(tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    path = tmp_path / f"{made.name}.gz"
+    path.write_bytes(gzip.compress(made.content))
+    assert [s for one in collection(path, made).documents() for s in one.sentences] == list(SENTENCES)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_a_truncated_file_gives_documents_or_one_line(tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    for share in (0.95, 0.5, 0.1):
+        path = tmp_path / made.name
+        path.write_bytes(made.content[: int(share * len(made.content))])
+        read: list[Document] = []
+        refusal = f"{path} is damaged"
+        try:
+            read = list(collection(path, made).documents())
+        except UserError as error:
+            refusal = str(error)
+        assert len(read) <= len(TITLED)
+        assert str(path) in refusal
+        assert "\n" not in refusal
+
+
+def test_a_folder_may_hold_a_mixture(tmp_path: Path) -> None:
+    for kind in ("comma", "markdown", "html", "docx", "pdf", "mailbox", "subtitles"):
+        written(tmp_path, FILES[kind])
+    (tmp_path / "picture.png").write_bytes(b"\x89PNG\r\n\0\0")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    (tmp_path / ".hidden.md").write_text("Not read.\n")
+    notes = ReadingNotes()
+    documents = list(Collection(str(tmp_path)).documents(notes))
+    for sentence in SENTENCES:
+        assert sum(sentence in one.sentences for one in documents) == 7
+    assert sum(notes.taken_for.values()) == 7
+    left_out = [line for line in notes.lines() if line.startswith("left out")]
+    assert [line for line in left_out if "(.png)" in line]
+    assert [line for line in left_out if "other.csv: no column 'text'; columns there: a, b" in line]
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "message"),
+    [
+        ("a.doc", b"\xd0\xcf\x11\xe0 old", "an old Office file is not read; save it as .docx"),
+        ("a.rtf", b"{\\rtf1 text}", "rich text (RTF) is not read; save it as .docx"),
+        ("a.xlsx", zipped({"xl/workbook.xml": "<x/>"}), ".xlsx files are not read; save it as .csv"),
+        ("a.pptx", zipped({"ppt/slides/slide1.xml": "<x/>"}), ".pptx files are not read; save it as .pdf"),
+        ("a.zip", zipped({"a.txt": "One.\n"}), ".zip files are not read; unpack it and give the folder"),
+        ("a.xyz", b"One.\n", "unknown kind of file '.xyz'"),
+        ("a.txt", b"", "the file is empty"),
+    ],
+)
+def test_other_kinds_are_refused_with_what_to_do(tmp_path: Path, name: str, content: bytes, message: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    with pytest.raises(UserError) as refused:
+        list(Collection(str(path)).documents())
+    assert message in str(refused.value)
+    assert str(path) in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "kind"),
+    [
+        ("One; two.\nThree; four.\nFive; six.\n", "text"),
+        ("One, two.\nThree, four.\nFive, six.\n", "text"),
+        ("a\tb\nc\td\n", "text"),
+        ("title\ttext\nA\tOne.\nB\tTwo.\n", "table"),
+        ("[1] One.\n[2] Two.\n", "text"),
+        ("{x} One.\nTwo.\n", "text"),
+        ("From here on we walk.\nTo the sea.\n", "text"),
+        ("<b>One</b> line.\nTwo.\n", "text"),
+        ("At 12:30 he left.\nAt 12:40 he came.\n", "text"),
+    ],
+)
+def test_a_text_file_is_taken_for_another_kind_only_on_clear_signs(tmp_path: Path, content: str, kind: str) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text(content)
+    assert recognise(path).name == kind
+
+
+@pytest.mark.skipif(not CASES.is_dir(), reason="no shared cases here")
+@pytest.mark.parametrize(
+    ("name", "fields", "count", "title"),
+    [
+        ("excel.csv", "Betreff,Text", 60, "Ticket 0 Zündung, defekt"),
+        ("excel1252.csv", "Betreff,Text", 60, "Zündung – größer 0"),
+        ("excel16.txt", "Betreff,Text", 60, "Zündung 0"),
+        ("csep.csv", "Titel,text", 40, "Zündung 0"),
+        ("pipe.csv", "Titel,text", 40, "Zündung 0"),
+        ("comma.tsv", "Titel,text", 40, "Zündung 0"),
+        ("array.json", "", 60, "Topic 0"),
+        ("nested.jsonl", "content.title,content.body", 60, "Topic 0"),
+        ("Posts.xml", "", 80, "How to 0"),
+        ("posts.csv", "", 80, "How to 0"),
+        ("mail.mbox", "", 60, "Grüße 0"),
+        ("film.srt", "", 1, ""),
+        ("pdf.txt", "", 1, ""),
+        ("pdfdir", "", 1, ""),
+        ("one.md", "", 22, "Page 0"),
+        ("md", "", 60, "Page 0"),
+    ],
+)
+def test_shared_cases(tmp_path: Path, name: str, fields: str, count: int, title: str) -> None:
+    path = tmp_path / name
+    (shutil.copytree if (CASES / name).is_dir() else shutil.copy)(CASES / name, path)
+    documents = list(Collection(str(path), tuple(fields.split(",")) if fields else None).documents())
+    assert (len(documents), documents[0].title) == (count, title)
+    text = " ".join(one.body for one in documents)
+    for wrong in ("<p>", "</", "&lt;", "-->", "x = 1", "print(1)", "quoted line", "A. Person", "ANNUAL REPORT", "- \n"):
+        assert wrong not in text
