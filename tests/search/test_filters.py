@@ -14,7 +14,7 @@ from opencse.search.filters import parse_where
 from opencse.search.index import Index
 from opencse.search.reading import FileRows
 from opencse.search.rows import Row
-from opencse.text.readers import Source
+from opencse.text.documents import Collection
 
 COLUMNS = {"n": "number", "t": "text", "m": "mixed", "e": ""}
 
@@ -40,7 +40,7 @@ def test_what_is_typed(typed: list[str], where: dict[str, object]) -> None:
 
 
 def read(file: Path) -> FileRows:
-    return FileRows(Source(str(file), ("text",)), None, ("n",))
+    return FileRows(Collection(str(file), ("text",), metadata=("n",)))
 
 
 NO_NUMBERS = ("nan", "-NaN", "inf", "-Infinity", "1e999", "five", "5.0.1", "1_000", "0x10", "٣", "5;", "9" * 5000)
@@ -103,7 +103,7 @@ def test_nan_in_metadata_is_refused_with_its_place(
 
 def test_words_such_as_nan_are_texts_among_texts(tmp_path: Path, mini: SentenceEncoder) -> None:
     (tmp_path / "a.csv").write_text("text,name\nOne.,Nan\nTwo.,Anna\nThree.,7\n", encoding="utf-8")
-    opencse.build_index(tmp_path / "i", mini, tmp_path / "a.csv", columns=["text"], metadata=["name"])
+    opencse.build_index(tmp_path / "i", mini, tmp_path / "a.csv", fields=["text"], metadata=["name"])
     assert opencse.index_info(tmp_path / "i").columns == {"name": "text"}
 
 
@@ -118,4 +118,4 @@ def test_an_id_that_occurs_twice_in_a_file_is_refused_with_both_lines(
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     with pytest.raises(UserError, match=r"x\{\}\.\w+, line \d: the id 'a' is that of .*, line \d too"):
-        opencse.build_index(tmp_path / "i", mini, file, columns=["text"], ids="_id")
+        opencse.build_index(tmp_path / "i", mini, file, fields=["text"], ids="_id")
