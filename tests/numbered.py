@@ -1,4 +1,4 @@
-"""A text of numbered sentences, some longer than others, whose lines are not its rows."""
+"""A text of numbered sentences, some longer than others."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ LINES = [f"sentence number {n} of the text" + " and more" * (n % 5) for n in ran
 
 
 def numbered(folder: Path) -> Source:
-    """The sentences in a file of ``folder``, with an empty line after each."""
+    """The sentences in a file of ``folder``, one per line."""
     path = folder / "a.txt"
-    path.write_text("\n\n".join(LINES) + "\n")
+    path.write_text("\n".join(LINES) + "\n")
     return Source(str(path))

@@ -241,7 +241,7 @@ def test_vectors_that_are_not_finite_are_refused(
 
     with monkeypatch.context() as patch:
         patch.setattr(SentenceEncoder, "encode", overflowing)
-        assert told(source, out, encoder).startswith(f"{source.location}, line 15: the vector of 'sentence number 7 ")
+        assert told(source, out, encoder).startswith(f"{source.location}, line 8: the vector of 'sentence number 7 ")
     assert made(source, out, encoder).before == 5
 
 

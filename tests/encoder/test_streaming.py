@@ -234,7 +234,7 @@ def test_vectors_that_are_not_finite_are_refused(
     monkeypatch.setattr("opencse.encoder.encoder.encoded", overflowing)
     out.write_bytes(b"the old vectors")
     assert told(source, out, encoder, window=5) == (
-        f"{source.location}, line 15: the vector of 'sentence number 7 of the text and more a' holds NaN or "
+        f"{source.location}, line 8: the vector of 'sentence number 7 of the text and more a' holds NaN or "
         "infinity; the weights of the model are damaged"
     )
     assert told(source, out, encoder, window=5, precision="bf16").endswith("; try precision float32")
