@@ -158,6 +158,19 @@ def test_two_processes_do_not_write_at_once(tmp_path: Path) -> None:
     assert content(tmp_path) == {"a.txt": "one"}
 
 
+def test_only_what_was_made_here_is_removed(tmp_path: Path) -> None:
+    mine = {".writing-notes/novel.txt": "mine", ".writing-2024/a/b.txt": "mine", ".writing-1-a.txt": "mine"}
+    for name, text in mine.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert names_in(tmp_path) == {".writing-notes", ".writing-2024"}
+    killed = tmp_path / ".writing-abcdefgh"
+    killed.mkdir()
+    write(tmp_path)
+    assert content(tmp_path) == FILES | mine
+    assert not killed.exists()
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize("older", [False, True])

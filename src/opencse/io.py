@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 WRITING = ".writing-"
-"""How the name of every unfinished file or folder begins; what is left of a killed process can be removed."""
+"""How the name of every unfinished file or folder begins."""
 
 
 def npy_header(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
@@ -69,6 +69,13 @@ def writing(path: Path) -> Iterator[Path]:
     except BaseException:
         unfinished.unlink(missing_ok=True)
         raise
+
+
+def unfinished_name(path: Path) -> str | None:
+    """The name of the file that a killed process was writing as ``path``; None where `writing` made no such name."""
+    process, dash, name = path.name.removeprefix(WRITING).partition("-")
+    made = path.name.startswith(WRITING) and process.isdigit() and dash and name
+    return name if made and path.is_file() and not path.is_symlink() else None
 
 
 def write_text(path: Path, text: str) -> None:

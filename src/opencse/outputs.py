@@ -171,8 +171,9 @@ def names_in(folder: Path) -> set[str]:
         raise UserError(f"{folder}: the folder cannot be made (a part of its path is a file)") from None
     except OSError as error:
         raise UserError(f"{folder}: cannot be looked into ({reason(error)}); choose another --out") from None
-    own = {name for name in names if name == LOCK or name.startswith(io.WRITING)}
-    return names - own - _moved(folder)
+    works = set(_work_folders(folder))
+    own = {name for name in names if name == LOCK or folder / name in works or io.unfinished_name(folder / name)}
+    return names - own - {name for work in works for name in _half_moved(work)}
 
 
 def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json", "config.json", "run.json")) -> None:
@@ -299,6 +300,8 @@ def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
                     raise
             finally:
                 os.close(descriptor)
+                with contextlib.suppress(OSError):
+                    _empty(work)
     finally:
         remove_empty(made)
 
@@ -306,16 +309,18 @@ def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
 def remove_unfinished(folder: Path) -> None:
     """Removes what a killed process left in ``folder``: work folders, and files of theirs that were moved halfway.
 
+    Only a folder that `moving_in` made is one, which the file in it shows; others of such a name are the user's.
+
     Raises:
         UserError: if the process lives.
     """
-    for work in folder.glob(f"{io.WRITING}*"):
-        if not work.is_dir() or work.is_symlink():
-            continue
+    for work in _work_folders(folder):
         _require_dead(folder, work)
         for name in _half_moved(work):
             remove(folder / name)
-        shutil.rmtree(work)
+        _empty(work)
+        (work / _MOVED).unlink(missing_ok=True)
+        work.rmdir()
 
 
 def remove(path: Path) -> None:
@@ -355,8 +360,20 @@ def _half_moved(work: Path) -> list[str]:
     return names if any(os.path.lexists(work / name) for name in names) else []
 
 
-def _moved(folder: Path) -> set[str]:
-    return {name for work in folder.glob(f"{io.WRITING}*") for name in _half_moved(work)}
+def _work_folders(folder: Path) -> list[Path]:
+    """The folders in ``folder`` that `moving_in` made: with its file in them, or empty, as before that file is made."""
+    return [
+        work
+        for work in folder.glob(f"{io.WRITING}*")
+        if work.is_dir() and not work.is_symlink() and ((work / _MOVED).is_file() or not any(work.iterdir()))
+    ]
+
+
+def _empty(work: Path) -> None:
+    """Removes all in a work folder but for what shows that it is one, which goes last."""
+    for path in work.iterdir():
+        if path.name != _MOVED:
+            remove(path)
 
 
 def _require_dead(folder: Path, work: Path) -> None:

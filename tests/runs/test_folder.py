@@ -211,7 +211,14 @@ def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(finished, run)
-    for name in (".writing-1-run.json", ".writing-abc/model.safetensors", "last/.writing-x/a", "checkpoint/state.json"):
+    for name in (
+        ".writing-1-run.json",
+        ".writing-abc/.moved.json",
+        ".writing-abc/model.safetensors",
+        "last/.writing-x/.moved.json",
+        "last/.writing-x/a",
+        "checkpoint/state.json",
+    ):
         (run / name).parent.mkdir(exist_ok=True)
         (run / name).write_text("left")
     (run / LOCK).write_text(Owner(process=2**22 + 1).model_dump_json())
@@ -220,6 +227,28 @@ def test_leftovers_of_killed_processes_are_removed_by_the_next_start(
     left = contents(run)
     assert left.keys() == before.keys()
     assert {name for name in left if left[name] != before[name]} <= {"run.json"}
+
+
+def test_folders_of_the_users_stay_whatever_they_are_called(
+    finished: Path, text: Path, tiny_folder: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(finished, run)
+    mine = (".writing-notes/a.txt", "last/.writing-notes/a.txt", ".writing-start/a.txt", ".writing-2024-notes.txt")
+    for name in mine:
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text("mine")
+    trained(text, run, tiny_folder, resume=True)
+    assert [(run / name).read_text() for name in mine] == ["mine"] * len(mine)
+
+
+@pytest.mark.parametrize("name", [".writing-notes/a.txt", ".writing-start/a.txt"])
+def test_a_new_run_goes_into_no_folder_with_folders_of_the_users(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).parent.mkdir()
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match="is not empty"):
+        RunFolder(tmp_path).require(resume=False, overwrite=False, start=None)
+    assert (tmp_path / name).read_text() == "mine"
 
 
 def test_killed_at_every_step_of_replacing_the_same_command_goes_on(

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
-from opencse.io import WRITING, hash_file, sync, write_text, writing
+from opencse.io import WRITING, hash_file, sync, unfinished_name, write_text, writing
 from opencse.outputs import foreign, has_keys, held_lock, made_folder, names_in
 from opencse.progress import Say
 
@@ -190,7 +190,8 @@ class Shards:
 
     def _remove_leftovers(self) -> None:
         for path in self.folder.glob(f"{WRITING}*"):
-            path.unlink(missing_ok=True)
+            if _OWN.fullmatch(unfinished_name(path) or ""):
+                path.unlink(missing_ok=True)
 
 
 def require_own(folder: Path) -> None:

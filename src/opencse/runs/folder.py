@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import StrEnum
+from fnmatch import fnmatch
 from pathlib import Path
 
 from opencse import io
@@ -42,6 +43,7 @@ _MODEL = (
     "README.md",
     CALIBRATION,
 )
+_RESULTS = (METRICS, REPORT, NUMBERS, _OF_A_STUDY, *TRACKED)
 _SENTENCE_CONFIG = "config_sentence_transformers.json"
 _MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Normalize)")
 
@@ -129,6 +131,8 @@ class RunFolder:
             except UserError:
                 return State.FOREIGN
             return State.BEGUN if record.result is None else State.FINISHED
+        if self._staged_is_ours():
+            names.discard(self.staged_start.name)
         if not names or (names == {START} and lock.was_locked(self._lock)):
             return State.NEW
         return State.MODEL if is_ours(self.path) else State.FOREIGN
@@ -283,9 +287,18 @@ class RunFolder:
         for folder in (self.path, self.last):
             remove_unfinished(folder)
             for left in folder.glob(f"{io.WRITING}*"):
-                remove(left)
+                name = io.unfinished_name(left)
+                if name and any(fnmatch(name, pattern) for pattern in (*_MODEL, *_RESULTS, RECORD)):
+                    remove(left)
+        if self._staged_is_ours():
+            remove(self.staged_start)
         if record is not None and record.result is not None and not record.ended_early:
             self.remove_checkpoints()
+
+    def _staged_is_ours(self) -> bool:
+        """Whether a process that was killed left a new backbone, whole or not, before its run began."""
+        staged = self.staged_start
+        return staged.is_dir() and not staged.is_symlink() and (is_ours(staged) or not names_in(staged))
 
     def _start_is_ours(self) -> bool:
         """Whether the run in the folder began with ``start``."""
@@ -298,7 +311,7 @@ class RunFolder:
         parts = [found for pattern in _MODEL for found in sorted(self.path.glob(pattern))]
         parts += [path for path in self.path.iterdir() if path.is_dir() and _MODULE.fullmatch(path.name)]
         parts += checkpoint_folders(self.checkpoint)
-        parts += [self.path / name for name in (METRICS, REPORT, NUMBERS, LAST, ADAPTER, _OF_A_STUDY, *TRACKED)]
+        parts += [self.path / name for name in (*_RESULTS, LAST, ADAPTER)]
         if self._start_is_ours():
             parts.append(self.start)
         for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):
