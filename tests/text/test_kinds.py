@@ -168,3 +168,11 @@ def test_shared_cases(tmp_path: Path, name: str, fields: str, count: int, title:
     text = " ".join(one.body for one in documents)
     for wrong in ("<p>", "</", "&lt;", "-->", "x = 1", "print(1)", "quoted line", "A. Person", "ANNUAL REPORT", "- \n"):
         assert wrong not in text
+
+
+@pytest.mark.parametrize("name", ["a.txt", "a.csv", "a.tsv", "a.jsonl", "a.md", "a.srt"])
+def test_lines_that_end_in_carriage_returns_alone_are_refused_with_the_fix(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    path.write_bytes(b'text\r"one"\r"two"\r')
+    with pytest.raises(UserError, match=r"a\.\w+: its lines end in carriage returns alone .*: tr '.r' '.n' < a\."):
+        recognise(path)

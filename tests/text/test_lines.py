@@ -81,7 +81,7 @@ def test_damage_that_zlib_itself_reports(tmp_path: Path) -> None:
         (b"\xef\xbb\xbfcaf\xe9 au lait\n", ", line 1: not UTF-8 text (byte 0xe9 at column 4)"),
         (b"one\n" + b"x" * 1_000_000, ", line 2: more than 100,000 characters in one line; put one sentence on each"),
         (("é" * (MAX_LINE_CHARACTERS + 1)).encode(), ", line 1: more than 100,000 characters"),
-        (b"", ": the file is empty; one sentence a line is expected"),
+        (b"", ": the file is empty; give a file with text in it"),
     ],
 )
 def test_what_is_not_lines_of_text(tmp_path: Path, content: bytes, message: str) -> None:

@@ -132,7 +132,7 @@ def test_a_folder_is_running_text(folder: Path) -> None:
 
 
 def test_files_without_prose(tmp_path: Path, opencse: Callable[..., tuple[int, str, str]]) -> None:
-    (tmp_path / "a.md").write_text("# Only a title\n\n```\ncode\n```\n")
+    (tmp_path / "a.md").write_text("```\ncode\n```\n")
     wanted = f"{tmp_path}: no document with any text in it"
     out = tmp_path.parent / "out"
     for command in (["adapt", tmp_path, "-o", out], ["train", tmp_path, "-o", out], ["check", tmp_path]):
@@ -154,3 +154,35 @@ def test_faults_name_the_file(tmp_path: Path) -> None:
     (tmp_path / "a.md").write_bytes("Zürich\n".encode() + b"\xff\n")
     with pytest.raises(UserError, match=r"a\.md, line 2: "):
         read_documents(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("page", "title", "paragraphs"),
+    [
+        ("---\n\nText after a rule.\n\n---\n\nMore.\n", "", ("Text after a rule.", "More.")),
+        ("---\nText after a rule.\n---\n\nMore.\n", "", ("More.",)),
+        ("---\n- an item\n\n---\n\nMore.\n", "", ("an item", "More.")),
+        ("---\n---\nText.\n", "", ("Text.",)),
+        ("---\n# remark\n---\nText.\n", "", ("Text.",)),
+        ("---\nlayout: page\n---\nText.\n", "", ("Text.",)),
+        ("---\ntitle: A: B\n---\nText.\n", "A: B", ("Text.",)),
+        ("---\ntitle: 0\n---\nText.\n", "0", ("Text.",)),
+        ("---\nwords: &a [x]\ntitle: *a\n---\nText.\n", "", ("Text.",)),
+        ('---\ntitle: !!python/object/apply:os.system ["x"]\n---\nText.\n', "", ("Text.",)),
+        ("+++\ntitle = \n+++\nText.\n", "", ("Text.",)),
+        ("---\ntitle: Alone\n---\n", "Alone", ()),
+        ("# Alone\n", "Alone", ()),
+        ("# Page\n\n## Empty\n\n## Full\n\nText.\n", "Page: Full", ("Text.",)),
+    ],
+)
+def test_front_matter_is_told_from_text_and_a_title_alone_is_kept(
+    tmp_path: Path, page: str, title: str, paragraphs: tuple[str, ...]
+) -> None:
+    path = tmp_path / "a.md"
+    path.write_text(page, encoding="utf-8")
+    notes = ReadingNotes()
+    texts = list(Collection(str(path)).titled_texts(notes))
+    assert [paragraph for text in texts for paragraph in text.paragraphs] == list(paragraphs)
+    if not page.startswith("---\nText"):  # a line of text above --- is a heading
+        assert texts[0].title == title
+    assert notes.only_titles == (0 if paragraphs else 1)

@@ -26,7 +26,7 @@ NOTHING = ": no sentences in it (blank lines, a header or skipped lines only); g
 COMMA = "put a text that holds a comma between double quotes"
 
 FAULTS = [
-    ("a.txt", "", None, ": the file is empty; one sentence a line is expected"),
+    ("a.txt", "", None, ": the file is empty; give a file with text in it"),
     ("a.txt", "\n \n\t\n", None, NOTHING),
     ("a.txt", "one\n", "text", ": has no columns (one text per line); drop --columns, or give a table or JSON"),
     ("a.txt", "one\nb\0\n", None, ", line 2: holds a NUL byte"),

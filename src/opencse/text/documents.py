@@ -344,7 +344,7 @@ def read_documents(
 def _with_text(documents: Iterable[Document], where: str) -> list[Document]:
     filled = [document for document in documents if document.sentences]
     if not filled:
-        raise UserError(f"{where}: no document with any text in it (headings, code and HTML are not counted as text)")
+        raise UserError(f"{where}: no document with any text in it (code blocks and tags are not counted as text)")
     return filled
 
 

@@ -136,7 +136,7 @@ class DocumentTexts:
         notes = ReadingNotes()
         documents = list(self.collection.documents(notes))
         if not documents:
-            raise UserError(f"{self.name}: no document with any text in it (headings, code and HTML are no text)")
+            raise UserError(f"{self.name}: no document with any text in it (code blocks and tags are no text)")
         return documents, notes
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import re
+import shlex
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
@@ -154,6 +155,11 @@ def _recognise(path: Path, size: int, changed: int) -> FileKind:
         known = ", ".join(SUFFIXES)
         raise UserError(
             f"{path}: unknown kind of file {suffix!r}; known: {known}, text also with {', '.join(COMPRESSED)} behind it"
+        )
+    if "\r" in text.rstrip("\r") and "\n" not in text and name not in ("json", "xml", "wikipedia", "html"):
+        raise UserError(
+            f"{path}: its lines end in carriage returns alone (CR, as on old Macs); convert it: "
+            f"tr '\\r' '\\n' < {shlex.quote(path.name)} > new{shlex.quote(suffix)}"
         )
     if name in ("table", "text"):
         return _table(text, suffix, encoding, certain=by_name == "table", whole=len(head) < _HEAD)

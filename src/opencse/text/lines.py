@@ -317,4 +317,4 @@ def _too_long(path: File, number: int, longest: int) -> UserError:
 
 
 def _empty(path: File) -> UserError:
-    return UserError(f"{path}: the file is empty; one sentence a line is expected")
+    return UserError(f"{path}: the file is empty; give a file with text in it")

@@ -54,7 +54,8 @@ def epub_sections(file: File, place: str, *, keep_code: bool = False) -> Iterato
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for name in _chapters(archive):
                 source = archive.read(name).decode("utf-8-sig", errors="replace")
-                yield from html_sections(source, f"{place}/{posixpath.basename(name)}", keep_code=keep_code)
+                sections = html_sections(source, f"{place}/{posixpath.basename(name)}", keep_code=keep_code)
+                yield from (section for section in sections if section.paragraphs)  # a cover has the book's title alone
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError, RuntimeError, EOFError) as error:
         raise _damaged(file, error) from None
 

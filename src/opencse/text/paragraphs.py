@@ -53,7 +53,9 @@ class Headed:
             self._parts[-1][-1].append(text)
 
     def sections(self, place: str) -> Iterator[Section]:
-        """The sections that have a paragraph, each with the place of its heading."""
+        """The sections that have a paragraph, each with the place of its heading; where none has, the title alone."""
+        if self._page and not any(paragraphs for _, _, paragraphs in self._parts):
+            yield Section(place, self._page, ())
         seen: Counter[str] = Counter()
         for heading, title, paragraphs in self._parts:
             anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))

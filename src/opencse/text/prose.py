@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from opencse.text.paragraphs import Headed, Section, blocks
 
@@ -11,7 +11,8 @@ _FRONT_MATTER = re.compile(
     r"\A(?:---[ \t]*\n(?P<yaml>.*?\n)??(?:---|\.\.\.)|\+\+\+[ \t]*\n(?P<toml>.*?\n)??\+\+\+)[ \t]*(?:\n|\Z)",
     flags=re.DOTALL,
 )
-_TITLE_LINE = re.compile(r"^title\s*[:=]\s*(.+)$", flags=re.MULTILINE | re.IGNORECASE)
+_TITLE_LINE = re.compile(r"^title[ \t]*[:=][ \t]*([^\s*&!|>\[{].*)$", flags=re.MULTILINE | re.IGNORECASE)
+_KEY_LINE = re.compile(r"\s*(?:#[^\n]*\s+)*[\w\"'][\w\"'. -]*[:=]")
 _UNDERLINE = re.compile(r"([!-/:-@\[-`{-~])\1{2,}\s*")
 _ROLE = re.compile(r":[\w:-]+:`([^`<]*?)\s*(?:<[^`>]*>)?`|`([^`<]*?)\s*(?:<[^`>]*>)?`_{0,2}")
 
@@ -19,7 +20,8 @@ _ROLE = re.compile(r":[\w:-]+:`([^`<]*?)\s*(?:<[^`>]*>)?`|`([^`<]*?)\s*(?:<[^`>]
 def split_front_matter(source: str) -> tuple[str, str]:
     r"""The title in the front matter of a page (YAML between ``---``, TOML between ``+++``), and the text after it.
 
-    Front matter that is not valid YAML or TOML still gives its line ``title``.
+    Front matter that is not valid YAML or TOML still gives its line ``title``. What is between two rules (``---``) and
+    names no values is text.
 
     Example:
         >>> split_front_matter('---\ntitle: "A page"\n---\nText.\n')
@@ -28,28 +30,36 @@ def split_front_matter(source: str) -> tuple[str, str]:
     match = _FRONT_MATTER.match(source)
     if match is None:
         return "", source
-    title = _title_of(match["yaml"], match["toml"])
-    if title is None and (line := _TITLE_LINE.search(match[0])):
-        title = line[1].strip().strip("\"'")
-    return " ".join(str(title or "").split()), source[match.end() :]
+    facts = _facts(match["yaml"], match["toml"])
+    if facts is None:
+        if not _KEY_LINE.match(match["toml"] or match["yaml"] or ""):
+            return "", source
+        line = _TITLE_LINE.search(match[0])
+        return (line[1].strip().strip("\"'") if line else ""), source[match.end() :]
+    title = facts.get("title")
+    return "" if title is None or isinstance(title, dict | list) else " ".join(str(title).split()), source[
+        match.end() :
+    ]
 
 
-def _title_of(yaml_text: str | None, toml_text: str | None) -> object:
+def _facts(yaml_text: str | None, toml_text: str | None) -> Mapping[str, object] | None:
+    """The values that front matter names; None where it is not valid, or names none."""
     if toml_text is not None:
         import tomllib
 
         try:
-            return tomllib.loads(toml_text).get("title")
+            return tomllib.loads(toml_text)
         except (tomllib.TOMLDecodeError, RecursionError):
             return None
     import yaml
 
     try:
-        facts = yaml.safe_load(yaml_text or "")
+        facts = yaml.safe_load(yaml_text or "{}")
     except (yaml.YAMLError, RecursionError, ValueError):
         return None
-    title = facts.get("title") if isinstance(facts, dict) else None
-    return title if not isinstance(title, dict | list) else None
+    if facts is None and all(line.startswith("#") for line in (yaml_text or "").split("\n") if line.strip()):
+        return {}
+    return facts if isinstance(facts, dict) else None
 
 
 def markdown_sections(source: str, place: str, *, keep_code: bool = False) -> Iterator[Section]:
