@@ -10,6 +10,7 @@ from opencse.analysis.pages import advice, how_to_load, lead, made_with, section
 from opencse.analysis.report import write_report
 from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.known import UNKNOWN
 from opencse.encoder.layout import read_config
 from opencse.encoder.locate import BUILTIN
 from opencse.environment import require_packages
@@ -85,6 +86,7 @@ def check(
         near_duplicates=near_duplicates,
         command=looked_at.command,
         read_as=looked_at.read_as,
+        refused_unknown=UNKNOWN,
     )
     return checked.model_copy(update={"advice": [*looked_at.advice, *checked.advice]})
 

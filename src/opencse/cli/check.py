@@ -87,4 +87,4 @@ def lines(found: CorpusCheck, model: str) -> list[str]:
             f"{found.cut:.1%} of texts over {found.max_length} ids ({found.sampled:,} texts sampled)"
         )
     told += [f"advice      {line}" for line in found.advice or ["nothing stands out"]]
-    return [*told, f"next        {found.command}"]
+    return told + ([f"next        {found.command}"] if found.command else [])

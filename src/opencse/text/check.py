@@ -61,7 +61,7 @@ class CorpusCheck(Settings):
         wrongly_decoded: share of texts with the letters that UTF-8 makes when it is read as another encoding.
         read_as: what the files were recognised as, and what was left out; a line each.
         advice: what to do, most important first; empty if nothing stands out. A command ends its line.
-        command: what trains on the texts.
+        command: what trains on the texts; empty where the model does not know their language.
     """
 
     source: str
@@ -96,6 +96,7 @@ def check_corpus(
     near_duplicates: float | None = None,
     command: str = "opencse adapt TEXT --out adapted",
     read_as: Sequence[str] = (),
+    refused_unknown: float = 1.0,
     seed: int = 42,
 ) -> CorpusCheck:
     """Looks at ``texts``.
@@ -107,6 +108,7 @@ def check_corpus(
         near_duplicates: count rows that overlap with an earlier one by this much; see `opencse.text.near_duplicates`.
         command: what trains on the texts; advice adds options to it.
         read_as: what the files were recognised as.
+        refused_unknown: share of unknown tokens above which training is refused.
         seed: of the sample.
 
     Returns:
@@ -141,9 +143,10 @@ def check_corpus(
         wrongly_decoded=sum(bool(_WRONGLY_DECODED.search(text)) for text in flat) / len(flat),
         read_as=list(read_as),
         advice=[],
-        command=command,
     )
-    return found.model_copy(update={"advice": _advice(found, command)})
+    advice = _advice(found, command)
+    next_command = "" if found.unknown is not None and found.unknown > refused_unknown else command
+    return found.model_copy(update={"advice": advice, "command": next_command})
 
 
 def _cut(texts: Texts, row: int) -> str:
@@ -199,10 +202,11 @@ def _advice(found: CorpusCheck, command: str) -> list[str]:
             f"{found.with_tags:.1%} of the texts hold HTML tags: save the pages as .html files, or the texts as a "
             "table or JSON, of which tags are left out"
         )
-    if found.unknown is not None and found.unknown > _MANY_UNKNOWN:
+    if found.unknown is not None and found.unknown > _MANY_UNKNOWN and found.with_tags <= _SOME_DUPLICATES:
+        own = f", or make one: {_static(command)}" if found.rows >= _FEW else ""  # of fewer it would be a poor one
         advice.append(
             f"{found.unknown:.1%} of the tokens are unknown to the model's vocabulary: start from a model of this "
-            f"language (--model), or make one: {_static(command)}"
+            f"language (--model){own}"
         )
     if found.duplicates > _MANY_DUPLICATES:
         advice.append(
@@ -236,7 +240,7 @@ def _advice(found: CorpusCheck, command: str) -> list[str]:
         advice.append(f"several scripts ({shares}): see that the model was made for all of them")
     if found.width == 1 and found.documents:
         advice.append(
-            f"running text ({found.documents:,} documents): opencse adapt, and train --recipe next-sentence, learn "
+            f"running text ({found.documents:,} documents): adapting, and --recipe next-sentence in training, learn "
             "from which sentence follows which"
         )
     if found.rows < _FEW:

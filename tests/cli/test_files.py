@@ -1,0 +1,240 @@
+"""Files of every kind through every command that reads text: the same documents under the same options."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import opencse
+from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made
+from opencse.text.kinds import recognise
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+def written(folder: Path, made: Made) -> Path:
+    path = folder / made.name
+    path.write_bytes(made.content)
+    return path
+
+
+def options(made: Made) -> tuple[str, ...]:
+    return ("--fields", made.fields) if made.fields else ()
+
+
+def sentences_of(path: Path, made: Made) -> tuple[str, ...]:
+    """What names the documents where rows of a table are not split into sentences without it."""
+    if made.fields or recognise(path).name not in ("table", "jsonl", "json", "xml"):
+        return options(made)
+    return ("--fields", "Title,TEXT" if b"TEXT" in made.content[:40] else "title,text")
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_adapt_reads_the_documents(opencse: Run, tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    path = written(tmp_path, made)
+    code, out, err = opencse(
+        "adapt", path, "--out", tmp_path / "o", *options(made), "--dry-run", "--dev", "none", "--device", "cpu"
+    )
+    assert code == 0, err
+    documents = len(TITLED) if made.separate else 1
+    assert f"{documents} documents, {len(SENTENCES)} sentences" in out + err
+    assert "read as    " in out + err
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_train_and_check_read_the_sentences(opencse: Run, tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    path = written(tmp_path, made)
+    code, out, err = opencse(
+        "train",
+        path,
+        "--out",
+        tmp_path / "o",
+        *sentences_of(path, made),
+        "--dry-run",
+        "--dev",
+        "none",
+        "--device",
+        "cpu",
+    )
+    assert code == 0, err
+    assert re.search(rf"text +{re.escape(str(path))}: {len(SENTENCES)} ", out + err), out + err
+    code, out, err = opencse("check", path, *options(made))
+    assert code == 0, err
+    assert f"text        {path}: {len(SENTENCES)} rows of 1" in out
+    assert out.startswith("file        read as ")
+    assert "next        opencse adapt " in out
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_an_index_holds_titles_and_texts(opencse: Run, tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    path = written(tmp_path, made)
+    code, _, err = opencse("index", "build", tmp_path / "ix", "opencse-mini", path, *options(made), "--device", "cpu")
+    assert code == 0, err
+    code, _, err = opencse("index", "add", tmp_path / "ix", path, *options(made), "--replace", "--device", "cpu")
+    assert code == 0, err
+    with _index(tmp_path / "ix") as index:
+        texts = [" ".join(hit.text.split()) for hit in index.rows()]
+    whole = " ".join(texts)
+    for sentence in SENTENCES:
+        assert sentence in whole
+    for title in TITLES if made.titled else ():
+        assert title in whole
+    if made.separate and made.titled:
+        assert any(text.endswith(TEXTS[1]) and TITLES[1] in text for text in texts)
+
+
+def _index(folder: Path) -> opencse.Index:
+    return opencse.Index.open(folder)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_encode_makes_a_vector_for_each_sentence(opencse: Run, tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    path = written(tmp_path, made)
+    code, out, err = opencse("encode", "opencse-mini", path, *sentences_of(path, made), "--out", "-", "--device", "cpu")
+    assert code == 0, err
+    assert [json.loads(line)["text"] for line in out.splitlines()] == list(SENTENCES)
+
+
+@pytest.mark.parametrize("kind", ["semicolon", "nested json", "html in cells", "markdown", "mailbox", "pdf"])
+def test_static_and_pretrain_take_the_same_options(opencse: Run, tmp_path: Path, kind: str) -> None:
+    made = FILES[kind]
+    path = written(tmp_path, made)
+    code, out, err = opencse(
+        "pretrain", path, *sentences_of(path, made), "--out", tmp_path / "p", "--dry-run", "--device", "cpu",
+        "--layers", 1, "--hidden", 32, "--heads", 2, "--inner", 64, "--vocabulary", 200,
+    )  # fmt: skip
+    assert code == 0, err
+    assert f"{len(SENTENCES)} " in out + err
+    code, _, err = opencse("static", path, *sentences_of(path, made), "--keep-code", "--out", tmp_path / "s")
+    assert code in (0, 2)
+    assert "No such option" not in err
+
+
+def commands_of(out: str) -> list[str]:
+    """Every command that a check suggests, with its options."""
+    lines = [line[12:] for line in out.splitlines() if line.startswith(("advice", "next"))]
+    return [line[line.index("opencse ") :] for line in lines if re.search(r"(?:^|: )opencse ", line)]
+
+
+def rows(line: str, count: int = 60) -> str:
+    """The line many times, with its number in the place of ``#``."""
+    return "".join(line.replace("#", str(number)) + "\n" for number in range(count))
+
+
+def foreign(count: int) -> str:
+    """Words of a script that the built-in encoder does not know."""
+    draw = random.Random(0)
+    word = lambda: "".join(chr(draw.randrange(0x0531, 0x0556)) for _ in range(4))  # noqa: E731
+    return "".join(" ".join(word() for _ in range(6)) + "\n" for _ in range(count))
+
+
+CHECKED = {
+    "semicolons": ("a.csv", "Nummer;Betreff;Inhalt\n" + rows("#;Ein Betreff #;Ein Text # steht hier.")),
+    "nested": ("a.jsonl", rows('{"m": {"t": "A title #", "b": "One text #. It ends."}}')),
+    "long": ("a.txt", rows("# " + "word " * 200 + "\n\nOther text.\nMore.\n\n")),
+    "duplicates": ("a.csv", "text\n" + "The same sentence here.\n" * 60 + "Another one here.\n" * 3),
+    "loose": ("a.txt", rows("A loose sentence # of some words.")),
+    "few foreign": ("a.txt", foreign(60)),
+    "foreign": ("a.txt", foreign(1_100)),
+    "pairs": ("my pairs.csv", "anchor,positive\n" + rows("question # here,answer # there is long")),
+    "tags": ("a.txt", rows("<p>A text # in a line.</p>")),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CHECKED)
+def test_every_command_that_check_suggests_runs(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    file, content = CHECKED[name]
+    Path(file).write_text(content, encoding="utf-8")
+    code, out, err = opencse("check", file, *(["--near-duplicates", "0.8"] if name == "duplicates" else []))
+    assert code == 0, err
+    commands = commands_of(out)
+    assert bool(commands) == (name != "few foreign")
+    for command in commands:
+        words = shlex.split(command)
+        short = ["--dry-run", "--device", "cpu"] if words[1] in ("adapt", "train") else []
+        code, _, err = opencse(*words[1:], *short)
+        assert code == 0, (command, err)
+    assert any(" static " in command for command in commands) == (name == "foreign")
+
+
+def test_check_tells_the_length_that_the_suggested_command_reads(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(CHECKED["long"][1])
+    _, out, _ = opencse("check", "a.txt")
+    assert "texts are longer than 64 tokens" in out
+    assert "opencse adapt a.txt --out adapted --set data.max_length=128" in out
+    Path("b.txt").write_text(rows("# " + "word " * 200))
+    assert "texts are longer than 32 tokens" in opencse("check", "b.txt")[1]
+
+
+def test_check_names_tags_and_wrong_letters_and_no_foreign_language(
+    opencse: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(CHECKED["tags"][1])
+    out = opencse("check", "a.txt")[1]
+    assert "of the texts hold HTML tags" in out
+    Path("b.txt").write_text("".join(f"Die ZÃ¼ndung {n} lÃ¤uft nicht.\n" for n in range(60)), encoding="utf-8")
+    assert "were decoded wrongly somewhere" in opencse("check", "b.txt")[1]
+    Path("c.csv").write_text("title,text\n" + "".join(f"T {n},<p>A text <b>{n}</b>.</p>\n" for n in range(60)))
+    out = opencse("check", "c.csv")[1]
+    assert "HTML" not in out
+    assert "scripts" in out
+    assert "vocabulary: start from" not in out
+
+
+def test_what_once_named_the_text_of_an_index_is_refused_with_the_new_option(opencse: Run, tmp_path: Path) -> None:
+    path = written(tmp_path, FILES["comma"])
+    code, _, err = opencse("index", "build", tmp_path / "ix", "opencse-mini", path, "--columns", "title,text")
+    assert code == 2
+    assert "name their title and text with --fields title,text, not --columns" in err
+    code, _, err = opencse("train", path, "--out", tmp_path / "o", "--columns", "text", "--fields", "text")
+    assert code == 2
+    assert "give one of them" in err
+
+
+def test_titles_without_a_text_are_used_and_counted(opencse: Run, tmp_path: Path) -> None:
+    path = tmp_path / "catalogue.jsonl"
+    path.write_text(
+        rows('{"_id": "t#", "title": "A catalogue title number #", "text": ""}', 40)
+        + rows('{"_id": "d#", "title": "The title of work #", "text": "Work # tells one thing. Then it ends."}', 40)
+        + '{"_id": "x", "title": " ", "text": ""}\n'
+    )
+    code, out, err = opencse("adapt", path, "--out", tmp_path / "o", "--dry-run", "--device", "cpu")
+    assert code == 0, err
+    told = out + err
+    assert "titles     40 documents have a title and no text: the title is their text" in told
+    assert "left out   1 documents without a title and a text" in told
+    assert "80 documents (40 with a title alone)" in told
+    code, _, err = opencse("index", "build", tmp_path / "ix", "opencse-mini", path, "--device", "cpu")
+    assert code == 0, err
+    with _index(tmp_path / "ix") as index:
+        hits = {hit.id: hit.text for hit in index.rows()}
+    assert len(hits) == 80
+    assert hits["t3"] == "A catalogue title number 3"
+    assert hits["d3"] == "The title of work 3\nWork 3 tells one thing. Then it ends."
+
+
+def test_code_is_kept_on_request(opencse: Run, tmp_path: Path) -> None:
+    for kind in ("markdown", "html", "stack exchange"):
+        path = written(tmp_path, FILES[kind])
+        fields = sentences_of(path, FILES[kind])
+        for keep, count in (((), 0), (("--keep-code",), 1)):
+            _, out, _ = opencse("encode", "opencse-mini", path, *fields, *keep, "--out", "-", "--device", "cpu")
+            assert min(out.count("x = 1"), 1) == count
