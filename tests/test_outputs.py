@@ -158,6 +158,17 @@ def test_two_processes_do_not_write_at_once(tmp_path: Path) -> None:
     assert content(tmp_path) == {"a.txt": "one"}
 
 
+@pytest.mark.parametrize("out", ["new/../mine", "new/../new2/../mine", "mine/new/.."])
+def test_a_path_that_leads_to_a_folder_once_its_parents_are_made_is_refused(out: str, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "README.md").write_text("mine")
+    with pytest.raises(UserError, match="write the path without"):
+        require_empty(tmp_path / out)
+    with pytest.raises(UserError, match="is not empty"):
+        require_empty(tmp_path / "mine" / ".." / "mine")
+    require_empty(tmp_path / "mine" / ".." / "new")
+
+
 def test_only_what_was_made_here_is_removed(tmp_path: Path) -> None:
     mine = {".writing-notes/novel.txt": "mine", ".writing-2024/a/b.txt": "mine", ".writing-1-a.txt": "mine"}
     for name, text in mine.items():

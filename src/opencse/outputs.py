@@ -164,6 +164,9 @@ def names_in(folder: Path) -> set[str]:
     except FileNotFoundError:
         if folder.is_symlink():
             raise UserError(f"{folder}: is a link that leads nowhere; choose another --out") from None
+        if any(one.name == ".." and not one.exists() for one in (folder, *folder.parents)):
+            # once its parents are made, it could be a folder that holds files
+            raise UserError(f"{folder}: a folder before '..' is not there; write the path without '..'") from None
         return set()
     except NotADirectoryError:
         if folder.is_file() or folder.is_symlink():
