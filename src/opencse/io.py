@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -82,6 +83,14 @@ def write_text(path: Path, text: str) -> None:
     """``text`` as the content of ``path``, in UTF-8; see `writing`."""
     with writing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
+
+
+def remove(path: Path) -> None:
+    """Removes a file, a link or a folder with all it holds; nothing if there is none."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

@@ -299,7 +299,7 @@ def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
                     _move(work, folder, [one for one in names if one not in last], last)
                 except BaseException:
                     for one in _half_moved(work):
-                        remove(folder / one)
+                        io.remove(folder / one)
                     raise
             finally:
                 os.close(descriptor)
@@ -320,18 +320,9 @@ def remove_unfinished(folder: Path) -> None:
     for work in _work_folders(folder):
         _require_dead(folder, work)
         for name in _half_moved(work):
-            remove(folder / name)
+            io.remove(folder / name)
         _empty(work)
-        (work / _MOVED).unlink(missing_ok=True)
-        work.rmdir()
-
-
-def remove(path: Path) -> None:
-    """Removes a file, a link or a folder with all it holds; nothing if there is none."""
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
-    else:
-        path.unlink(missing_ok=True)
+        shutil.rmtree(work)
 
 
 def _move(work: Path, folder: Path, names: Sequence[str], last: Sequence[str]) -> None:
@@ -376,7 +367,7 @@ def _empty(work: Path) -> None:
     """Removes all in a work folder but for what shows that it is one, which goes last."""
     for path in work.iterdir():
         if path.name != _MOVED:
-            remove(path)
+            io.remove(path)
 
 
 def _require_dead(folder: Path, work: Path) -> None:

@@ -15,7 +15,7 @@ from opencse import io
 from opencse.encoder.layout import CALIBRATION
 from opencse.encoder.saving import ADAPTER, OPENING, RUN, is_ours
 from opencse.errors import UserError
-from opencse.outputs import LOCK, foreign, made_folder, names_in, remove, remove_unfinished, require_apart
+from opencse.outputs import LOCK, foreign, made_folder, names_in, remove_unfinished, require_apart
 from opencse.progress import Progress
 from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
@@ -221,7 +221,7 @@ class RunFolder:
                 yield record
             finally:
                 if not self.record_file.is_file():
-                    remove(self.staged_start)
+                    io.remove(self.staged_start)
 
     def begin(self, make_record: Callable[[], RunRecord]) -> RunRecord:
         """A new run in place of whatever ``overwrite`` allowed; ``make_record`` is called when its start is in place.
@@ -237,7 +237,7 @@ class RunFolder:
             self.write(record)
         except BaseException:
             if staged and not self.record_file.is_file():
-                remove(self.start)
+                io.remove(self.start)
             raise
         return record
 
@@ -283,15 +283,15 @@ class RunFolder:
 
     def _remove_leftovers(self, record: RunRecord | None) -> None:
         if self.state() is State.NEW and self.start.is_dir():
-            remove(self.start)
+            io.remove(self.start)
         for folder in (self.path, self.last):
             remove_unfinished(folder)
             for left in folder.glob(f"{io.WRITING}*"):
                 name = io.unfinished_name(left)
                 if name and any(fnmatch(name, pattern) for pattern in (*_MODEL, *_RESULTS, RECORD)):
-                    remove(left)
+                    io.remove(left)
         if self._staged_is_ours():
-            remove(self.staged_start)
+            io.remove(self.staged_start)
         if record is not None and record.result is not None and not record.ended_early:
             self.remove_checkpoints()
 
@@ -315,7 +315,7 @@ class RunFolder:
         if self._start_is_ours():
             parts.append(self.start)
         for part in (*parts, self.path / _SENTENCE_CONFIG, self.record_file):
-            remove(part)
+            io.remove(part)
         io.sync(self.path)
 
 

@@ -14,8 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from opencse.errors import UserError, reason
-from opencse.io import write_text
-from opencse.outputs import foreign, held_lock, names_in, remove
+from opencse.io import remove, write_text
+from opencse.outputs import foreign, held_lock, names_in
 from opencse.search.database import refused
 
 FORMAT = 1
