@@ -134,8 +134,8 @@ def rows(line: str, count: int = 60) -> str:
 def foreign(count: int) -> str:
     """Words of a script that the built-in encoder does not know."""
     draw = random.Random(0)
-    word = lambda: "".join(chr(draw.randrange(0x0531, 0x0556)) for _ in range(4))  # noqa: E731
-    return "".join(" ".join(word() for _ in range(6)) + "\n" for _ in range(count))
+    words = ["".join(chr(draw.randrange(0x0531, 0x0556)) for _ in range(4)) for _ in range(6 * count)]
+    return "".join(" ".join(words[6 * line : 6 * line + 6]) + "\n" for line in range(count))
 
 
 CHECKED = {

@@ -18,6 +18,7 @@ MAX_MESSAGE = 50_000_000
 """Bytes of one message with its attachments, at most."""
 _QUOTE = re.compile(r"\s*(?:[>|]|[A-Z]{1,4}>)")
 _SAYS = re.compile(r".*\b(?:wrote|writes|schrieb|a écrit|escribió|ha scritto|schreef|skrev)\b.*:\s*$", re.IGNORECASE)
+_BEGINS = re.compile(r"(?:On|Am|Le|El|Il|Op|Den)\b[^.!?]*$")
 _OLDER = re.compile(
     r"\s*(?:-{2,}\s*(?:Original Message|Forwarded message|Ursprüngliche Nachricht)\s*-{2,}|_{20,})\s*",
     re.IGNORECASE,
@@ -94,12 +95,10 @@ def _own_lines(lines: list[str]) -> list[str]:
         if _QUOTE.match(line) and not line.lstrip().startswith("|"):
             while own and not own[-1].strip():
                 own.pop()
-            for count in (1, 2):  # 'On Monday, A. Person wrote:', which may be broken into two lines
-                if _SAYS.fullmatch(" ".join(own[-count:])) and (
-                    count == 1 or re.match(r"(On|Am|Le|El|Il|Op|Den)\b", own[-2])
-                ):
-                    del own[-count:]
-                    break
+            broken = len(own) > 1 and _BEGINS.match(own[-2])  # 'On Monday, A. Person wrote:' in two lines
+            count = 2 if broken else 1
+            if own and _SAYS.fullmatch(" ".join(own[-count:])):
+                del own[-count:]
             own.append("")
             continue
         own.append(line)

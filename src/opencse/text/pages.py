@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from opencse.text.paragraphs import Section
 
 _EDGE = 3
-"""Lines at the top and bottom of a page that may be running heads or page numbers."""
+"""Lines at the top and bottom of a page that may be running heads or page numbers, at most."""
 _OFTEN = 0.3
 """Share of the pages that a running head is on, at least."""
 _NUMBER = re.compile(
@@ -57,10 +57,15 @@ def _key(line: str) -> str:
     return " ".join(re.sub(r"\d+", "#", line).split()).casefold()
 
 
+def _edge(page: Sequence[str]) -> int:
+    """How many lines at each end of a page are its edge: at most a quarter of those with text, and one at least."""
+    return min(_EDGE, max(1, sum(bool(line.strip()) for line in page) // 4))
+
+
 def _edges(page: Sequence[str]) -> list[int]:
     """The lines at the edges of a page, by number; blank ones do not count."""
     filled = [number for number, line in enumerate(page) if line.strip()]
-    return list(dict.fromkeys((*filled[:_EDGE], *filled[-_EDGE:])))
+    return list(dict.fromkeys((*filled[: _edge(page)], *filled[-_edge(page) :])))
 
 
 def _running_heads(pages: Sequence[Sequence[str]]) -> frozenset[str]:
@@ -74,7 +79,7 @@ def _without_edges(page: Sequence[str], heads: frozenset[str]) -> list[str]:
     """The page without running heads and numbers: whole lines from its ends inwards."""
     lines = list(page)
     for end in (0, -1):
-        for _ in range(_EDGE):
+        for _ in range(_edge(page)):
             while lines and not lines[end].strip():
                 lines.pop(end)
             if lines and (_key(lines[end]) in heads or _NUMBER.fullmatch(lines[end])):
