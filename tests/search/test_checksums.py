@@ -112,6 +112,24 @@ def test_every_kind_of_changed_database_is_refused_in_a_line(folder: Path, mini:
     assert public.check_index(folder).faults == ()
 
 
+@pytest.mark.slow
+def test_deleting_from_a_database_with_inverted_parts_is_done_or_refused_in_a_line(
+    folder: Path, mini: SentenceEncoder
+) -> None:
+    path = one(folder, "rows-*.sqlite")
+    files = {file: file.read_bytes() for file in folder.iterdir() if file.is_file()}
+    whole = files[path]
+    for at in range(0, len(whole), 512):
+        change(path, at, bytes(byte ^ 0xFF for byte in whole[at : at + 256]))
+        with contextlib.suppress(UserError), contextlib.closing(Index.open(folder, encoder=mini)) as index:
+            index.delete(["t1", "t2", "t3"])
+        for file in set(folder.iterdir()) - set(files):
+            if file.is_file():
+                file.unlink()
+        for file, content in files.items():
+            file.write_bytes(content)
+
+
 def test_changed_words_are_counted_again(folder: Path, mini: SentenceEncoder) -> None:
     before = asked(folder, mini, hybrid=True)
     (words,) = folder.glob("words-*")

@@ -103,7 +103,7 @@ def test_a_pipe_is_tokenised(tiny_folder: Path, tmp_path: Path) -> None:
     ("content", "message"),
     [
         (b"", ": nothing came through it; one sentence a line is expected"),
-        (b"one\ncaf\xe9\n", ", line 2: not UTF-8 text (byte 0xe9 at column 4)"),
+        ("é\nê\ncaf".encode() + b"\xe9\n", ", line 3: not UTF-8 text (byte 0xe9 at column 4)"),
         (b'{"text": "one"}\n{"text": 7}\n', ", line 2: column 'text' holds int, not text"),
         (b'{"text": "one"}\n{"text": \n', ", line 2: not valid JSON"),
         (b"\n\n", ": no sentences in it"),

@@ -120,7 +120,7 @@ def connect(path: Path, *, write: bool) -> sqlite3.Connection:
             db.execute("SELECT 1 FROM facts").fetchone()
         except sqlite3.DatabaseError as error:
             db.close()
-            if error.sqlite_errorcode & 0xFF not in _NOT_NOW:
+            if _code(error) not in _NOT_NOW:
                 raise
             if not (log.is_file() and log.stat().st_size):
                 return _opened(path, "mode=ro&immutable=1")
@@ -190,14 +190,24 @@ def new_name(before: str, after: str) -> str:
     return f"{before}{uuid.uuid4().hex[:12]}{after}"
 
 
+def _code(error: sqlite3.DatabaseError) -> int:
+    """SQLite's code of an error; bytes in the file that are no text have none, and are damage."""
+    none = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else 0
+    return int(getattr(error, "sqlite_errorcode", none)) & 0xFF
+
+
 @contextmanager
 def refused(folder: Path) -> Iterator[None]:
-    """Tells in one line of a folder that cannot be written."""
+    """Tells in one line of a folder that cannot be written, or whose database is damaged."""
     try:
         yield
     except OSError as error:
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
+        if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise OutdatedError(f"{folder}: damaged ({reason(error)}); {_AGAIN}") from None
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
 
 
@@ -207,7 +217,7 @@ def damaged(folder: Path) -> Iterator[None]:
     try:
         yield
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+        if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
             raise OutdatedError(f"{folder}: damaged ({reason(error)}); {_AGAIN}") from None
         raise UserError(
             f"{folder}: cannot be read now ({reason(error)}); is the disk full, or another process writing it?"

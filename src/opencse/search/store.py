@@ -119,13 +119,14 @@ class Store:
         wanted = [int(place) for place in places]
         self.require_sound(facts, wanted)
         rows = self.select("place IN (SELECT value FROM json_each(?))", [json.dumps(wanted)], facts)
-        wrong = self.wrong_rows(rows, facts)
+        by_place = {row[0]: row for row in rows}
+        wrong = [*self.wrong_rows(rows, facts), *(place for place in wanted if place not in by_place)]
         if wrong:
             raise OutdatedError(
                 f"{self.folder}: damaged (row {wrong[0]:,} of {self.name} is not as it was written); copy the whole "
                 "folder again, or build the index again"
             )
-        return {row[0]: row for row in rows}
+        return by_place
 
     def wrong_rows(self, rows: Sequence[Stored], facts: Facts) -> list[int]:
         """The places of those rows that are not as they were written."""
@@ -140,7 +141,7 @@ class Store:
         wrong = []
         for place, name, part, text, values in rows:
             now = row_sum(name, part, text, dict(zip(facts.columns, values, strict=True)))
-            if sums[place] not in (None, now):
+            if place not in sums or sums[place] not in (None, now):
                 wrong.append(place)
         return wrong
 
