@@ -119,7 +119,7 @@ def test_fields_of_other_names(tmp_path: Path) -> None:
         (lines, ["headline", "text"], "line 2: no 'text'; name the documents' title and text with --fields"),
         (table, ["head", "body"], "a.csv: no column 'head'"),
         (text, ["body"], r"a.txt: has no fields \(one text per line\); leave out --fields"),
-        (lines, ["body", "body"], "each once"),
+        (lines, ["body", "body"], "name each once"),
         (lines, ["a", "b", "c"], "no column 'a'"),
     ):
         with pytest.raises(UserError, match=said):

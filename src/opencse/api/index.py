@@ -104,8 +104,9 @@ def build_index(
     tell = progress or Silent()
     require_apart(folder, read=paths_of(text), models=paths_of(model), option="INDEX")
     require_new(Path(folder), overwrite=overwrite)
-    rows = _rows(text, fields, ids, metadata, split, keep_code, tell)
+    rows = _rows(text, fields, ids, metadata, split, keep_code)
     encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    _tell(rows, tell)
     with Index.build(
         folder,
         rows,
@@ -155,8 +156,9 @@ def add_to_index(
     Raises:
         UserError: for bad input, an id that is there already, or an index that another process is writing.
     """
-    rows = _rows(text, fields, ids, metadata, split, keep_code, progress)
     with _open(folder, model, device, trust_remote_code, progress) as index:
+        rows = _rows(text, fields, ids, metadata, split, keep_code)
+        _tell(rows, progress or Silent())
         return index.add(rows, replace=replace, progress=progress)
 
 
@@ -389,7 +391,6 @@ def _rows(
     metadata: Sequence[str],
     split: str | None,
     keep_code: bool,
-    progress: Progress | None,
 ) -> RowSource:
     if isinstance(text, Source):
         if fields is not None or split is not None or keep_code:
@@ -408,7 +409,13 @@ def _rows(
             raise UserError("text: the list is empty; give at least one text")
         return given
     rows = FileRows(collection)
-    if progress is not None:
+    if not rows.count:  # reads and checks all files, before a model is loaded
+        raise UserError(f"{rows.name}: no texts in it; give at least one")
+    return rows
+
+
+def _tell(rows: RowSource, progress: Progress) -> None:
+    """Says what files were recognised as, and what is left out of them."""
+    if isinstance(rows, FileRows):
         for line in rows.notes.lines():
             progress.say(line)
-    return rows

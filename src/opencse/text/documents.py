@@ -13,7 +13,7 @@ from pathlib import Path
 from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
-from opencse.text.formats import ABSENT
+from opencse.text.json_files import ABSENT
 from opencse.text.kinds import SECTIONED, SUFFIXES, KindName, is_known
 from opencse.text.lines import COMPRESSED, suffix_of
 from opencse.text.readers import Source

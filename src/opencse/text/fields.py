@@ -7,13 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import islice
 
-from opencse.errors import MissingColumnError, UserError, nearest
+from opencse.errors import MissingColumnError, nearest, require_once
 from opencse.text.formats import column_like
 from opencse.text.readers import Source
 
 TITLE, TEXT, ID = "title", "text", "_id"
 _LOOKED_AT = 100
 _MOST_NAMED = 12
+_ABOUT = 1.3
+"""Texts are about as long up to this factor."""
+_LONGEST_NAME = 6
+"""Words in the name of a column, at most."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +44,7 @@ class DocumentFields:
         """What a reader is told: ``title 'Betreff', text 'Text', not read: Nummer``."""
         title = f"title {self.title!r}" if self.title else "no title"
         texts = ", ".join(repr(name) for name in self.texts)
-        others = [name for name in present if name not in self.every]
+        others = [name for name in present if name not in self.every and name.partition(".")[0] != self.id]
         rest = f"; not read: {', '.join(others[:_MOST_NAMED])}" if others else ""
         return f"{title}, text {texts}" + (f", id {self.id!r}" if self.id else "") + rest
 
@@ -64,14 +68,15 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
             raise MissingColumnError(
                 f"{source.name}: no column {TEXT!r}; columns there: {there}; {_how_to_name(suggest_fields(source))}"
             )
-        chosen = DocumentFields(title, (text,), ids or (ID if ID in present else None))
+        chosen = DocumentFields(title, (text,), ids or (ID if _is_there(ID, present) else None))
     else:
-        if isinstance(fields, str) or len(set(fields)) < len(fields):
-            raise UserError("fields are the names of the title and of the text, or of the text alone, each once")
+        if isinstance(fields, str):
+            raise TypeError("fields is a list of names, the title's and the text's, or the text's alone")
+        require_once(fields, "field")
         if source.is_file and source.kind.name == "table" and all(name.isdecimal() for name in fields):
             present = (*present, *fields)  # by position
         title, texts = (None, fields) if len(fields) == 1 else (fields[0], fields[1:])
-        chosen = DocumentFields(title, tuple(texts), ids or (ID if ID in present else None))
+        chosen = DocumentFields(title, tuple(texts), ids or (ID if _is_there(ID, present) else None))
     require_columns(source, chosen.every, present)
     return chosen
 
@@ -84,10 +89,15 @@ def require_columns(source: Source, names: Sequence[str], present: Sequence[str]
     """
     present = source.present() if present is None else present
     for name in names:
-        if name not in present:
+        if not _is_there(name, present):
             hint = nearest(name, list(present))
             there = ", ".join(one[:40] for one in present[:40]) or "none"
             raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {there}")
+
+
+def _is_there(name: str, present: Sequence[str]) -> bool:
+    """Whether a field is there, or is an object with fields of its own."""
+    return name in present or any(other.startswith(f"{name}.") for other in present)
 
 
 def _how_to_name(suggested: tuple[str, ...]) -> str:
@@ -99,9 +109,13 @@ def _how_to_name(suggested: tuple[str, ...]) -> str:
 def suggest_fields(source: Source) -> tuple[str, ...]:
     """The fields that look most like title and text, or text alone; empty where nothing does.
 
-    The text is the field with the longest texts; the title one with fewer words, of which hardly any repeat.
+    The text is the field with the longest texts, the last of those that are about as long; the title is one with fewer
+    words, of which hardly any repeat. In a table whose first row reads like the others they are positions.
     """
     present = tuple(name for name in source.present() if "," not in name)
+    headerless = source.is_file and source.kind.name == "table" and _is_headerless(source.present())
+    if headerless:
+        present = tuple(str(place) for place in range(1, len(source.present()) + 1))
     if not present:
         return ()
     rows = [record.values for record in islice(source.records(present, lenient=True), _LOOKED_AT)]
@@ -112,8 +126,9 @@ def suggest_fields(source: Source) -> tuple[str, ...]:
             texts[name] = filled
     if not texts:
         return ()
+    characters = {name: sum(map(len, cells)) / len(cells) for name, cells in texts.items()}
     words = {name: sum(len(cell.split()) for cell in cells) / len(cells) for name, cells in texts.items()}
-    text = max(words, key=lambda name: words[name])
+    text = [name for name, mean in characters.items() if _ABOUT * mean >= max(characters.values())][-1]
     titles = [
         name
         for name in texts
@@ -121,3 +136,8 @@ def suggest_fields(source: Source) -> tuple[str, ...]:
     ]
     named = [name for name in titles if TITLE in name.casefold()]
     return (*(named or titles)[:1], text)
+
+
+def _is_headerless(header: Sequence[str]) -> bool:
+    """Whether what should be names of columns are texts or numbers."""
+    return any(name[-1:] in (".", "!", "?") or len(name.split()) > _LONGEST_NAME or name.isdecimal() for name in header)

@@ -6,14 +6,13 @@ import csv
 import re
 import shlex
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
 from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from opencse.environment import require_packages
 from opencse.errors import MissingColumnError, UserError, nearest, reason, shortened
 from opencse.numerals import whole_number
-from opencse.text.json_files import read_json
+from opencse.text.json_files import ABSENT, leaf_names, read_json, value_of
 from opencse.text.kinds import SECTIONED, SEPARATORS, FileKind, KindName
 from opencse.text.lines import (
     MAX_GROWTH,
@@ -59,19 +58,17 @@ class Record(NamedTuple):
     values: tuple[object, ...]
 
 
-class Absent(Enum):
-    """What a record holds for a column that its object lacks, where columns may be missing."""
-
-    ABSENT = "absent"
-
-
-ABSENT = Absent.ABSENT
-
-
 def choose_columns(
-    wanted: Columns | None, present: Sequence[str], where: File | str, *, headerless: bool = False
+    wanted: Columns | None,
+    present: Sequence[str],
+    where: File | str,
+    *,
+    headerless: bool = False,
+    texts: Sequence[str] | None = None,
 ) -> Columns:
     """The columns to read: those asked for, or the first default set that is there in full.
+
+    ``texts`` are those that hold texts, where it is known; one of them is the example of what to type.
 
     Raises:
         UserError: naming the columns there are, and the nearest one.
@@ -87,7 +84,8 @@ def choose_columns(
         own = [column_like(name, present) for name in names]
         if all(own):
             return _each_once(tuple(name for name in own if name), present, where)
-    example = f", for instance --columns {shlex.quote(_short(present[0]))}" if present else ""
+    likely = present if texts is None else texts
+    example = f", for instance --columns {shlex.quote(_short(likely[0]))}" if likely else ""
     by_position = ", or --columns 1 (or 1,2) by position if the file has no header" if headerless else ""
     raise UserError(
         f"{where}: none of the default columns (sentence; text; anchor, positive; anchor, positive, negative); "
@@ -235,29 +233,6 @@ def _counted(columns: int) -> str:
     return f"{columns} column{'s' if columns > 1 else ''}"
 
 
-def leaf_names(record: Mapping[str, object], depth: int = 4) -> list[str]:
-    """The keys of an object, those of objects within it after a dot: ``meta.title``."""
-    names: list[str] = []
-    for key, value in record.items():
-        inner = leaf_names(value, depth - 1) if isinstance(value, Mapping) and depth else []
-        names += [f"{key}.{name}" for name in inner] or [str(key)]
-    return names
-
-
-def value_of(record: Mapping[str, object], name: str) -> object:
-    """The value of a key, or of a nested one named with dots; `ABSENT` if it is not there."""
-    if name in record:
-        return record[name]
-    head, dot, rest = name.partition(".")
-    while dot:
-        inner = record.get(head)
-        if isinstance(inner, Mapping) and (value := value_of(inner, rest)) is not ABSENT:
-            return value
-        more, dot, rest = rest.partition(".")
-        head = f"{head}.{more}"
-    return ABSENT
-
-
 def _from_objects(
     path: File,
     objects: Iterable[tuple[int, Mapping[str, object]]],
@@ -271,7 +246,8 @@ def _from_objects(
         if names is None or (not lenient and ABSENT in values):
             there = [*dict.fromkeys([*map(str, record), *leaf_names(record)])]
             unit = "line" if kind.name == "jsonl" else "row"
-            names = choose_columns(names or columns, there, f"{path}, {unit} {number}")
+            texts = [name for name in there if isinstance(value_of(record, name), str)]
+            names = choose_columns(names or columns, there, f"{path}, {unit} {number}", texts=texts)
             values = tuple(value_of(record, name) for name in names)
         yield Record(number, 0, names, values)
 

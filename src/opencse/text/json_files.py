@@ -1,15 +1,48 @@
-"""Reads JSON files: an array of objects or texts, or an object with such a list inside."""
+"""Reads JSON files (an array of objects or texts, or an object with such a list inside) and nested keys of objects."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum
 
 from opencse.errors import UserError, reason
 from opencse.text.lines import MAX_RECORD_CHARACTERS, File, read_blocks, read_text
 
 _DEPTH = 4
 _SPACE = " \t\r\n"
+
+
+class Absent(Enum):
+    """What a record holds for a column that its object lacks, where columns may be missing."""
+
+    ABSENT = "absent"
+
+
+ABSENT = Absent.ABSENT
+
+
+def leaf_names(record: Mapping[str, object], depth: int = 4) -> list[str]:
+    """The keys of an object, those of objects within it after a dot: ``meta.title``."""
+    names: list[str] = []
+    for key, value in record.items():
+        inner = leaf_names(value, depth - 1) if isinstance(value, Mapping) and depth else []
+        names += [f"{key}.{name}" for name in inner] or [str(key)]
+    return names
+
+
+def value_of(record: Mapping[str, object], name: str) -> object:
+    """The value of a key, or of a nested one named with dots; `ABSENT` if it is not there."""
+    if name in record:
+        return record[name]
+    head, dot, rest = name.partition(".")
+    while dot:
+        inner = record.get(head)
+        if isinstance(inner, Mapping) and (value := value_of(inner, rest)) is not ABSENT:
+            return value
+        more, dot, rest = rest.partition(".")
+        head = f"{head}.{more}"
+    return ABSENT
 
 
 def read_json(file: File) -> Iterator[tuple[int, Mapping[str, object]]]:

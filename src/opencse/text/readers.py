@@ -261,7 +261,7 @@ class Source:
 
         Args:
             columns: by name or position, in place of the source's own; None: the default ones.
-            lenient: objects may lack a column; its value is `opencse.text.formats.ABSENT` then.
+            lenient: objects may lack a column; its value is `opencse.text.json_files.ABSENT` then.
 
         Raises:
             UserError: naming the file, the line and the fix.
