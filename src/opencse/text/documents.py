@@ -228,7 +228,9 @@ class Collection:
         hint = ""
         if self.fields is None and names.title is None and len(likely := suggest_fields(source)) == 2:
             hint = f" (with titles: --fields {shlex.join([','.join(likely)])})" if likely[1] in names.texts else ""
-        notes.taken_for[f"{kind}; {names.described(source.present())}{hint}"] += 1
+        notes.taken_for[
+            f"{kind}; {names.described([name for name in source.present() if name not in self.metadata])}{hint}"
+        ] += 1
         columns = tuple(dict.fromkeys((*names.every, *self.metadata)))
         for record in source.records(columns, lenient=True):
             where = f"{source.name}, {source.unit} {record.number}"
