@@ -14,9 +14,11 @@ from safetensors.torch import load_file, save_file
 from helpers import Stopped
 from opencse import io
 from opencse.errors import InterruptedRunError
+from opencse.runs.folder import RunFolder
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
+from opencse.training.metrics import METRICS
 
 pytestmark = pytest.mark.slow
 
@@ -34,7 +36,7 @@ OPTIONS = [part for setting in SETTINGS for part in ("--set", setting)]
 
 @pytest.fixture(scope="module")
 def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a text, dev pairs, a start, and a run that was stopped after its second step."""
+    """A folder with a text, dev pairs, a start, and a run that was killed after its second step."""
     folder = tmp_path_factory.mktemp("interrupted")
     (folder / "text.txt").write_text("\n".join(sentences[:12]) + "\n")
     shutil.copy(sample.DEV, folder / "dev.tsv")
@@ -45,6 +47,10 @@ def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytes
     )  # fmt: skip
     with pytest.raises(InterruptedRunError):
         job.run(folder / "run", progress=Stopped(2))
+    run = RunFolder(folder / "run")
+    for path in run.path.iterdir():  # a killed run has no model yet
+        if path not in (run.record_file, run.checkpoint, run.start) and path.name != METRICS:
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
     return folder
 
 
