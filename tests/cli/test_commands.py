@@ -60,9 +60,10 @@ def test_train_evaluate_encode_and_compare(opencse: Run, tiny_folder: Path, tmp_
     assert (out / "modules.json").is_file()
     assert (out / "last" / "modules.json").is_file()
 
-    vectors = tmp_path / "v.npy"
-    code, stdout, _ = opencse("encode", out, sample.TRAIN, "--out", vectors, "--normalize")
-    assert code == 0
+    texts, vectors = tmp_path / "texts.txt", tmp_path / "v.npy"
+    texts.write_text("".join(f"{line}\n" for line in Path(sample.TRAIN).read_text().splitlines() if line))
+    code, stdout, stderr = opencse("encode", out, texts, "--out", vectors, "--normalize")
+    assert code == 0, stderr
     array = np.load(vectors)
     assert array.shape == (3421, 32)
     assert np.allclose(np.linalg.norm(array, axis=1), 1, atol=1e-5)
@@ -309,8 +310,10 @@ def test_a_score_file_may_be_any_name(opencse: Run, tiny_folder: Path, tmp_path:
 
 
 def test_what_a_run_is_chosen_by_is_told(opencse: Run, tmp_path: Path) -> None:
-    out = tmp_path / "o"
-    code, told, err = opencse("train", sample.TRAIN, "-o", out, "--metric", "mrr@5", "--dry-run")
+    out, text = tmp_path / "o", tmp_path / "text.txt"  # other texts than the sample's, of which the questions are
+    lines = Path(sample.TRAIN).read_text().splitlines()
+    text.write_text("".join(f"In short: {line}\n" if line else "\n" for line in lines))
+    code, told, err = opencse("train", text, "-o", out, "--metric", "mrr@5", "--dry-run")
     assert code == 0, err
     line = next(line for line in told.splitlines() if line.startswith("selection"))
     assert "questions from the text itself" in line

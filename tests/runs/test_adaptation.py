@@ -42,8 +42,10 @@ def folder(tmp_path: Path) -> Path:
         {"_id": str(number), "title": " ".join(article.sentences[:1]), "text": " ".join(article.sentences[1:])}
         for number, article in enumerate(articles)
     ]
-    (tmp_path / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
-    return tmp_path
+    folder = tmp_path / "articles"
+    folder.mkdir()
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+    return folder
 
 
 @pytest.mark.slow
@@ -147,7 +149,7 @@ def test_fields_of_a_file_and_documents_at_hand_train_alike(
     at_hand = [(row["headline"], row["body"]) for row in rows]
     adapt(at_hand, tmp_path / "b", settings=QUICK)
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
-    with pytest.raises(UserError, match="fields are of a file"):
+    with pytest.raises(UserError, match="fields and keep_code are of a file"):
         adapt(at_hand, tmp_path / "c", fields=["a", "b"])
 
 

@@ -7,6 +7,7 @@ import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from itertools import groupby
 from pathlib import Path
 
@@ -146,7 +147,14 @@ class Collection:
     def name(self) -> str:
         """What a reader would call it."""
         path = find_corpus(self.location)
-        return str(path) if is_folder(path) else Source(str(path), None, self.split).name
+        return str(path) if is_folder(path) else self._source.name
+
+    @cached_property
+    def _source(self) -> Source:
+        """What is not a folder; opened once, since what comes through a pipe comes once."""
+        path = find_corpus(self.location)
+        location = self.location if path == Path(self.location) else str(path)
+        return Source(location, None, self.split, self.skip_lines, self.keep_code)
 
     @property
     def is_untyped(self) -> bool:
@@ -177,8 +185,7 @@ class Collection:
         """The files, each with its path within the folder if it is from one."""
         path = find_corpus(self.location)
         if not is_folder(path):
-            location = self.location if path == Path(self.location) else str(path)
-            for source in Source(location, None, self.split, self.skip_lines, self.keep_code).files:
+            for source in self._source.files:
                 yield source, None
             return
         files = files_in(path)

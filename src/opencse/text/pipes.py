@@ -36,6 +36,10 @@ class Spooled:
         return self.name
 
 
+_IN_USE: weakref.WeakValueDictionary[tuple[int, int], Spooled] = weakref.WeakValueDictionary()
+"""What came through pipes that somebody still reads, by device and number of the pipe: it does not come again."""
+
+
 def is_pipe(location: str) -> bool:
     """Whether ``location`` is standard input (``-``), an open descriptor, a pipe or a device: readable once."""
     if location in STANDARD_INPUT or location.startswith(_DESCRIPTORS):
@@ -53,7 +57,7 @@ def pipe_name(location: str) -> str:
 
 
 def spool(location: str, suffix: str = "") -> Spooled:
-    """All that comes through the pipe at ``location``.
+    """All that comes through the pipe at ``location``; whoever asks again while it is in use gets the same.
 
     Args:
         location: see `is_pipe`.
@@ -64,6 +68,9 @@ def spool(location: str, suffix: str = "") -> Spooled:
         UserError: if it cannot be read, is empty, or there is no room for it.
     """
     name = pipe_name(location)
+    identity = _identity(location)
+    if identity in _IN_USE:
+        return _IN_USE[identity]
     try:
         descriptor, kept = tempfile.mkstemp(prefix="opencse-", suffix=suffix or ".txt")
     except OSError as error:
@@ -86,7 +93,18 @@ def spool(location: str, suffix: str = "") -> Spooled:
         raise
     spooled = Spooled(path, name)
     weakref.finalize(spooled, path.unlink, missing_ok=True)
+    if identity is not None:
+        _IN_USE[identity] = spooled
     return spooled
+
+
+def _identity(location: str) -> tuple[int, int] | None:
+    """What tells this pipe from others, by whatever name it is reached; None if the system does not say."""
+    try:
+        found = os.fstat(0) if location in STANDARD_INPUT else Path(location).stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_dev, found.st_ino
 
 
 def _open(location: str) -> BinaryIO:
