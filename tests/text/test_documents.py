@@ -9,7 +9,14 @@ import pytest
 
 from opencse import UserError
 from opencse.text import lines
-from opencse.text.documents import Document, documents_at_hand, find_corpus, read_documents
+from opencse.text.documents import (
+    Collection,
+    Document,
+    ReadingNotes,
+    documents_at_hand,
+    find_corpus,
+    read_documents,
+)
 
 
 def jsonl(path: Path, *records: object) -> Path:
@@ -144,3 +151,32 @@ def test_faults_name_the_line(tmp_path: Path) -> None:
         read_documents(jsonl(tmp_path / "a.jsonl", {"title": 3, "text": "One."}))
     with pytest.raises(UserError, match="no document with any text"):
         read_documents(jsonl(tmp_path / "a.jsonl", {"text": " "}))
+
+
+def test_a_folder_with_files_that_are_not_read_tables_with_fields_and_prose(tmp_path: Path) -> None:
+    """One file never stops the others, and fields are those of tables: prose is read as it is."""
+    (tmp_path / "notes.md").write_text("# Valves\n\nThe valve leaks.\n")
+    (tmp_path / "log.txt").write_text("The pump stopped.\n\nIt was cold.\n")
+    (tmp_path / "own.csv").write_text("Betreff;Inhalt;Jahr\nRohr;Das Rohr ist undicht.;2020\n")
+    (tmp_path / "slides.odt").write_bytes(b"PK\x03\x04")
+    (tmp_path / "empty.txt").touch()
+    notes = ReadingNotes()
+    collection = Collection(str(tmp_path), ("Betreff", "Inhalt"), metadata=("Jahr",))
+    documents = {(one.title, one.text): one.metadata for one in collection.titled_texts(notes)}
+    assert documents == {
+        ("Valves", "The valve leaks."): {"Jahr": None},
+        ("", "The pump stopped.\nIt was cold."): {"Jahr": None},
+        ("Rohr", "Das Rohr ist undicht."): {"Jahr": "2020"},
+    }
+    lines = "\n".join(notes.lines())
+    assert "1 files of a kind that is not read (.odt; save it as .docx)" in lines
+    assert "1 empty files" in lines
+    assert "kept: Jahr" in lines
+    assert "not read: Jahr" not in lines
+    assert "a text file as one document, UTF-8" in lines
+
+
+def test_ligatures_of_a_page_are_letters(tmp_path: Path) -> None:
+    (tmp_path / "page.txt").write_text("The \ufb01le is di\ufb00erent.\f\nA \ufb02ag is o\ufb03cial.\f\n")
+    (one,) = Collection(str(tmp_path / "page.txt")).titled_texts()
+    assert one.text == "The file is different. A flag is official."

@@ -136,7 +136,7 @@ def _indexes(
         if name in found:
             raise UserError(f"{folder}: {name} has an index already; give one for each model")
         found[name] = index
-        tell.say(f"{name}: searches {folder}, {index.info().rows:,} texts ({index.info().kind})")
+        tell.say(f"{name}: searches {folder}, {index.info().documents:,} texts ({index.info().kind})")
     if not found:
         return {}
     first = next(iter(found.values()))

@@ -15,7 +15,7 @@ from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
 from opencse.text.json_files import ABSENT
-from opencse.text.kinds import SECTIONED, SUFFIXES, KindName, is_known
+from opencse.text.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known
 from opencse.text.lines import COMPRESSED, suffix_of
 from opencse.text.readers import Source
 from opencse.text.scripts import is_unicode
@@ -188,15 +188,20 @@ class Collection:
             for source in self._source.files:
                 yield source, None
             return
-        files = files_in(path)
+        every = files_in(path)
+        files = [file for file in every if file.stat().st_size]
+        if len(files) < len(every):
+            notes.left_out["empty files"] += len(every) - len(files)
         if not files:
             raise UserError(
                 f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
             )
         for file in files:
             source = Source(str(file), keep_code=self.keep_code)
-            if not is_known(suffix_of(file)):
-                notes.left_out[f"files of a kind that is not read ({suffix_of(file) or 'no suffix'})"] += 1
+            suffix = suffix_of(file)
+            if not is_known(suffix) or how_to_convert(suffix):
+                fix = f"; {how_to_convert(suffix)}" if how_to_convert(suffix) else ""
+                notes.left_out[f"files of a kind that is not read ({suffix or 'no suffix'}{fix})"] += 1
                 continue
             try:
                 if source.kind.name not in _PROSE:
@@ -210,12 +215,14 @@ class Collection:
         """The documents of one file, or of a data set; ``place`` within a folder."""
         kind = source.kind.name if source.is_file else None
         plain = self.fields is None and self.ids is None and not self.metadata
-        if plain and (kind in SECTIONED or (kind == "text" and place is not None)):
-            notes.taken_for[str(source.kind)] += 1
+        prose = kind in _PROSE if place is not None else plain and kind in SECTIONED  # fields are of tables and objects
+        if prose:
+            whole = str(source.kind).replace("one text per line", "a text file as one document")
+            notes.taken_for[whole if kind == "text" else str(source.kind)] += 1
+            metadata = dict.fromkeys(self.metadata)
             for one in source.sections(place):
-                yield TitledText(
-                    f"{source.name}, {one.place}", one.title, "\n".join(one.paragraphs), one.place, {}, one.paragraphs
-                )
+                where, text = f"{source.name}, {one.place}", "\n".join(one.paragraphs)
+                yield TitledText(where, one.title, text, one.place, metadata, one.paragraphs)
         elif kind == "text":
             if not plain:
                 raise UserError(
@@ -235,9 +242,7 @@ class Collection:
         hint = ""
         if self.fields is None and names.title is None and len(likely := suggest_fields(source)) == 2:
             hint = f" (with titles: --fields {shlex.join([','.join(likely)])})" if likely[1] in names.texts else ""
-        notes.taken_for[
-            f"{kind}; {names.described([name for name in source.present() if name not in self.metadata])}{hint}"
-        ] += 1
+        notes.taken_for[f"{kind}; {names.described(source.present(), self.metadata)}{hint}"] += 1
         columns = tuple(dict.fromkeys((*names.every, *self.metadata)))
         for record in source.records(columns, lenient=True):
             where = f"{source.name}, {source.unit} {record.number}"
@@ -270,11 +275,11 @@ def _of_lines(source: Source) -> Iterator[Document]:
 
 
 def files_in(folder: Path) -> list[Path]:
-    """The files in a folder and the folders in it, by name; hidden and empty ones are left out."""
+    """The files in a folder and the folders in it, by name; hidden ones are left out."""
     shown = (
         path for path in folder.rglob("*") if not any(part.startswith(".") for part in path.relative_to(folder).parts)
     )
-    return sorted(path for path in shown if path.is_file() and path.stat().st_size)
+    return sorted(path for path in shown if path.is_file())
 
 
 def find_corpus(location: str | Path) -> Path:
@@ -299,7 +304,7 @@ def holds_prose(location: str | Path) -> bool:
     if not is_folder(path) or find_corpus(path) != path:
         return False
     prose = {suffix for suffix, kind in SUFFIXES.items() if kind in _PROSE}
-    return any(suffix_of(file) in prose for file in files_in(path))
+    return any(suffix_of(file) in prose and file.stat().st_size for file in files_in(path))
 
 
 def holds_documents(location: str | Path) -> bool:

@@ -123,6 +123,11 @@ def is_known(suffix: str) -> bool:
     return suffix in SUFFIXES or suffix in _OTHERS
 
 
+def how_to_convert(suffix: str) -> str | None:
+    """What to do about a file of a kind that is known and not read; None for the kinds that are read."""
+    return _OTHERS.get(suffix)
+
+
 def recognise(file: File) -> FileKind:
     """What ``file`` is, by its first 256 KiB; what they do not tell, its suffix does.
 

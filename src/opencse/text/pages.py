@@ -1,4 +1,4 @@
-"""Joins the lines of printed pages: no running heads and page numbers, broken words made whole."""
+"""Joins the lines of printed pages: no running heads and page numbers, broken words and ligatures made whole."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _BROKEN = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]$")
+_LIGATURES = str.maketrans(
+    {"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st", "\ufb06": "st"}
+)
+"""Letters that fonts draw as one sign; no model knows words that are spelt with it."""
 _LIST = re.compile(r"\s*(?:[-*•▪‣–]|\(?\d{1,3}[.)]|[a-z]\))\s+")
 
 
@@ -33,7 +37,7 @@ def page_sections(pages: Sequence[str], place: str, title: str = "") -> Iterator
         place: names the document.
         title: of the document, if known.
     """
-    lines = [_trimmed(page.split("\n")) for page in pages]
+    lines = [_trimmed(page.translate(_LIGATURES).split("\n")) for page in pages]
     heads = _running_heads(lines)
     lines = [_without_edges(page, heads) for page in lines]
     known = Counter(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", "\n".join("\n".join(page) for page in lines)))

@@ -69,8 +69,8 @@ def spool(location: str, suffix: str = "") -> Spooled:
     """
     name = pipe_name(location)
     identity = _identity(location)
-    if identity in _IN_USE:
-        return _IN_USE[identity]
+    if identity is not None and (in_use := _IN_USE.get(identity)) is not None:
+        return in_use
     try:
         descriptor, kept = tempfile.mkstemp(prefix="opencse-", suffix=suffix or ".txt")
     except OSError as error:
