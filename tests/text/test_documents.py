@@ -171,8 +171,7 @@ def test_a_folder_with_files_that_are_not_read_tables_with_fields_and_prose(tmp_
     lines = "\n".join(notes.lines())
     assert "1 files of a kind that is not read (.odt; save it as .docx)" in lines
     assert "1 empty files" in lines
-    assert "kept: Jahr" in lines
-    assert "not read: Jahr" not in lines
+    assert "not read" not in lines.replace("is not read (", "")
     assert "a text file as one document, UTF-8" in lines
 
 

@@ -41,14 +41,13 @@ class DocumentFields:
         return tuple(dict.fromkeys(names))
 
     def described(self, present: Sequence[str], metadata: Sequence[str] = ()) -> str:
-        """What a reader is told: ``title 'Betreff', text 'Text', kept: Jahr; not read: Nummer``."""
+        """What a reader is told: ``title 'Betreff', text 'Text', not read: Nummer``."""
         title = f"title {self.title!r}" if self.title else "no title"
         texts = ", ".join(repr(name) for name in self.texts)
         used = (*self.every, *metadata)
         others = [name for name in present if name not in used and name.partition(".")[0] != self.id]
-        kept = f", kept: {', '.join(metadata)}" if metadata else ""
         rest = f"; not read: {', '.join(others[:_MOST_NAMED])}" if others else ""
-        return f"{title}, text {texts}" + (f", id {self.id!r}" if self.id else "") + kept + rest
+        return f"{title}, text {texts}" + (f", id {self.id!r}" if self.id else "") + rest
 
 
 def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None = None) -> DocumentFields:
