@@ -6,6 +6,8 @@ import json
 import random
 import re
 import shlex
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -238,3 +240,22 @@ def test_code_is_kept_on_request(opencse: Run, tmp_path: Path) -> None:
         for keep, count in (((), 0), (("--keep-code",), 1)):
             _, out, _ = opencse("encode", "opencse-mini", path, *fields, *keep, "--out", "-", "--device", "cpu")
             assert min(out.count("x = 1"), 1) == count
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("check -", "text        standard input: 2 rows of 1, 2 documents"),
+        ("check - --fields text", "2 rows of 1, 2 documents"),
+        ("train - --out new --dev none --dry-run --device cpu", "standard input: 2 rows"),
+        ("index build ix opencse-mini - --device cpu", "ix: 2 texts"),
+        ("encode opencse-mini - --column text --out - --device cpu", "Another text of it."),
+    ],
+)
+def test_a_pipe_is_read_once(tmp_path: Path, line: str, said: str) -> None:
+    content = '{"text": "One text of some words."}\n{"text": "Another text of it."}\n'
+    command = [sys.executable, "-m", "opencse", *line.split()]
+    done = subprocess.run(command, input=content, capture_output=True, text=True, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout + done.stderr

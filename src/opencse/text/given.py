@@ -16,6 +16,7 @@ from opencse.progress import Say
 from opencse.text.documents import Collection, Document, ReadingNotes, holds_documents
 from opencse.text.encodings import UTF_8
 from opencse.text.formats import Record
+from opencse.text.pipes import is_pipe, pipe_name
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.scripts import is_unicode
 
@@ -75,7 +76,8 @@ class DocumentTexts:
     @property
     def name(self) -> str:
         """What a reader would call it."""
-        return str(Path(self.collection.location))
+        location = self.collection.location
+        return pipe_name(location) if is_pipe(location) else str(Path(location))
 
     @property
     def location(self) -> str:
