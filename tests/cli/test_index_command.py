@@ -163,7 +163,7 @@ def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, m
     )
     Path("manual/trains.txt").write_text("The night train to Vienna is late.\n")
     code, out, err = opencse("index", "build", "ix", "opencse-mini", "manual")
-    assert (code, err) == (0, "read as    Markdown, UTF-8\nread as    one text per line, UTF-8\n")
+    assert (code, err) == (0, "read as    Markdown, UTF-8\nread as    a text file as one document, UTF-8\n")
     assert out == "ix: 3 texts, 448 dimensions, flat\n"
     code, out, err = opencse("index", "query", "ix", "rinse with vinegar")
     assert code == 0, err
