@@ -37,7 +37,7 @@ def text(tmp_path: Path) -> Path:
         (("pretrain", "text.txt", "--out", "p", "--model", "m", "--vocabulary", "99"), "of a new backbone"),
         (("static", "text.txt", "--out", "s", "--model", "m", "--vocabulary", "99"), "is of a new tokenizer"),
         (("check", "text.txt", "--max-length", "99999999999999999999"), "--max-length"),
-        (("index", "query", "ix", "cat", "--threshold", "nan"), "the threshold is a cosine, not nan"),
+        (("index", "query", "ix", "cat", "--threshold", "nan"), "the threshold is a similarity, not nan"),
         (("calibrate", "model", "text.txt", "--pairs", "pairs.tsv", "--precision", "0"), "precision is above 0"),
     ],
 )

@@ -61,7 +61,7 @@ def test_loads_without_connection_and_without_training_code(tmp_path: Path) -> N
     assert done.returncode == 0, done.stderr
     shape, rooms = done.stdout.splitlines()
     assert shape == "(2, 448)"
-    ground = ["environment", "errors", "foreign", "io", "processes", "progress", "records", "settings"]
+    ground = ["environment", "errors", "foreign", "io", "outputs", "processes", "progress", "records", "settings"]
     assert rooms.split() == sorted(["encoder", "text", *ground]), "nothing of training, objective, evaluation"
 
 

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.precision import choose_precision
+from opencse.errors import InterruptedRunError
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
@@ -208,7 +209,7 @@ def test_resumed_is_uninterrupted(tiny_folder: Path, tmp_path: Path, text: Path)
             return gradients_of(self, batches)
 
         patch.setattr(Step, "gradients", dies)
-        with pytest.raises(KeyboardInterrupt):
+        with pytest.raises(InterruptedRunError):
             job(tiny_folder, text, *settings).run(tmp_path / "broken")
     assert calls == [2, 2, 2]
     job(tiny_folder, text, *settings).run(tmp_path / "broken", resume=True)

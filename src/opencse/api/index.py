@@ -259,6 +259,7 @@ def check_index(folder: str | Path, *, progress: Progress | None = None) -> Inde
     return check(Path(folder), progress or Silent())
 
 
+@plain_failures
 def index_pairs(folder: str | Path, *, most: int = 100, progress: Progress | None = None) -> list[Pair]:
     """The most similar pairs of texts in an index, exact.
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.layout import SENTENCE_CONFIG, entry, read_config
 from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError, nearest
 
@@ -100,6 +99,8 @@ def read_similarity(folder: Path) -> Similarity:
     Raises:
         UserError: for another name, with the file and the key.
     """
+    from opencse.encoder.layout import SENTENCE_CONFIG, entry, read_config  # which needs torch
+
     path = folder / SENTENCE_CONFIG
     name = entry(path, read_config(path), KEY, str, Similarity.COSINE.value)
     known = [one.value for one in Similarity]

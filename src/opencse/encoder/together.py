@@ -63,6 +63,7 @@ def encode_together(encoder: SentenceEncoder, texts: Sequence[str], how: Batchin
         encoder.together = world
 
 
+@torch.inference_mode()
 def _encoded(encoder: SentenceEncoder, world: Processes, texts: Sequence[str], how: Batching) -> Vectors:
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
     shares = [order[rank :: world.count] for rank in range(world.count)]

@@ -101,8 +101,9 @@ def note(folder: Path, *names: str) -> None:
     if not new:
         return
     path = folder / FILES
-    if not path.exists():
-        new.insert(0, _HEADER)
+    if not path.exists():  # whole or not at all: a folder with half of the list would be nobody's
+        write_text(path, "".join(f"{line}\n" for line in (_HEADER, *new)))
+        return
     with path.open("a", encoding="utf-8") as stream:
         stream.write("".join(f"{name}\n" for name in new))
         stream.flush()
