@@ -113,7 +113,7 @@ def test_every_kind_of_changed_database_is_refused_in_a_line(folder: Path, mini:
 
 
 @pytest.mark.slow
-def test_deleting_from_a_database_with_inverted_parts_is_done_or_refused_in_a_line(
+def test_a_database_with_inverted_parts_is_searched_and_changed_or_refused_in_a_line(
     folder: Path, mini: SentenceEncoder
 ) -> None:
     path = one(folder, "rows-*.sqlite")
@@ -122,6 +122,8 @@ def test_deleting_from_a_database_with_inverted_parts_is_done_or_refused_in_a_li
     for at in range(0, len(whole), 512):
         change(path, at, bytes(byte ^ 0xFF for byte in whole[at : at + 256]))
         with contextlib.suppress(UserError), contextlib.closing(Index.open(folder, encoder=mini)) as index:
+            with contextlib.suppress(UserError):
+                index.search(["The valve leaks."], 3)
             index.delete(["t1", "t2", "t3"])
         for file in set(folder.iterdir()) - set(files):
             if file.is_file():

@@ -196,6 +196,11 @@ def _code(error: sqlite3.DatabaseError) -> int:
     return int(getattr(error, "sqlite_errorcode", none)) & 0xFF
 
 
+def damage(folder: Path, what: str) -> OutdatedError:
+    """The error for an index whose database cannot be right."""
+    return OutdatedError(f"{folder}: damaged ({what}); {_AGAIN}")
+
+
 @contextmanager
 def refused(folder: Path) -> Iterator[None]:
     """Tells in one line of a folder that cannot be written, or whose database is damaged."""
@@ -205,7 +210,7 @@ def refused(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
     except sqlite3.DatabaseError as error:
         if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
-            raise OutdatedError(f"{folder}: damaged ({reason(error)}); {_AGAIN}") from None
+            raise damage(folder, reason(error)) from None
         if not isinstance(error, sqlite3.OperationalError):
             raise
         raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
@@ -218,9 +223,9 @@ def damaged(folder: Path) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
-            raise OutdatedError(f"{folder}: damaged ({reason(error)}); {_AGAIN}") from None
+            raise damage(folder, reason(error)) from None
         raise UserError(
             f"{folder}: cannot be read now ({reason(error)}); is the disk full, or another process writing it?"
         ) from None
     except (sqlite3.DatabaseError, ValidationError) as error:
-        raise OutdatedError(f"{folder}: damaged ({reason(error)}); {_AGAIN}") from None
+        raise damage(folder, reason(error)) from None

@@ -79,7 +79,7 @@ class State:
         return (
             self.alive
             if where is None
-            else self.store.places(*sql_of(where, sql_names(self.facts), self.facts.columns))
+            else self.store.places(*sql_of(where, sql_names(self.facts), self.facts.columns), self.facts)
         )
 
     def named(self, ids: Sequence[str]) -> list[Stored]:

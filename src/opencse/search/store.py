@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import OutdatedError
 from opencse.search.checksums import PAGE, Sums, read_sums, require_pages, row_sum
-from opencse.search.database import Facts, Stored, connect, damaged, has_sums, mapped, read_facts, sql_columns
+from opencse.search.database import Facts, Stored, connect, damage, damaged, has_sums, mapped, read_facts, sql_columns
 from opencse.search.folder import current
 from opencse.search.rows import Value
 
@@ -93,13 +93,20 @@ class Store:
         """The living places, ascending; None where all are."""
         if facts.rows == facts.slots:
             return None
-        return self.places("1", [])
+        return self.places("1", [], facts)
 
-    def places(self, condition: str, values: Sequence[Value]) -> NDArray[np.int64]:
-        """The living places for which an SQL condition holds, ascending."""
+    def places(self, condition: str, values: Sequence[Value], facts: Facts) -> NDArray[np.int64]:
+        """The living places for which an SQL condition holds, ascending.
+
+        Raises:
+            OutdatedError: if the database is damaged, so that one of them has no vector.
+        """
         with self._guard, damaged(self.folder):
             found = self._db.execute(f"SELECT place FROM rows WHERE {condition} ORDER BY place", values)
-            return np.fromiter((place for (place,) in found), dtype=np.int64)
+            places = np.fromiter((place for (place,) in found), dtype=np.int64)
+        if len(places) and (places.min() < 0 or places.max() >= facts.slots):
+            raise damage(self.folder, "a row has no vector")
+        return places
 
     def select(self, condition: str, values: Sequence[Value], facts: Facts, rest: str = "") -> list[Stored]:
         """Rows for which an SQL condition holds, by place."""
