@@ -170,7 +170,7 @@ def test_a_folder_of_files_is_indexed_by_section(opencse: Run, tmp_path: Path, m
     assert 0 < out.index("kettle.md#descaling") < out.index("kettle.md#kettles")
     code, _, err = opencse("index", "build", "other", "opencse-mini", "manual", "--id", "name")
     assert code == 2
-    assert "kettle.md: no column 'name'; columns there: _id, title, text" in err
+    assert "manual: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata" in err
     code, _, err = opencse("check", "manual")
     assert code == 0, err
 

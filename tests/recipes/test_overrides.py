@@ -320,3 +320,11 @@ def test_a_whole_part_of_a_new_kind_is_added_to_a_list() -> None:
     for value in ({"kind": "z"}, {"w": 2}, 3):
         with pytest.raises(UserError, match="'y' is not a position in a list of 1; there are: x"):
             changed(tree, [Change("--set", "terms.y", value)])
+
+
+@pytest.mark.parametrize("settings", [{"training.max_steps": 10}, "training.max_steps=10"])
+def test_settings_are_a_list(settings: Any) -> None:
+    with pytest.raises(
+        UserError, match=r"settings is a list of texts, for instance settings=\['training.max_steps=60'\]"
+    ):
+        load_recipe("simcse", overrides=settings)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.text import sample
 from opencse.text.check import check_corpus, script_shares
@@ -113,3 +114,34 @@ def test_tokens_a_word_are_those_of_whole_texts(tokenizer: Tokenizer) -> None:
     found = check_corpus(texts(["the cat sleeps", "the cat " * 2_000]), tokenizer, max_length=32)
     assert found.tokens_per_word == pytest.approx(1.0, abs=0.34)
     assert found.cut == 0.5
+
+
+WRAPPED = """\
+A kettle boils water for tea. It is
+filled from the tap, and the lid is
+closed before it is put on. Steam comes
+out of the spout when it boils. Then
+it is taken off the stove and the tea
+is poured. A kettle that whistles is
+heard in the next room. Lime grows in
+it where water is hard, and vinegar
+removes it.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "advised"),
+    [
+        (WRAPPED, True),
+        (WRAPPED.replace("\n", " ").replace(". ", ".\n"), False),
+        (WRAPPED.lower().replace(".", ""), False),  # short texts without marks, one per line
+    ],
+    ids=["wrapped", "sentences", "lower case"],
+)
+def test_lines_broken_at_a_width_are_recognised(tmp_path: Path, text: str, advised: bool) -> None:
+    """Each line alone would be half a sentence; in a folder, lines of a paragraph are joined."""
+    (tmp_path / "pages").mkdir()
+    (tmp_path / "pages" / "kettle.txt").write_text(text)
+    found = opencse.check(tmp_path / "pages" / "kettle.txt")
+    assert any("go on in the next one" in line for line in found.advice) == advised
+    assert not any("go on in the next one" in line for line in opencse.check(tmp_path / "pages").advice)

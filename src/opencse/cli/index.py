@@ -239,7 +239,7 @@ def query(
     kind = "score" if hybrid else known.similarity
     stems = stems_of(known.language)
     for one, hits in zip(wanted, lists, strict=True):
-        echo(f"{one} ({kind})")
+        echo(f"{one} ({kind})" if hits else f"{one}: no text found, by these conditions or this threshold")
         for rank, hit in enumerate(hits, start=1):
             values = [f"{name}={value}" for name, value in hit.metadata.items() if value is not None]
             head = [f"#{rank}", f"{hit.score:.4f}", hit.id, *values]

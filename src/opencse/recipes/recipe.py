@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -313,6 +313,8 @@ def resolve_recipe(
         presets += preset.split(":")
     chosen = _choose(written, name, presets, model)
     own_changes = _preset_changes(written, name, chosen)
+    if isinstance(overrides, str | Mapping):
+        raise UserError("settings is a list of texts, for instance settings=['training.max_steps=60']")
     asked = [Change(f"--set {shortened(text)}", *parse_override(text)) for text in overrides]
     changes = [*own_changes, *in_order(asked)]
     plain = written.model_dump(mode="json")

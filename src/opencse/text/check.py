@@ -8,6 +8,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +32,8 @@ _MANY_CUT = 0.1
 _MANY_NEAR_EMPTY = 0.05
 _SECOND_SCRIPT = 0.05
 _FEW = 1_000
+_WRAPPED = 0.2
+_END_INSIDE = re.compile(r"[.!?]\s+[A-ZÀ-ÞΑ-ΩА-Я]")
 _WRONGLY_DECODED = re.compile(
     "[\u00c2\u00c3\u00c5][\u0080-\u00bf\u0152\u0153\u0160\u0161\u0178\u017d\u017e\u0192]|\u00e2\u20ac|\ufffd"
 )
@@ -59,6 +62,7 @@ class CorpusCheck(Settings):
         nearly_repeated: some of them, each with the earlier one.
         with_tags: share of texts with HTML tags.
         wrongly_decoded: share of texts with the letters that UTF-8 makes when it is read as another encoding.
+        wrapped: share of texts whose sentence goes on in the next one, where lines look broken at a width.
         read_as: what the files were recognised as, and what was left out; a line each.
         advice: what to do, most important first; empty if nothing stands out. A command ends its line.
         command: what trains on the texts; empty where the model does not know their language.
@@ -83,6 +87,7 @@ class CorpusCheck(Settings):
     nearly_repeated: list[tuple[str, str]] = Field(default_factory=list)
     with_tags: FiniteFloat = 0.0
     wrongly_decoded: FiniteFloat = 0.0
+    wrapped: FiniteFloat = 0.0
     read_as: list[str] = Field(default_factory=list)
     advice: list[str]
     command: str = ""
@@ -141,6 +146,7 @@ def check_corpus(
         nearly_repeated=[] if near is None else [(_cut(texts, a), _cut(texts, b)) for a, b in near.examples],
         with_tags=sum(bool(HTML_TAG.search(text)) for text in flat) / len(flat),
         wrongly_decoded=sum(bool(_WRONGLY_DECODED.search(text)) for text in flat) / len(flat),
+        wrapped=_wrapped(flat),
         read_as=list(read_as),
         advice=[],
     )
@@ -151,6 +157,17 @@ def check_corpus(
 
 def _cut(texts: Texts, row: int) -> str:
     return " | ".join(texts.rows[row])[:80]
+
+
+def _wrapped(texts: Sequence[str]) -> float:
+    """Share of the lines that go on in the next one; 0 where no sentences end inside of lines, as in wrapped prose."""
+    ends_inside = sum(bool(_END_INSIDE.search(text)) for text in texts)
+    if ends_inside < _WRAPPED / 2 * len(texts):
+        return 0.0
+    goes_on = sum(
+        not one.rstrip().endswith(tuple(".!?:;)\"'")) and other[:1].islower() for one, other in pairwise(texts)
+    )
+    return goes_on / len(texts)
 
 
 def script_shares(texts: Sequence[str]) -> dict[str, float]:
@@ -221,6 +238,11 @@ def _advice(found: CorpusCheck, command: str) -> list[str]:
         advice.append(
             f"{found.near_duplicates:.1%} of the rows nearly repeat an earlier one; leave them out: "
             f"{command} --set data.near_duplicates=0.8"
+        )
+    if found.wrapped > _WRAPPED and any("one text per line" in line for line in found.read_as):
+        advice.append(
+            f"{found.wrapped:.1%} of the lines go on in the next one, so half sentences would be learned: put the file "
+            "in a folder and give that, where the lines of a paragraph are joined"
         )
     if found.near_empty > _MANY_NEAR_EMPTY:
         advice.append(

@@ -196,6 +196,8 @@ class Collection:
             raise UserError(
                 f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
             )
+        found: list[tuple[Source, str]] = []
+        with_fields, named = 0, self.fields is not None or self.ids is not None or bool(self.metadata)
         for file in files:
             source = Source(str(file), keep_code=self.keep_code)
             suffix = suffix_of(file)
@@ -205,11 +207,17 @@ class Collection:
                 continue
             try:
                 if source.kind.name not in _PROSE:
+                    with_fields += 1
                     choose_fields(source, self.fields, self.ids)
             except MissingColumnError as error:
                 notes.left_out[f"file without such fields ({error})"] += 1
                 continue
-            yield source, file.relative_to(path).as_posix()
+            found.append((source, file.relative_to(path).as_posix()))
+        if named and not with_fields:
+            raise UserError(
+                f"{path}: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata"
+            )
+        yield from found
 
     def _of_source(self, source: Source, place: str | None, notes: ReadingNotes) -> Iterator[TitledText]:
         """The documents of one file, or of a data set; ``place`` within a folder."""
