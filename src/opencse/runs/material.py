@@ -58,7 +58,7 @@ def material_of(
     Where at least half of the documents with a text have titles, a title and its text are a pair. A title without a
     text is a sentence of its own: it is searched among, and paired by shared words, but it is no pair by itself. Where
     documents have several sentences, a sentence and the next are one. Where there is neither, sentences are trained on
-    by themselves. Pairs by shared words (`by_shared_words`) stand beside them, at most as many, where no ``pairs`` are
+    by themselves. Pairs by shared words (`by_shared_words`) are added, at most as many, where no ``pairs`` are
     given.
 
     Args:

@@ -75,7 +75,7 @@ class Guard:
     def without(self, trained: Trained) -> tuple[Guard | None, list[str]]:
         """The same without the questions that are trained on; None where fewer than `FEWEST`, or than half, are left.
 
-        A text that holds most of these questions is of their own kind: they are not general beside it.
+        Of a text that holds most of these questions they can tell nothing general.
         """
         asked = self.questions
         rows = [(query, asked.candidates[row]) for query, row in zip(asked.queries, asked.answers, strict=True)]
