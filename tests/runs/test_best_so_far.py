@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 import signal
@@ -270,7 +269,7 @@ class Interrupting(Silent):
 
     def say(self, line: str) -> None:
         if self.beginning.match(line):
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.raise_signal(signal.SIGINT)  # to this thread, whichever others the process has
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 
 import httpx
 import pytest
@@ -147,8 +148,9 @@ def test_where_all_connections_are_at_work_a_new_one_is_told_to_come_back(serve:
 def test_more_idle_connections_than_file_descriptors(serve: Serve) -> None:
     import subprocess
 
-    with file_descriptors(400):
-        assert most_connections(1_024) == 208
+    used = len(list(Path("/dev/fd").iterdir()))  # of whatever ran before in this process
+    with file_descriptors(used + 400):
+        assert 200 <= most_connections(1_024) <= used + 272
         with live(serve(indexed=False)) as url:
             # From another process, so that its ends take no file descriptors of this one.
             flood = (

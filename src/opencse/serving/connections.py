@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import sys
 import time
 from typing import Any, Protocol
@@ -22,6 +23,8 @@ ACCEPTED_TOGETHER = 64
 """Connections that are accepted before those accepted last are looked at."""
 _RESERVED = 128 + ACCEPTED_TOGETHER
 """File descriptors for everything but connections: models, indexes, logs, and connections just accepted."""
+_SPARE = 64 + ACCEPTED_TOGETHER
+"""The same on top of those that are in use when the server begins."""
 _QUIET = 60.0
 """Seconds between two lines in the log about refused connections."""
 _REFUSAL = (
@@ -57,7 +60,15 @@ def most_connections(wanted: int) -> int:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
         return wanted
-    return min(wanted, max(8, soft - _RESERVED, soft // 8))
+    return min(wanted, max(8, soft - max(_RESERVED, _open_files() + _SPARE), soft // 8))
+
+
+def _open_files() -> int:
+    """File descriptors of this process that are in use; 0 where the system does not list them."""
+    try:
+        return len(os.listdir("/dev/fd"))  # noqa: PTH208 - names alone
+    except OSError:
+        return 0
 
 
 class Connections:
