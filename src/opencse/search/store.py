@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import OutdatedError
 from opencse.search.checksums import PAGE, Sums, read_sums, require_pages, row_sum
 from opencse.search.database import Facts, Stored, connect, damage, damaged, has_sums, mapped, read_facts, sql_columns
 from opencse.search.folder import current
@@ -129,10 +128,7 @@ class Store:
         by_place = {row[0]: row for row in rows}
         wrong = [*self.wrong_rows(rows, facts), *(place for place in wanted if place not in by_place)]
         if wrong:
-            raise OutdatedError(
-                f"{self.folder}: damaged (row {wrong[0]:,} of {self.name} is not as it was written); copy the whole "
-                "folder again, or build the index again"
-            )
+            raise damage(self.folder, f"row {wrong[0]:,} of {self.name} is not as it was written")
         return by_place
 
     def wrong_rows(self, rows: Sequence[Stored], facts: Facts) -> list[int]:
