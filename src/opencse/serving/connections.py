@@ -19,11 +19,16 @@ from uvicorn.server import ServerState
 
 from opencse.serving.limits import Limits
 
-ACCEPTED_TOGETHER = 64
-"""Connections that are accepted before those accepted last are looked at."""
-_RESERVED = 128 + ACCEPTED_TOGETHER
-"""File descriptors for everything but connections: models, indexes, logs, and connections just accepted."""
-_SPARE = 64 + ACCEPTED_TOGETHER
+ACCEPTED_TOGETHER = 32
+"""Connections that asyncio accepts in one pass of its loop."""
+_UNDECIDED = 4 * ACCEPTED_TOGETHER
+"""Connections that are open and not counted yet, or closed for others and still open.
+
+asyncio takes four passes over one: it accepts it, makes its transport, calls `connection_made`, and closes it.
+"""
+_RESERVED = 128 + _UNDECIDED
+"""File descriptors for everything but connections that count: models, indexes, logs, and undecided connections."""
+_SPARE = 64 + _UNDECIDED
 """The same on top of those that are in use when the server begins."""
 _QUIET = 60.0
 """Seconds between two lines in the log about refused connections."""
