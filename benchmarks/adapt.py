@@ -22,6 +22,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from opencse import adapt
+from opencse.adapting.own_text import quick
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
@@ -31,7 +32,6 @@ from opencse.evaluation.retrieval.result import RetrievalScore
 from opencse.evaluation.retrieval.score import Retrieval
 from opencse.progress import Terminal
 from opencse.records import write_json
-from opencse.selection.own_text import quick
 
 
 def searched(model: EmbeddingModel, data: RetrievalData) -> RetrievalScore:

@@ -29,9 +29,9 @@ import torch
 from scale import peak, told_environment
 
 import opencse
-from opencse.encoder.bulk import tasks_of
+from opencse.bulk.folders import tasks_of
+from opencse.bulk.shards import Shards, write_shard
 from opencse.encoder.encoder import WINDOW
-from opencse.encoder.shards import Shards, write_shard
 from opencse.text import sample
 from opencse.text.near_duplicates import find_near_duplicates, pieces
 from opencse.text.readers import Source

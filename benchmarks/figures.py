@@ -20,7 +20,7 @@ from opencse.analysis.inspection import Findings, Material, Subject, SubjectFind
 from opencse.analysis.layers import LayerSimilarities, layer_similarities, token_similarities
 from opencse.evaluation import load_sts
 from opencse.evaluation.embedding import distinct
-from opencse.evaluation.models import open_model
+from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.transforms import postprocessed
 from opencse.progress import Terminal

@@ -19,14 +19,14 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from opencse.analysis.significance import paired_bootstrap
+from opencse.adapting.finding import Floats
+from opencse.adapting.guard import TOLERANCE, Guard
+from opencse.adapting.own_text import quick
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import EmbeddingModel, ScoredPairs, Sts, distinct, embed, load_sts, read_scored_pairs, spearman
 from opencse.evaluation.sts.data import StsData
 from opencse.records import write_json
-from opencse.selection.finding import Floats
-from opencse.selection.guard import TOLERANCE, Guard
-from opencse.selection.own_text import quick
+from opencse.statistics import paired_bootstrap
 from opencse.text import sample
 
 

@@ -16,9 +16,9 @@ import torch
 from scale import step_of, told_environment
 from soak import resident
 
+from opencse.adapting.adaptation import adaptation_job
 from opencse.objective.vectors.chunks import WHOLE
 from opencse.progress import Silent
-from opencse.runs.adaptation import adaptation_job
 from opencse.training.memory import keep_freed_memory
 
 

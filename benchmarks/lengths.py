@@ -6,7 +6,7 @@
 Texts are lines of the sample joined to more than the length, so that every text fills it; recipe simcse, [CLS], the
 packed forward in bf16 where the processor has it; each length in a process of its own, one thread, processor time.
 ``--mixed``: of 64 texts in a step six fill the length, the others have some 24 ids; with attention by groups of like
-length (`opencse.encoder.groups`), and with the batch whole.
+length (`opencse.kernels.groups`), and with the batch whole.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from rows import machine
 from scale import peak, step_of
 from speed import SHAPES, lines, quiet, shaped
 
-from opencse.encoder import groups
+from opencse.kernels import groups
 from opencse.objective.vectors.chunks import WHOLE
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob

@@ -31,8 +31,8 @@ from sentence_transformers import SentenceTransformer, SentenceTransformerTraine
 from sentence_transformers.sentence_transformer import losses
 
 from opencse import adapt
-from opencse.encoder.precision import choose_precision
 from opencse.environment import Environment
+from opencse.kernels.precision import choose_precision
 from opencse.progress import Terminal
 from opencse.text.documents import find_corpus, read_documents
 

@@ -41,9 +41,9 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.analysis.figures.base import canvas, standalone, to_svg
-from opencse.encoder.bulk import encode_folder
+from opencse.bulk.folders import encode_folder
+from opencse.bulk.forms import Form
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.forms import Form
 from opencse.environment import Environment
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.score import Retrieval

@@ -31,11 +31,11 @@ from typing import get_args
 import numpy as np
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.vectors import unit_rows
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation.measures import ndcg
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
+from opencse.modules.rows import unit_rows
 from opencse.progress import Terminal
 from opencse.search.building import How
 from opencse.search.engines import Kind, require_faiss

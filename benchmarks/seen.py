@@ -17,10 +17,10 @@ import numpy as np
 from adapt import searched
 from rows import machine
 
+from opencse.adapting.own_text import quick
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import EmbeddingModel
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
-from opencse.selection.own_text import quick
 
 
 def only_task(folder: Path, split: str) -> RetrievalTask:

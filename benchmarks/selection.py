@@ -3,7 +3,7 @@
     python benchmarks/selection.py --data DATA --minilm FOLDER --out study      # goes on where it was broken off
     python benchmarks/selection.py --out study --table                          # the tables of what is there
 
-Every run trains on a text of which a share is held out (`opencse.selection.holdout`); its last encoder, and
+Every run trains on a text of which a share is held out (`opencse.adapting.holdout`); its last encoder, and
 the average of its weights and the start's, are judged by every criterion on the held-out share and by labels that no
 criterion sees: queries with relevant documents (SciFact, Cranfield), captions of one image (Flickr30k), entailed
 sentences (NLI), questions of one class (TREC), graded pairs (Wikipedia). Some runs are made to fail, with rates far too
@@ -26,6 +26,9 @@ import torch
 from selection_tables import tables
 from selection_texts import Task, encode, grades, tasks
 
+from opencse.adapting import probes as kinds
+from opencse.adapting.holdout import hold_out
+from opencse.adapting.probes import Probes
 from opencse.analysis.alignment import uniformity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
@@ -33,9 +36,6 @@ from opencse.progress import Silent
 from opencse.records import write_json
 from opencse.runs.job import TrainJob
 from opencse.runs.start import load_start
-from opencse.selection import probes as kinds
-from opencse.selection.holdout import hold_out
-from opencse.selection.probes import Probes
 from opencse.text import sample
 from opencse.training.memory import keep_freed_memory
 

@@ -35,10 +35,10 @@ from rows import HEADER, Row, machine, timed, write_json
 from scipy.stats import spearmanr
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import choose_precision
 from opencse.evaluation import Sts
-from opencse.evaluation.models import open_model
+from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.pairs import ScoredPairs
+from opencse.kernels.precision import choose_precision
 from opencse.progress import Silent
 from opencse.runs.job import Prepared, TrainJob
 from opencse.text import sample

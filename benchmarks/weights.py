@@ -17,12 +17,12 @@ from pathlib import Path
 
 from adapt import searched
 
+from opencse.adapting.own_text import quick
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.token_weights import FLOOR, TokenWeights
 from opencse.environment import Environment
 from opencse.evaluation import EmbeddingModel, distinct, embed, read_scored_pairs, spearman
 from opencse.evaluation.retrieval.data import RetrievalData, load_retrieval
-from opencse.selection.own_text import quick
+from opencse.modules.token_weights import FLOOR, TokenWeights
 from opencse.text.documents import find_corpus, read_documents
 from opencse.training.trainer import average
 

@@ -22,7 +22,7 @@ from rows import machine
 from speed import SHAPES, our_step, quiet, shaped
 from torch.profiler import ProfilerActivity, profile
 
-from opencse.encoder.packed import Masks
+from opencse.kernels.packed import Masks
 from opencse.text import sample
 from opencse.training.memory import keep_freed_memory
 

@@ -23,9 +23,9 @@ from papers_tables import BASE, COMBINATION, DEV, STS, SYSTEMS, TABLES, Table
 
 from opencse.analysis.figures import standalone
 from opencse.analysis.figures.lines import lines
-from opencse.analysis.significance import PairedSeeds, after_holm, brief, paired_bootstrap, paired_seeds, summary
 from opencse.evaluation import spearman
 from opencse.records import write_json, write_text
+from opencse.statistics import PairedSeeds, after_holm, brief, paired_bootstrap, paired_seeds, summary
 from opencse.studies.record import StudyRecord
 from opencse.studies.running import read_arrays
 from opencse.studies.study import folder_name

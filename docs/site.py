@@ -22,8 +22,8 @@ from pydantic import BaseModel
 import opencse
 from opencse.cli.app import PURPOSES, app
 from opencse.cli.examples import EXAMPLES
-from opencse.encoder.adapters import LoraSettings
-from opencse.encoder.head import HeadSettings
+from opencse.model_folder.adapters import LoraSettings
+from opencse.modules.dense import HeadSettings
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.recipe import DataSettings, EncoderSettings, Recipe, load_recipe, recipe_names, recipe_text
 from opencse.recipes.summary import made_of, published

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import torch
 
+from opencse.adapting.chosen import load_selector
+from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.together import evaluated
 from opencse.processes import joined
-from opencse.selection.chosen import load_selector
-from opencse.selection.score import DevScore, Selector
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Ids

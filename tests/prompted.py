@@ -11,7 +11,7 @@ import pytest
 
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.layout import SENTENCE_CONFIG
+from opencse.model_folder.layout import SENTENCE_CONFIG
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer
 
 INSTRUCTION = "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery: "

@@ -28,8 +28,8 @@ import typer
 from doc_blocks import Block, blocks_of, commands_of
 from opencse.cli import main
 from opencse.cli.app import app
-from opencse.encoder.locate import builtin_folder
 from opencse.evaluation import TASKS
+from opencse.model_folder.locate import builtin_folder
 from opencse.recipes.recipe import resolve_recipe
 from opencse.text import sample
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 import opencse
-from opencse.encoder.backbone import load_backbone
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError
 from opencse.foreign import own_code
+from opencse.model_folder.backbone import load_backbone
 from opencse.runs.record import changed_files
 
 Run = Callable[..., tuple[int, str, str]]
@@ -206,8 +206,8 @@ def test_pickled_weights_run_nothing(copy: Path, tmp_path: Path) -> None:
 def takers() -> Iterator[tuple[str, Callable[..., Any]]]:
     """Every public function, class and method that takes ``trust_remote_code``."""
     from opencse.analysis.calibration import Calibration
-    from opencse.evaluation.models import open_model
-    from opencse.integrations.mteb import MtebEncoder
+    from opencse.evaluation.models.mteb import MtebEncoder
+    from opencse.evaluation.models.opening import open_model
     from opencse.text.tokenizer import Tokenizer
 
     public = {name: getattr(opencse, name) for name in opencse.__all__}

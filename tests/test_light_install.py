@@ -71,7 +71,7 @@ print("used")
 
 REFUSED = """
 import opencse
-from opencse.baselines.words import WordVectors
+from opencse.evaluation.models.words import WordVectors
 from opencse.text import sample
 
 (work := __import__("pathlib").Path(sys.argv[1]))

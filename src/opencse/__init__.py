@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-__version__ = "0.2.0"
+from opencse.version import __version__
+
 __all__ = [
     "Index",
     "InterruptedRunError",

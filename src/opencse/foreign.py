@@ -79,8 +79,8 @@ def refuse_foreign(folder: Path) -> None:
     """Refuses what would make transformers fetch code or weights from elsewhere, or that it would leave out silently.
 
     These are kernels of the Hub named as attention, code of a model inside the model, adapters (whose base model is
-    another; `opencse.encoder.folder` opens both) and quantised weights. Trust in the folder's own code does not extend
-    to them.
+    another; `opencse.model_folder.reading` opens both) and quantised weights. Trust in the folder's own code does not
+    extend to them.
 
     Raises:
         UserError: naming the file and the key.

@@ -11,8 +11,8 @@ from torch import nn
 from opencse.analysis.layers import layer_similarities, token_similarities, token_similarity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import layer_vectors
-from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
+from opencse.modules.pooling import Pooling
 
 Floats = NDArray[np.float64]
 TEXTS = ["The spokes were loose.", "A dog.", "Clean the rims with a rag, and do it every second week of the year.", "x"]

@@ -17,9 +17,9 @@ import pytest
 from huggingface_hub import ModelCard, constants
 
 import opencse
-from opencse.encoder.adapters import LoraSettings, add_adapters
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.adapters import LoraSettings, add_adapters
 
 Run = Callable[..., tuple[int, str, str]]
 TEXTS = ["A cat sat.", "Rain fell."]

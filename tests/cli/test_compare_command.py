@@ -110,8 +110,8 @@ def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) 
 def test_where_every_run_keeps_its_start_it_is_said(
     opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opencse.selection.graded import Dev
-    from opencse.selection.score import DevScore
+    from opencse.adapting.graded import Dev
+    from opencse.adapting.selection import DevScore
 
     scores = iter(range(90, 0, -1))
     monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(float(next(scores))))

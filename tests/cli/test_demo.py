@@ -12,11 +12,11 @@ import pytest
 from markupsafe import escape
 
 from opencse import SentenceEncoder
+from opencse.adapting.holdout import normalised
 from opencse.api.demo import EXAMPLES, split_sample
 from opencse.cli import main
 from opencse.evaluation import read_scored_pairs
 from opencse.runs.next_steps import first_steps
-from opencse.selection.holdout import normalised
 from opencse.text import sample
 
 

@@ -10,10 +10,10 @@ import pytest
 import typer
 from sentence_transformers import SentenceTransformer
 
-from opencse.baselines.whitening import Whitening
 from opencse.cli.whiten import whiten
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.evaluation.models.whitening import Whitening
 from opencse.evaluation.transforms import sample_texts
 from opencse.text.readers import Source
 

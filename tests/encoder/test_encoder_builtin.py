@@ -14,8 +14,8 @@ from sentence_transformers import SentenceTransformer
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.locate import BUILTIN, builtin_folder, locate
-from opencse.encoder.pooling import Pooling
+from opencse.model_folder.locate import BUILTIN, builtin_folder, locate
+from opencse.modules.pooling import Pooling
 
 PACKAGE = Path(opencse.__file__).parent
 

@@ -19,11 +19,11 @@ from numpy.typing import NDArray
 from opencse.encoder import encoding
 from opencse.encoder.batches import token_batches
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
-from opencse.encoder.outputs import MaskedTokens
-from opencse.encoder.pooling import Pooling
-from opencse.encoder.prompts import Prompts
 from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
+from opencse.modules.dense import Dense
+from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Prompts
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,8 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from opencse import SentenceEncoder, UserError
-from opencse.encoder.parts import Parts
-from opencse.encoder.pooling import Pooling
+from opencse.modules.parts import Parts
+from opencse.modules.pooling import Pooling
 
 TEXTS = ["The kettle boils.", "Snow fell on the fells.", ""]
 

@@ -7,7 +7,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.prompts import Prompts
+from opencse.modules.prompts import Prompts
 
 
 @pytest.mark.parametrize("pooling", ["mean", "top2"])

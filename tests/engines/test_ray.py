@@ -17,9 +17,9 @@ import torch
 from helpers import Heard
 from numbered import LINES
 from opencse import UserError
-from opencse.encoder.bulk import encode_folder
+from opencse.bulk.folders import encode_folder
+from opencse.bulk.forms import Form
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.forms import Form
 from opencse.studies.running import run_study
 from opencse.studies.study import Study, SuiteChoice
 from opencse.text.given import open_texts

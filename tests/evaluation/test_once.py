@@ -16,7 +16,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.models import open_model
+from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.once import Remembered, one_by_one
 
 TEXTS = ["a cat sat on the mat", "dogs", "it rains in the town", "a"]

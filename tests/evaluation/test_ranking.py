@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opencse.encoder.similarity import Similarity
 from opencse.evaluation import ranking
 from opencse.evaluation.ranking import nearest_rows
+from opencse.modules.similarity import Similarity
 from opencse.search import exact
 
 Floats = NDArray[np.float64]

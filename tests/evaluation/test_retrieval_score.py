@@ -15,11 +15,11 @@ from rich.console import Console
 from rich.table import Table
 
 from helpers import record_of
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.result import RetrievalResult, retrieval_table
 from opencse.evaluation.retrieval.score import Retrieval
+from opencse.modules.similarity import Similarity
 from vectors_of_texts import numbers
 
 evaluate_retrieval = partial(record_of, Retrieval)

@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from helpers import Heard
-from opencse.baselines.flow import Flow
-from opencse.baselines.whitening import Whitening
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, Sts, StsData, TaskPairs
 from opencse.evaluation.embedding import EmbeddingModel
+from opencse.evaluation.models.flow import Flow
+from opencse.evaluation.models.whitening import Whitening
 from opencse.evaluation.sts.data import TASKS
 from opencse.evaluation.transforms import anew_each_call, postprocessed, sample_texts
 from opencse.text.readers import Source
@@ -151,7 +151,7 @@ def test_all_seven_tasks_have_an_average(sentences: list[str]) -> None:
 
 def test_layers_of_the_model_are_not_those_of_the_map(tiny_folder: Path, corpus: Path) -> None:
     """They would be scored without the map."""
-    from opencse.evaluation.models import open_model
+    from opencse.evaluation.models.opening import open_model
 
     model = open_model(str(tiny_folder), device="cpu")
     assert model.layers is not None

@@ -17,11 +17,11 @@ from transformers import PreTrainedTokenizerFast
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.prompts import Prompts
-from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
 from opencse.export import distil
 from opencse.export.distil import DistilSettings, Floats, _fitted
+from opencse.modules.prompts import Prompts
+from opencse.modules.rows import unit_rows
 from opencse.progress import Silent
 from opencse.text.tokenizer import Tokenizer
 

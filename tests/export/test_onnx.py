@@ -16,14 +16,14 @@ import torch
 
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
-from opencse.encoder.parts import Parts
-from opencse.encoder.pooling import Pooling
-from opencse.encoder.prompts import Prompts
 from opencse.errors import UserError
 from opencse.export import onnx_folder
 from opencse.export.graph import write_graph
 from opencse.export.runtime import OnnxEncoder
+from opencse.modules.dense import Dense
+from opencse.modules.parts import Parts
+from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Prompts
 from opencse.text.tokenizer import Tokenizer
 from prompted import LAYOUTS, write_prompted
 

@@ -12,8 +12,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
 from opencse.errors import UserError
+from opencse.modules.dense import Dense
 from opencse.objective.columns import Scoring
 from opencse.objective.negatives.fitted import Distribution, Fitted, standardised
 from opencse.objective.negatives.gmm import Gmm, Mixture

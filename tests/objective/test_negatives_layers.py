@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
 from opencse.errors import UserError
+from opencse.modules.dense import Dense
 from opencse.objective.negatives.layers import Layers
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.part import Context

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
 from opencse.errors import UserError
+from opencse.modules.dense import Dense
 from opencse.objective.columns import Scoring
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.vectors.step import Representations, StepInputs

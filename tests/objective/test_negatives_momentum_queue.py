@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from opencse.encoder.average import MovingAverage
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
-from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.modules.dense import Dense
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.objective import Objective, Outcome

@@ -9,8 +9,8 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective, Outcome

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from helpers import Stopped
 from opencse import SentenceEncoder, UserError
-from opencse.encoder.head import Dense
-from opencse.encoder.masked_lm import MaskedLMHead
+from opencse.adapting.selection import History
 from opencse.errors import InterruptedRunError
+from opencse.modules.dense import Dense
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -24,7 +25,6 @@ from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
-from opencse.selection.score import History
 from opencse.settings import validate
 from opencse.text import sample
 from opencse.text.readers import Source

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
-from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
+from opencse.modules.dense import Dense
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.columns import same_text
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch

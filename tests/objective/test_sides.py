@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.outputs import Encoded
 from opencse.errors import UserError
+from opencse.kernels.outputs import Encoded
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.losses import masked_lm
 from opencse.objective.registry import build as build_part
 from opencse.objective.terms.mlm import MaskedLM

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
-from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
+from opencse.modules.dense import Dense
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.part import Context

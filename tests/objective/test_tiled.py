@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
+from opencse.modules.dense import Dense
 from opencse.objective.columns import VectorColumns
 from opencse.objective.losses import Columns
 from opencse.objective.negatives import gaussian

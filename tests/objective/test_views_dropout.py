@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.outputs import MaskedTokens
+from opencse.kernels.outputs import MaskedTokens
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings

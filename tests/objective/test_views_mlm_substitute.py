@@ -12,9 +12,9 @@ from scipy.stats import chisquare
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
-from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.errors import UserError
+from opencse.modules.dense import Dense
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.masked import LmHead

@@ -11,7 +11,7 @@ from statistics import mean
 import pytest
 
 from helpers import script
-from opencse.encoder.locate import BUILTIN
+from opencse.model_folder.locate import BUILTIN
 from opencse.objective.objective import Objective
 from opencse.recipes.recipe import Recipe, load_recipe, recipe_names, to_toml
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from opencse.encoder.locate import BUILTIN
 from opencse.errors import UserError
+from opencse.model_folder.locate import BUILTIN
 from opencse.recipes.backbones import completed
 from opencse.recipes.recipe import Recipe, flatten, load_recipe, recipe_text, resolve_recipe, split_name, to_toml
 from opencse.runs.job import TrainJob

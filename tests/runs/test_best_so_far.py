@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 
 import opencse
 from helpers import Broken, Heard, Stopped
+from opencse.adapting.selection import DevScore, Given, History
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
@@ -26,7 +27,6 @@ from opencse.runs.best_so_far import choose_so_far
 from opencse.runs.folder import RunFolder, State
 from opencse.runs.job import TrainJob
 from opencse.runs.record import Identity, RunRecord, TextCounts
-from opencse.selection.score import DevScore, Given, History
 from opencse.text.readers import Source
 from opencse.training.checkpoint import load_checkpoint
 

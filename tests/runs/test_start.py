@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.head import Dense
-from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
+from opencse.modules.dense import Dense
+from opencse.modules.pooling import Pooling
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
@@ -168,8 +168,8 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opencse.selection.graded import Dev
-    from opencse.selection.score import DevScore
+    from opencse.adapting.graded import Dev
+    from opencse.adapting.selection import DevScore
 
     monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0))
     job = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls"), dev="sample")

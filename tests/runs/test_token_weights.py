@@ -11,8 +11,8 @@ import torch
 from helpers import Broken
 from opencse import SentenceEncoder, UserError, train
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import InterruptedRunError
+from opencse.modules.token_weights import TokenWeights
 from opencse.runs import job
 from opencse.runs.start import weigh_tokens
 from opencse.text import sample

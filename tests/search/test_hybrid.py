@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
+from opencse.modules.prompts import Role
 from opencse.search import kept_words
 from opencse.search.building import How
 from opencse.search.index import Index

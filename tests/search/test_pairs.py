@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
+from opencse.modules.rows import unit_rows
 from opencse.search import pairs
 from opencse.search.building import How
 from opencse.search.index import Index

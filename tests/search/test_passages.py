@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.prompts import Prompts
-from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
+from opencse.modules.prompts import Prompts
+from opencse.modules.rows import unit_rows
 from opencse.search.building import How
 from opencse.search.database import Facts, Stored
 from opencse.search.index import Index

@@ -12,7 +12,7 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.prompts import Prompts, Role
+from opencse.modules.prompts import Prompts, Role
 from opencse.serving.limits import Limits
 from serving.conftest import Serve
 from serving.harness import to

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.prompts import Prompts
-from opencse.encoder.vectors import unit_rows
+from opencse.modules.prompts import Prompts
+from opencse.modules.rows import unit_rows
 from opencse.search.building import How
 from opencse.search.index import Index
 from opencse.serving.app import create_app

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from opencse.analysis.figures import scores_by_recipe
-from opencse.analysis.significance import holm, paired_seeds
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import spearman
 from opencse.evaluation.record import DataRecord
 from opencse.records import read_record, write_json
 from opencse.runs.record import Outcome
+from opencse.statistics import holm, paired_seeds
 from opencse.studies.comparison import Comparison, compare
 from opencse.studies.record import StudyRecord
 from opencse.studies.tables import columns, comparison_table, expected_table, headlines, markdown

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from fuzzing import examples
 from helpers import filled
-from opencse.encoder.locate import locate
+from opencse.model_folder.locate import locate
 from opencse.text import sample
 from opencse.text.tokenizer import Tokenizer
 from opencse.text.word_ids import WordIds

@@ -12,9 +12,9 @@ import torch
 
 from helpers import Broken, write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.outputs import Encoded
-from opencse.encoder.precision import choose_precision
 from opencse.errors import InterruptedRunError, UserError
+from opencse.kernels.outputs import Encoded
+from opencse.kernels.precision import choose_precision
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import ALONE, Processes, started
 from opencse.runs.job import TrainJob

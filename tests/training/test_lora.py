@@ -13,9 +13,9 @@ from safetensors.torch import load_file, save_file
 
 import opencse
 from helpers import Broken, Heard
-from opencse.encoder.adapters import LoraSettings, add_adapters, merge_adapters
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.adapters import LoraSettings, add_adapters, merge_adapters
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample

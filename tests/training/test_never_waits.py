@@ -15,9 +15,9 @@ import pytest
 import torch
 from transformers import BertConfig, BertModel
 
-from opencse.encoder import states
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.states import unread_mask
+from opencse.kernels import states
+from opencse.kernels.states import unread_mask
 from opencse.objective.vectors import chunks
 from opencse.objective.vectors import step as made
 from opencse.objective.vectors.chunks import Chunks

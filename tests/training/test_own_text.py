@@ -10,12 +10,12 @@ import pytest
 
 from helpers import Stopped
 from opencse import SentenceEncoder, train
+from opencse.adapting.asking import Asking
+from opencse.adapting.holdout import normalised
 from opencse.errors import InterruptedRunError
 from opencse.objective.inputs import InputBuilder
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
-from opencse.selection.asking import Asking
-from opencse.selection.holdout import normalised
 from opencse.text import sample
 from opencse.text.corpus import text_key
 from opencse.text.readers import Source

@@ -19,8 +19,8 @@ from torch import Tensor
 
 from helpers import Stopped
 from opencse import SentenceEncoder, UserError, pretrain, train
-from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import InterruptedRunError
+from opencse.kernels.outputs import MaskedTokens
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
 from opencse.objective.vectors.masked import MaskedCopy, mask_tokens
@@ -220,8 +220,8 @@ def test_with_dev_pairs_the_best_is_kept(
     run: Run, tmp_path: Path, better: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best weights are saved with the head they had then."""
-    from opencse.selection.graded import Dev
-    from opencse.selection.score import DevScore
+    from opencse.adapting.graded import Dev
+    from opencse.adapting.selection import DevScore
 
     again = [] if better else [50.0, 40.0]  # the start and the best step once more, for the test of their difference
     scores = iter([50.0, 60.0 if better else 40.0, 55.0 if better else 30.0, *again])

@@ -11,8 +11,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import choose_precision
 from opencse.errors import InterruptedRunError
+from opencse.kernels.precision import choose_precision
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import choose_precision
+from opencse.kernels.precision import choose_precision
 from opencse.objective.negatives.fitted import Fitted
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.negatives.momentum_queue import MomentumQueue

@@ -14,8 +14,8 @@ import torch
 
 from helpers import Broken, Heard
 from opencse import SentenceEncoder, UserError, train
-from opencse.encoder import processor
-from opencse.encoder.precision import choose_precision
+from opencse.kernels import processor
+from opencse.kernels.precision import choose_precision
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob

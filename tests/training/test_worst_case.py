@@ -12,8 +12,8 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import Precision, choose_precision
 from opencse.errors import UserError
+from opencse.kernels.precision import Precision, choose_precision
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs

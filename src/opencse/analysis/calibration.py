@@ -13,10 +13,10 @@ from pydantic import AwareDatetime, Field
 
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.analysis.thresholds import Threshold, at_precision, best_f1
-from opencse.encoder.layout import CALIBRATION
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, distinct, embed
 from opencse.foreign import checks_trust
+from opencse.model_folder.layout import CALIBRATION
 from opencse.records import read_record, write_json
 from opencse.settings import Settings
 

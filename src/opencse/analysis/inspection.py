@@ -18,7 +18,6 @@ from opencse.analysis.densities import Densities, densities
 from opencse.analysis.geometry import Geometry, geometry
 from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_similarities, token_similarities
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
-from opencse.analysis.significance import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, SearchEncode, distinct, embed, silent
@@ -28,6 +27,7 @@ from opencse.evaluation.sts.data import StsData
 from opencse.evaluation.sts.result import StsResult
 from opencse.evaluation.sts.score import Sts
 from opencse.settings import Settings
+from opencse.statistics import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.text.scripts import count_words, first_words
 
 Floats = NDArray[np.float64]

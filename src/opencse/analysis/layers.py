@@ -11,8 +11,8 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.layers import BUDGET, layer_states, require_layer, token_ids
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
+from opencse.modules.prompts import Role
 from opencse.settings import Settings
 
 

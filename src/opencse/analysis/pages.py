@@ -14,8 +14,8 @@ from opencse.analysis.bias import Bin
 from opencse.analysis.figures import before_after, bins, by_layer, densities, plane, quantiles, spectra, token_map
 from opencse.analysis.inspection import Findings, SubjectFindings
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, quote, steps, table
-from opencse.analysis.significance import PairedBootstrapTasks, verdict
 from opencse.evaluation.sts.data import TASKS
+from opencse.statistics import PairedBootstrapTasks, verdict
 
 T = TypeVar("T")
 

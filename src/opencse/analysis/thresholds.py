@@ -11,10 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
-from opencse.analysis.significance.difference import ALPHA, Interval
 from opencse.analysis.tiles import Floats
 from opencse.errors import UserError
 from opencse.settings import Settings
+from opencse.statistics.difference import ALPHA, Interval
 
 Choose = Callable[[Floats, Floats], int | None]
 """(hits, taken), both (G,), pairs at and above each distinct cosine -> which to cut below, or None."""

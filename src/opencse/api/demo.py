@@ -10,7 +10,7 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from opencse import __version__
+from opencse.adapting.holdout import hold_out, normalised
 from opencse.analysis.figures import gold_against_cosine, training_curves
 from opencse.analysis.report import Section, figure, figures, paragraph, quote, steps, table, write_report
 from opencse.api.index import build_index
@@ -27,10 +27,10 @@ from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import first_steps
 from opencse.runs.report import losses_of
 from opencse.search.folder import require_own
-from opencse.selection.holdout import hold_out, normalised
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.metrics import MetricsLog
+from opencse.version import __version__
 
 HELD_OUT = 0.12
 """Share of the sample's articles that nothing is trained on."""

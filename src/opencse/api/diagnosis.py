@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
-from opencse import __version__
 from opencse.encoder.devices import default_device
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import choose_precision
 from opencse.environment import Environment, installed
 from opencse.errors import UserError, plain_failures, reason
 from opencse.io import standing
+from opencse.kernels.precision import choose_precision
 from opencse.text.corpus import cache_root, describe_cache
+from opencse.version import __version__
 
 _ROOM = 2e9
 """Bytes: a run of a BERT-base writes some 1.5 GB (two encoders, and a checkpoint while it goes on)."""

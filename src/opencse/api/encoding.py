@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import TextIO, overload
 
 from opencse.api.models import Model, encoded, open_encoder
-from opencse.encoder.bulk import encode_folder
+from opencse.bulk.folders import encode_folder
+from opencse.bulk.forms import Form, Numbers
+from opencse.bulk.shards import FileFormat
+from opencse.bulk.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.encoding import WINDOW
-from opencse.encoder.forms import Form, Numbers
-from opencse.encoder.prompts import Role
-from opencse.encoder.shards import FileFormat
-from opencse.encoder.streaming import SUFFIX, EncodedFile, Precision, encode_file, write_lines
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import InterruptedRunError, UserError, plain_failures
 from opencse.foreign import checks_trust
+from opencse.modules.prompts import Role
 from opencse.outputs import paths_of, require_absent, require_apart
 from opencse.progress import Counted, Progress, Silent
 from opencse.text.given import GivenTexts, Text, open_texts
@@ -117,7 +117,7 @@ def encode(
             its default prompt, if it has one. See `SentenceEncoder.encode`.
         prompt: text that is put before each text instead.
         normalize: L2-normalise the vectors.
-        numbers: that are written: ``float32``, ``float16``, ``int8`` or ``binary``; see `opencse.encoder.forms.Form`.
+        numbers: that are written: ``float32``, ``float16``, ``int8`` or ``binary``; see `opencse.bulk.forms.Form`.
         dimensions: keep only the first ones; for models trained so (Matryoshka).
         file_format: of the files in a folder: ``npy`` or ``parquet``.
         shard_rows: vectors in each of them.
@@ -155,7 +155,7 @@ def encode(
     form = Form(numbers, dimensions, normalize)
     if out is None:
         if numbers != "float32":
-            raise UserError("numbers are of vectors that are written; name out, or use opencse.encoder.forms.Form")
+            raise UserError("numbers are of vectors that are written; name out, or use opencse.bulk.forms.Form")
         encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         form.require(encoder.dimension)
         if not isinstance(source, GivenTexts):

@@ -11,7 +11,7 @@ from typing import Any, Literal, TypedDict, Unpack, overload
 from opencse.errors import UserError, plain_failures
 from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.models import open_model, require_there
+from opencse.evaluation.models.opening import open_model, require_there
 from opencse.evaluation.once import cut_short, one_by_one, remembering
 from opencse.evaluation.probing.result import ProbingResult
 from opencse.evaluation.regression.result import RegressorResult

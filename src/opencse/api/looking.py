@@ -5,24 +5,24 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from opencse.adapting.adaptation import LOOSE, RECIPE
 from opencse.analysis.inspection import Findings, Material, inspect
 from opencse.analysis.pages import advice, how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.api.models import Model, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.known import UNKNOWN
-from opencse.encoder.layout import read_config
-from opencse.encoder.locate import BUILTIN
 from opencse.environment import require_packages
 from opencse.errors import UserError, plain_failures
 from opencse.evaluation import ScoredPairs, Sts, read_scored_pairs
 from opencse.evaluation.suites import suite_folder
 from opencse.foreign import checks_trust
+from opencse.model_folder.layout import read_config
+from opencse.model_folder.locate import BUILTIN
 from opencse.outputs import foreign, made_folder, names_in, paths_of, require_apart
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import resolve_recipe
 from opencse.records import write_json
-from opencse.runs.adaptation import LOOSE, RECIPE
 from opencse.runs.folder import NUMBERS, REPORT
 from opencse.runs.report import open_subjects
 from opencse.text import sample

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.api.models import Model, name_of, open_encoder
-from opencse.baselines.whitening import STRETCHED, Whitening, whitened
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.folder import sentence_config, transformer_folder
-from opencse.encoder.locate import locate
-from opencse.encoder.lower_case import lower_casing
 from opencse.environment import require_packages
 from opencse.errors import UserError, plain_failures
+from opencse.evaluation.models.whitening import STRETCHED, Whitening, whitened
 from opencse.evaluation.transforms import sample_texts
 from opencse.foreign import checks_trust
 from opencse.making.static import Static, StaticSettings, build, check
 from opencse.making.vocabulary import train_wordpiece
+from opencse.model_folder.locate import locate
+from opencse.model_folder.reading import sentence_config, transformer_folder
+from opencse.modules.lower_case import lower_casing
 from opencse.outputs import made_folder, paths_of, require_apart, require_empty
 from opencse.progress import Counted, Progress, Silent
 from opencse.runs.card import counted_card, whitened_card

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from opencse.bulk.streaming import Precision
 from opencse.encoder.encoder import SentenceEncoder, Vectors
-from opencse.encoder.streaming import Precision
 from opencse.errors import UserError
 from opencse.foreign import told
 from opencse.progress import Progress

@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.folder import find_adapters
-from opencse.encoder.hub import upload
-from opencse.encoder.locate import locate
 from opencse.errors import UserError, plain_failures
+from opencse.model_folder.hub import upload
+from opencse.model_folder.locate import locate
+from opencse.model_folder.reading import find_adapters
 from opencse.outputs import paths_of, require_apart, require_empty
 from opencse.progress import Progress, Silent
 from opencse.runs.card import merged_card

@@ -6,18 +6,18 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opencse.analysis.significance import Summary
-from opencse.encoder.locate import BUILTIN
+from opencse.adapting.chosen import NONE, SAMPLE
 from opencse.engines.choice import Engine
 from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, nearest, plain_failures
-from opencse.evaluation.models import Precision
+from opencse.evaluation.models.opening import Precision
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.foreign import checks_trust
+from opencse.model_folder.locate import BUILTIN
 from opencse.outputs import paths_of, require_apart
 from opencse.progress import Progress, Silent
-from opencse.selection.chosen import NONE, SAMPLE
+from opencse.statistics import Summary
 from opencse.studies.comparison import Comparison
 from opencse.studies.files import WRITTEN, write_comparison
 from opencse.studies.record import StudyRecord

@@ -6,24 +6,24 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from opencse.adapting.adaptation import RECIPE, adaptation_job
+from opencse.adapting.chosen import AUTO, NONE, SAMPLE, TEXT, DevChoice
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.locate import BUILTIN
 from opencse.environment import missing_packages
 from opencse.errors import InterruptedRunError, UserError, plain_failures
 from opencse.foreign import checks_trust
 from opencse.making.backbone import Shape
+from opencse.model_folder.locate import BUILTIN
 from opencse.outputs import paths_of
 from opencse.processes import started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe
-from opencse.runs.adaptation import RECIPE, adaptation_job
 from opencse.runs.begin import GivenEncoder, NewBackbone
 from opencse.runs.best_so_far import after_kill
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.trackers import require_tracker
-from opencse.selection.chosen import AUTO, NONE, SAMPLE, TEXT, DevChoice
 from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, open_texts
 from opencse.training.callbacks import Callback
@@ -62,7 +62,7 @@ def train(
 ) -> TrainResult:
     """Trains a sentence encoder from text and keeps the best one on the dev pairs.
 
-    The start is kept instead where it is better beyond the chance of the pairs; see `opencse.selection.graded`. A
+    The start is kept instead where it is better beyond the chance of the pairs; see `opencse.adapting.graded`. A
     model with a pooling of its own keeps it; see `opencse.recipes.recipe.EncoderSettings`.
 
     Args:

@@ -10,17 +10,17 @@ from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
 from opencse.api.models import Model, encoded, name_of, open_encoder
 from opencse.encoder.encoder import SentenceEncoder, Vectors
-from opencse.encoder.folder import own_similarity
 from opencse.encoder.known import tell_unknown
-from opencse.encoder.layout import CALIBRATION, SENTENCE_CONFIG
-from opencse.encoder.locate import locate
-from opencse.encoder.prompts import Role
-from opencse.encoder.similarity import KEY, Similarity
 from opencse.errors import UserError, plain_failures
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.embedding import SearchEncode
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.foreign import checks_trust
+from opencse.model_folder.layout import CALIBRATION, SENTENCE_CONFIG
+from opencse.model_folder.locate import locate
+from opencse.model_folder.reading import own_similarity
+from opencse.modules.prompts import Role
+from opencse.modules.similarity import KEY, Similarity
 from opencse.outputs import has_keys, paths_of, require_apart, require_json
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index

@@ -120,7 +120,7 @@ def start(
 ) -> None:
     """Raw text in, an evaluated sentence-embedding model out."""
     if version:
-        from opencse import __version__
+        from opencse.version import __version__
 
         typer.echo(__version__)
         raise typer.Exit

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import sys
 
-from opencse import __version__
 from opencse.processes import started
 from opencse.progress import Terminal
+from opencse.version import __version__
 
 
 def terminal() -> Terminal:

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import get_ema_multi_avg_fn
 
-from opencse.encoder.backbone import drop_pooler
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.modes import evaluating
+from opencse.model_folder.backbone import drop_pooler
+from opencse.modules.modes import evaluating
 from opencse.text.tokenizer import Tokens
 
 Follow = Callable[[list[Tensor], list[Tensor], None], None]

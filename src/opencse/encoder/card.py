@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from opencse import __version__
-from opencse.encoder.layout import TABLE
-from opencse.encoder.prompts import Role
 from opencse.environment import installed
 from opencse.markdown import as_text, without_home
+from opencse.model_folder.layout import TABLE
+from opencse.modules.prompts import Role
+from opencse.version import __version__
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder

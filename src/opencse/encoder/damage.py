@@ -9,8 +9,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.encoder.modes import evaluating
 from opencse.errors import UserError
+from opencse.modules.modes import evaluating
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder

@@ -13,28 +13,28 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from opencse.encoder.backbone import dropout_rates
 from opencse.encoder.batches import EncodeOptions, listed, require_options, require_texts
 from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.damage import require_whole
 from opencse.encoder.devices import default_device, usable
 from opencse.encoder.encoding import Batching, encoded
-from opencse.encoder.head import Dense, Head, Projection
-from opencse.encoder.kernels import Kernels
-from opencse.encoder.lower_case import lower_casing
-from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.modes import evaluating
-from opencse.encoder.outputs import Disturb, Encoded, MaskedTokens
-from opencse.encoder.packed import unpackable
-from opencse.encoder.parts import Parts
-from opencse.encoder.pooling import Pooling
-from opencse.encoder.prompts import Role
-from opencse.encoder.states import inferred_states, plain_states, trained_states
 from opencse.encoder.together import encode_together
-from opencse.encoder.vectors import as_vectors, unit_rows
-from opencse.encoder.word_means import WordMeans
 from opencse.errors import UserError
 from opencse.foreign import checks_trust
+from opencse.kernels.inference import Kernels
+from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
+from opencse.kernels.packed import unpackable
+from opencse.kernels.states import inferred_states, plain_states, trained_states
+from opencse.kernels.word_means import WordMeans
+from opencse.model_folder.backbone import dropout_rates
+from opencse.modules.dense import Dense, Head, Projection
+from opencse.modules.lower_case import lower_casing
+from opencse.modules.masked_lm import MaskedLMHead
+from opencse.modules.modes import evaluating
+from opencse.modules.parts import Parts
+from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Role
+from opencse.modules.rows import as_vectors, unit_rows
 from opencse.processes import ALONE
 from opencse.progress import Count, Counted, Terminal
 from opencse.text.moving import moved
@@ -56,14 +56,14 @@ class SentenceEncoder(nn.Module):
         lm_head: the masked-LM head, there only while an objective has the MLM term.
         normalize: whether vectors are L2-normalised.
         max_length: longest text in ids, special tokens counted; longer ones are cut.
-        prompts: what is put before texts, by what they are for; see `opencse.encoder.prompts`.
+        prompts: what is put before texts, by what they are for; see `opencse.modules.prompts`.
         pool_prompt: whether pooling counts the tokens of the prompt (sentence-transformers' ``include_prompt``).
         similarity_fn_name: the function that vectors are compared by.
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
-        packed: whether the training forward computes no padding; see `opencse.encoder.packed`.
+        packed: whether the training forward computes no padding; see `opencse.kernels.packed`.
         own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
         own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
-        adapted: whether the backbone has adapters that are trained (`opencse.encoder.adapters`).
+        adapted: whether the backbone has adapters that are trained (`opencse.model_folder.adapters`).
         together: the processes that encode what this one is asked for, each a share; see `opencse.encoder.together`.
     """
 
@@ -96,7 +96,7 @@ class SentenceEncoder(nn.Module):
             UserError: where nothing loadable is found, weights are missing, or there is no such device.
             TypeError: for a ``model`` that is neither a name nor a path.
         """
-        from opencse.encoder.folder import read_folder
+        from opencse.model_folder.reading import read_folder
 
         super().__init__()
         target = default_device() if device is None else usable(device)
@@ -188,7 +188,7 @@ class SentenceEncoder(nn.Module):
             UserError: if the folder cannot be written, the disk is full, or a file that opencse did not write would be
                 replaced.
         """
-        from opencse.encoder.saving import write_folder
+        from opencse.model_folder.writing import write_folder
 
         write_folder(self, Path(folder), card=card, dtype=dtype, masked_lm=masked_lm)
 
@@ -222,7 +222,7 @@ class SentenceEncoder(nn.Module):
         Raises:
             UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
         """
-        from opencse.encoder.hub import push
+        from opencse.model_folder.hub import push
 
         return push(
             self,
@@ -314,8 +314,8 @@ class SentenceEncoder(nn.Module):
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
         """The inference forward: (rows, dimension) vectors as saved models give them.
 
-        On a CPU, without gradient, backbones of BERT's shape go through `opencse.encoder.packed` with the weights in
-        order for this processor (`opencse.encoder.kernels`): the same vectors up to rounding.
+        On a CPU, without gradient, backbones of BERT's shape go through `opencse.kernels.packed` with the weights in
+        order for this processor (`opencse.kernels.inference`): the same vectors up to rounding.
 
         Args:
             tokens: of the texts.

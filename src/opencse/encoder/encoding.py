@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.batches import token_batches
-from opencse.encoder.modes import evaluating
+from opencse.modules.modes import evaluating
 from opencse.progress import Count
 
 if TYPE_CHECKING:

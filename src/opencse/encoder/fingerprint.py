@@ -11,12 +11,12 @@ import torch
 from torch import nn
 
 from opencse import io
-from opencse.encoder.adapters import read_adapters
-from opencse.encoder.backbone import dropout_rates
-from opencse.encoder.head import as_dense
-from opencse.encoder.locate import locate
 from opencse.errors import UserError, reason
 from opencse.foreign import own_code
+from opencse.model_folder.adapters import read_adapters
+from opencse.model_folder.backbone import dropout_rates
+from opencse.model_folder.locate import locate
+from opencse.modules.dense import as_dense
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder

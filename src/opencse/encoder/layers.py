@@ -12,8 +12,8 @@ from torch import Tensor
 
 from opencse.encoder.batches import listed, require_texts, token_batches
 from opencse.encoder.encoder import SentenceEncoder, Vectors
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
+from opencse.modules.prompts import Role
 from opencse.text.tokenizer import Ids, Tokens
 
 BUDGET = 2_048

@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.prompts import Role
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
 from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_finite
+from opencse.modules.prompts import Role
+from opencse.modules.similarity import Similarity
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 """n texts -> (n, d) floating-point array, row i for text i. Any model can be evaluated through it."""

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field, FiniteFloat
 
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Progress, SearchEncode, checked, silent
 from opencse.evaluation.ranking import nearest_rows
+from opencse.modules.similarity import Similarity
 from opencse.records import Record
 from opencse.settings import Settings
 from opencse.text.scripts import folded

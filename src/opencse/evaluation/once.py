@@ -10,9 +10,9 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
+from opencse.modules.prompts import Role
 
 NO_LAYERS = "{}: has no layers to choose from; only an encoder of transformers' has"
 _TOGETHER = 2 * 2**30

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.similarity import Similarity
 from opencse.evaluation.correlation import Floats, cosine_of_rows
+from opencse.modules.similarity import Similarity
 from opencse.search.exact import nearest_prepared
 
 Vectors = NDArray[np.floating]

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, silent
-from opencse.evaluation.models import Say
+from opencse.evaluation.models.opening import Say
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
@@ -147,7 +147,7 @@ def _fit(
     started = time.perf_counter()
     match kind:
         case "whitening":
-            from opencse.baselines.whitening import Whitening
+            from opencse.evaluation.models.whitening import Whitening
 
             whitening = Whitening.fit(vectors, dimension)
             left_out = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
@@ -157,7 +157,7 @@ def _fit(
             )
             return whitening.apply
         case "flow":
-            from opencse.baselines.flow import Flow
+            from opencse.evaluation.models.flow import Flow
 
             flow = Flow.fit(vectors, progress=None if progress is None else partial(progress, "training the flow"))
             tell(

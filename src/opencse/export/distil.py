@@ -30,11 +30,11 @@ from pydantic import Field
 from opencse.encoder.batches import token_batches
 from opencse.encoder.damage import require_whole
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.parts import Parts
-from opencse.encoder.pooling import Pooling
-from opencse.encoder.table import model2vec_tokenizer, new_table, without_unknown
-from opencse.encoder.vectors import unit_rows
 from opencse.errors import UserError
+from opencse.model_folder.table import model2vec_tokenizer, new_table, without_unknown
+from opencse.modules.parts import Parts
+from opencse.modules.pooling import Pooling
+from opencse.modules.rows import unit_rows
 from opencse.progress import Progress
 from opencse.settings import Settings
 

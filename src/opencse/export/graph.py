@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, reason
 from opencse.export.runtime import IDS, MASK, VECTORS
+from opencse.modules.similarity import Similarity
 from opencse.text.tokenizer import Tokens
 
 

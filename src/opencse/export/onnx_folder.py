@@ -15,13 +15,13 @@ from opencse import io
 from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError, reason
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.export.graph import SentenceGraph, exported_normalized, random_tokens, write_graph
 from opencse.export.quantized import Int8Loss, loss_of, quantize
 from opencse.export.runtime import DESCRIPTION, GRAPH, IDS, MASK, TOKENIZER, VECTORS, OnnxEncoder, session
 from opencse.markdown import as_text, without_home
+from opencse.modules.prompts import Role
 from opencse.outputs import moving_in, require_empty
 from opencse.progress import Progress
 

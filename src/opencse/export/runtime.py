@@ -11,9 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.batches import require_texts, token_batches
-from opencse.encoder.prompts import Prompts, Role
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
+from opencse.modules.prompts import Prompts, Role
 
 if TYPE_CHECKING:
     from onnxruntime import InferenceSession

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import torch
 from pydantic import Field, model_validator
 
-from opencse.encoder.quiet import quiet_transformers
 from opencse.errors import UserError, reason
+from opencse.model_folder.quiet import quiet_transformers
 from opencse.settings import Settings
 
 if TYPE_CHECKING:

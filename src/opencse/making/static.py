@@ -35,10 +35,10 @@ from pydantic import Field
 from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.parts import Parts
-from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
+from opencse.modules.parts import Parts
+from opencse.modules.pooling import Pooling
 from opencse.progress import Counted, Progress, Silent
 from opencse.settings import Settings
 from opencse.text.corpus import Corpus

@@ -13,10 +13,10 @@ from typing import Annotated, Any, Literal
 import tomli_w
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from opencse.encoder.adapters import LoraSettings
-from opencse.encoder.head import HeadSettings
-from opencse.encoder.pooling import Pooling
 from opencse.errors import UserError, nearest, reason, shortened
+from opencse.model_folder.adapters import LoraSettings
+from opencse.modules.dense import HeadSettings
+from opencse.modules.pooling import Pooling
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.recipes.backbones import FILE, completed
@@ -79,7 +79,7 @@ class EncoderSettings(Settings):
         layers: how many of the backbone's layers are kept, from the first on (0: its embeddings); unset keeps all.
         lora: train adapters and leave the backbone as it is; unset trains the backbone. See `LoraSettings`.
         token_weights: how much each token counts in a mean; ``idf`` by how few of the training texts hold it (see
-            `opencse.encoder.token_weights`); ``own``, or unset, as the start has it.
+            `opencse.modules.token_weights`); ``own``, or unset, as the start has it.
     """
 
     pooling: Pooling | None = None

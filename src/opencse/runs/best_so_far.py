@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from opencse.adapting.selection import DevScore, History
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
-from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError, reason
+from opencse.modules.token_weights import TokenWeights
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.masked import LmHead
 from opencse.recipes.recipe import Recipe
@@ -19,7 +20,6 @@ from opencse.runs.finish import add_masked_lm_head, keeps_head
 from opencse.runs.folder import RunFolder
 from opencse.runs.record import RunRecord
 from opencse.runs.start import build_encoder, load_given, load_start, put_weights
-from opencse.selection.score import DevScore, History
 from opencse.settings import validate
 from opencse.text.corpus import CorpusFacts
 from opencse.training.checkpoint import Checkpoint, load_checkpoint

@@ -11,8 +11,8 @@ from opencse.recipes.recipe import Recipe
 from opencse.text.corpus import CorpusFacts
 
 if TYPE_CHECKING:
-    from opencse.baselines.whitening import Whitening
     from opencse.encoder.encoder import SentenceEncoder
+    from opencse.evaluation.models.whitening import Whitening
     from opencse.export.distil import Distilled, DistilSettings
     from opencse.making.static import Static, StaticSettings
 

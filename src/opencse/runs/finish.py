@@ -8,10 +8,11 @@ from typing import cast
 
 from torch import nn
 
+from opencse.adapting.selection import Choice, DevScore, Given, History, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.locate import locate
-from opencse.encoder.masked_lm import MaskedLMHead
 from opencse.encoder.together import evaluated
+from opencse.model_folder.locate import locate
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.masked import Masked
 from opencse.processes import Processes
@@ -21,7 +22,6 @@ from opencse.runs.folder import RunFolder
 from opencse.runs.plan import Plan
 from opencse.runs.record import Outcome, RunRecord, now
 from opencse.runs.start import load_given, load_start
-from opencse.selection.score import Choice, DevScore, Given, History, Selector
 from opencse.training.trainer import Trainer
 
 
@@ -32,7 +32,7 @@ class TrainResult:
     Attributes:
         folder: holds the kept encoder; ``last/`` in it the encoder of the last step.
         kept: ``best`` (the trained step of the highest dev score), ``start`` or ``given`` (the start as training takes
-            it up, or with its own pooling, where it is better; see `opencse.selection.graded`), ``last`` (no dev
+            it up, or with its own pooling, where it is better; see `opencse.adapting.graded`), ``last`` (no dev
             pairs), or ``none`` (a dry run).
         verdict: the outcome in one sentence.
         scores: what was chosen by (x 100), by step, 0 being the start; empty where nothing was chosen by.

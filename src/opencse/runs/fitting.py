@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.locate import locate
-from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.packed import pack, unpackable
 from opencse.errors import UserError
+from opencse.kernels.packed import pack, unpackable
+from opencse.model_folder.locate import locate
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.objective import Objective
 from opencse.objective.part import Context
 from opencse.objective.vectors.masked import LmHead, Masked

@@ -12,9 +12,9 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from opencse import io
-from opencse.encoder.layout import CALIBRATION
-from opencse.encoder.saving import ADAPTER, OPENING, RUN, is_ours
 from opencse.errors import UserError
+from opencse.model_folder.layout import CALIBRATION
+from opencse.model_folder.writing import ADAPTER, OPENING, RUN, is_ours
 from opencse.outputs import LOCK, foreign, made_folder, names_in, remove_unfinished, require_apart
 from opencse.progress import Progress
 from opencse.runs import lock

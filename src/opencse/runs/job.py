@@ -8,10 +8,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from opencse.adapting.chosen import AUTO, DevChoice, load_selector, unseen
+from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.locate import BUILTIN
-from opencse.encoder.precision import choose_precision
 from opencse.errors import InterruptedRunError, UserError
+from opencse.kernels.precision import choose_precision
+from opencse.model_folder.locate import BUILTIN
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.sentences import HardNegatives
@@ -31,8 +33,6 @@ from opencse.runs.plan import Plan
 from opencse.runs.record import RunRecord
 from opencse.runs.start import Start, build_encoder, put_weights, settle, weigh_tokens
 from opencse.runs.trackers import open_tracker
-from opencse.selection.chosen import AUTO, DevChoice, load_selector, unseen
-from opencse.selection.score import DevScore, Selector
 from opencse.text.batches import Batches
 from opencse.text.corpus import tokenise
 from opencse.text.given import TextSource

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from pathlib import Path
 
-from opencse.encoder.locate import BUILTIN
+from opencse.model_folder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
 from opencse.text.given import DocumentTexts

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
+from opencse.adapting.asking import Asking
+from opencse.adapting.selection import Selector
 from opencse.encoder.fingerprint import hash_model
-from opencse.encoder.precision import Precision
-from opencse.encoder.prompts import Prompts, Role
-from opencse.encoder.token_weights import TokenWeights
 from opencse.environment import Environment
 from opencse.foreign import told
+from opencse.kernels.precision import Precision
+from opencse.modules.prompts import Prompts, Role
+from opencse.modules.token_weights import TokenWeights
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
-from opencse.selection.asking import Asking
-from opencse.selection.score import Selector
 from opencse.text.corpus import CorpusFacts
 
 _WEIGHED = "tokens count by how few texts they are in (encoder.token_weights = idf), saved with the model"

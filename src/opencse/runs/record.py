@@ -9,11 +9,12 @@ from typing import Any, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
-from opencse import __version__, io
+from opencse import io
+from opencse.adapting.selection import DevScore, Given
 from opencse.environment import Environment
 from opencse.errors import UserError, reason
 from opencse.recipes.overrides import flatten
-from opencse.selection.score import DevScore, Given
+from opencse.version import __version__
 
 
 def now() -> datetime:

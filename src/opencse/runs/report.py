@@ -9,6 +9,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
+from opencse.adapting.asking import Asking
+from opencse.adapting.chosen import graded_pairs
+from opencse.adapting.graded import Dev
+from opencse.adapting.trained import Trained
 from opencse.analysis.figures import curves, plane, training_curves
 from opencse.analysis.inspection import Findings, Material, Subject, inspect, short_names
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
@@ -16,7 +20,7 @@ from opencse.analysis.report import Section, code, figure, figures, folded, para
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs
-from opencse.evaluation.models import BAG_OF_WORDS, WORDS, open_model
+from opencse.evaluation.models.opening import BAG_OF_WORDS, WORDS, open_model
 from opencse.foreign import told
 from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
@@ -29,10 +33,6 @@ from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import next_steps
 from opencse.runs.record import Outcome, RunRecord
 from opencse.runs.start import load_start
-from opencse.selection.asking import Asking
-from opencse.selection.chosen import graded_pairs
-from opencse.selection.graded import Dev
-from opencse.selection.trained import Trained
 from opencse.settings import validate
 from opencse.text.batches import BatchPlan
 from opencse.text.given import some_texts

@@ -11,15 +11,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.encoder.adapters import CONFIG as ADAPTERS
-from opencse.encoder.adapters import LoraSettings, add_adapters
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.folder import has_own_pooling, own_pooling, transformer_folder
-from opencse.encoder.head import Head, HeadSettings, new_head
-from opencse.encoder.locate import locate
-from opencse.encoder.pooling import Pooling
-from opencse.encoder.token_weights import TokenWeights
 from opencse.errors import UserError
+from opencse.model_folder.adapters import CONFIG as ADAPTERS
+from opencse.model_folder.adapters import LoraSettings, add_adapters
+from opencse.model_folder.locate import locate
+from opencse.model_folder.reading import has_own_pooling, own_pooling, transformer_folder
+from opencse.modules.dense import Head, HeadSettings, new_head
+from opencse.modules.pooling import Pooling
+from opencse.modules.token_weights import TokenWeights
 from opencse.recipes.recipe import EncoderSettings, Recipe
 from opencse.streams import seed_of
 

@@ -13,9 +13,9 @@ from pathlib import Path
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.known import tell_unknown
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
 from opencse.io import write_text
+from opencse.modules.prompts import Role
 from opencse.outputs import made_folder
 from opencse.progress import Progress
 from opencse.search.database import Facts, create, new_name, refused

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, ValidationError
 
-from opencse.encoder.similarity import Similarity
 from opencse.errors import OutdatedError, UserError, reason
+from opencse.modules.similarity import Similarity
 from opencse.search.rows import Value
 from opencse.settings import Settings
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, reason
 from opencse.io import sync
+from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
 from opencse.search.database import mapped, new_name
 from opencse.search.exact import SPARE, Places, Prepared, Scores, similarities

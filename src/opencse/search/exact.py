@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.similarity import Similarity
+from opencse.modules.similarity import Similarity
 
 Places = NDArray[np.int64]
 Scores = NDArray[np.float64]

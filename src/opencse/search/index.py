@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
+from opencse.modules.prompts import Role
 from opencse.progress import Counted, Progress, Silent
 from opencse.search import querying
 from opencse.search.building import How, add, build

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
+from opencse.modules.prompts import Role
 from opencse.progress import Progress
 from opencse.search.building import How
 from opencse.search.index import Index

@@ -12,10 +12,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.prompts import Role
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, reason
 from opencse.io import writing
+from opencse.modules.prompts import Role
+from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
 from opencse.search.index import Index
 from opencse.search.result import Hit

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
+from opencse.modules.similarity import Similarity
 from opencse.progress import Count
 from opencse.search.exact import Places, Prepared, Scores, similarities
 from opencse.text.scripts import folded

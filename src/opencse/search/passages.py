@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Sequence
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.prompts import Role
 from opencse.errors import UserError
+from opencse.modules.prompts import Role
 from opencse.text.sentences import split_sentences
 
 Span = tuple[int, int]

@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError
+from opencse.modules.similarity import Similarity
 from opencse.search.database import HAS_ID, Facts, Stored, sql_columns
 from opencse.search.engines import Engine
 from opencse.search.exact import Places, Prepared, Scores, nearest_prepared, similarities

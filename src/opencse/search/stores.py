@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.similarity import Similarity
 from opencse.errors import UserError, masked, reason, require_known
+from opencse.modules.similarity import Similarity
 from opencse.outputs import foreign, names_in, require_apart
 from opencse.search.index import Index
 from opencse.search.querying import hit_of

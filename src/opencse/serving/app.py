@@ -16,10 +16,9 @@ from fastapi.responses import FileResponse
 from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 
-from opencse import __version__
-from opencse.encoder.prompts import Role
-from opencse.encoder.similarity import Similarity
-from opencse.encoder.vectors import unit_rows
+from opencse.modules.prompts import Role
+from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import Similarity
 from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Guard, Keys
 from opencse.serving.metrics import CONTENT_TYPE
@@ -28,6 +27,7 @@ from opencse.serving.projection import Method
 from opencse.serving.reading import answer, parse, read_body, while_connected
 from opencse.serving.requests import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
 from opencse.serving.service import Service
+from opencse.version import __version__
 
 PAGE = Path(__file__).parent / "page"
 B = TypeVar("B", bound=Body)

@@ -7,8 +7,8 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.encoder.vectors import unit_rows
 from opencse.environment import require_packages
+from opencse.modules.rows import unit_rows
 
 Method = Literal["pca", "tsne"]
 _COMPONENTS = 50

@@ -8,7 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
-from opencse.analysis.significance import (
+from opencse.errors import UserError, nearest
+from opencse.evaluation.correlation import mean_ranks
+from opencse.settings import Settings
+from opencse.statistics import (
     DependentCorrelations,
     PairedBootstrapTasks,
     PairedSeeds,
@@ -20,9 +23,6 @@ from opencse.analysis.significance import (
     verdict,
     williams,
 )
-from opencse.errors import UserError, nearest
-from opencse.evaluation.correlation import mean_ranks
-from opencse.settings import Settings
 from opencse.studies.record import StudyRecord, Which
 
 Floats = NDArray[np.float64]

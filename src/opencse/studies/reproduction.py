@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opencse.analysis.significance import Summary, summary
+from opencse.adapting.chosen import AUTO, NONE, SAMPLE, TEXT
 from opencse.errors import UserError
 from opencse.recipes.recipe import resolve_recipe
-from opencse.selection.chosen import AUTO, NONE, SAMPLE, TEXT
+from opencse.statistics import Summary, summary
 from opencse.studies.comparison import shared_scores
 from opencse.studies.record import StudyRecord
 

@@ -13,12 +13,13 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from opencse.adapting.chosen import load_selector
 from opencse.encoder.fingerprint import hash_model
 from opencse.engines.choice import Engine, require_engine
 from opencse.environment import Environment
 from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.models import open_model
+from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.record import DataRecord
 from opencse.evaluation.suite import OpenSuite
 from opencse.evaluation.suites import SUITES, suite_named
@@ -31,7 +32,6 @@ from opencse.runs.folder import RunFolder, State, locked
 from opencse.runs.lock import require_free, was_locked
 from opencse.runs.record import changed_files
 from opencse.runs.start import Reading
-from opencse.selection.chosen import load_selector
 from opencse.studies.record import Contents, StudyRecord
 from opencse.studies.study import RunSpec, Study
 from opencse.workers import cores, started

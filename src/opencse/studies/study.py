@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from opencse.errors import UserError
-from opencse.evaluation.models import Precision
+from opencse.evaluation.models.opening import Precision
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
 from opencse.runs.job import TrainJob

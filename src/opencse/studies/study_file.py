@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, StrictBool
 
 from opencse.engines.choice import Engine
 from opencse.errors import UserError, reason, shortened
-from opencse.evaluation.models import Precision
+from opencse.evaluation.models.opening import Precision
 from opencse.numerals import whole_number
 from opencse.recipes.overrides import flatten
 from opencse.settings import Settings, validate

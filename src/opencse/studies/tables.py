@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from opencse.analysis.significance import Summary, brief
 from opencse.errors import printable
 from opencse.markdown import as_text
+from opencse.statistics import Summary, brief
 from opencse.studies.comparison import Comparison, Row
 from opencse.studies.record import StudyRecord
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import Precision
+from opencse.kernels.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.generator import seeded

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import Precision
+from opencse.kernels.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.chunks import WHOLE, Chunks

@@ -37,7 +37,7 @@ class TrainingSettings(Settings):
         max_grad_norm: gradients are clipped to this norm.
         worst_case: a second pass of each step at adversarial weights (SAM, AWP), and maybe inputs; its gradient counts.
         packed: compute no padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
-            `opencse.encoder.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
+            `opencse.kernels.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
         precision: ``auto`` takes bf16 autocast where the processor is faster in it, float32 elsewhere.
         average_with_start: what is evaluated, and may be kept: averages of the weights with the start's, of which the
             best counts. Each number is the share w of the trained weights, (1 - w) start + w trained; 1, the default,

@@ -8,8 +8,8 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.known import AMONG, UNKNOWN, unknown_share
-from opencse.encoder.modes import evaluating
 from opencse.errors import UserError
+from opencse.modules.modes import evaluating
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids
 

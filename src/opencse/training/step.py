@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import Precision
+from opencse.kernels.precision import Precision
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.vectors.chunks import WHOLE, Chunks

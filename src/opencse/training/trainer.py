@@ -13,17 +13,17 @@ from types import FrameType
 import torch
 from torch import Tensor, nn
 
-from opencse.encoder.adapters import shares_the_start
+from opencse.adapting.selection import DevScore, History, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.precision import Precision
 from opencse.encoder.together import evaluated
 from opencse.errors import InterruptedRunError, UserError, reason
+from opencse.kernels.precision import Precision
+from opencse.model_folder.adapters import shares_the_start
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress
-from opencse.selection.score import DevScore, History, Selector
 from opencse.text.batches import Batches
 from opencse.training.callbacks import Callbacks
 from opencse.training.checkpoint import (

@@ -43,7 +43,7 @@ def scores_by_recipe(
         metric: name of the score.
         baseline: the recipe whose mean is drawn through the panel.
     """
-    from opencse.analysis.significance import summary
+    from opencse.statistics import summary
 
     rows = max(len(recipes) for recipes, _ in panels.values())
     figure = new_figure(1.6 + 4.4 * len(panels), 1.1 + 0.34 * rows)

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from opencse.encoder.similarity import Similarity
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.retrieval.data import RetrievalTask
+from opencse.modules.similarity import Similarity
 
 
 @dataclass(frozen=True)

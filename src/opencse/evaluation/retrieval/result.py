@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from pydantic import FiniteFloat
 
-from opencse.encoder.similarity import Similarity
 from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.table import ABSENT, cell, table_of
+from opencse.modules.similarity import Similarity
 from opencse.settings import Settings
 
 if TYPE_CHECKING:

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from opencse.encoder.similarity import Similarity
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
 from opencse.evaluation.measures import average_precision, ndcg, recall, reciprocal_rank
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.evaluation.retrieval.result import RetrievalResult, RetrievalScore, retrieval_table
 from opencse.evaluation.suite import Options, Suite
+from opencse.modules.similarity import Similarity
 
 if TYPE_CHECKING:
     from rich.table import Table

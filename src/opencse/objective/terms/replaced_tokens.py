@@ -12,8 +12,8 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.states import embedding_module, plain_states, trained_states
 from opencse.errors import UserError
+from opencse.kernels.states import embedding_module, plain_states, trained_states
 from opencse.objective.part import Context
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.masked import LmHead, MaskedViews, Masking

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from opencse.encoder.head import Projection
 from opencse.errors import UserError
+from opencse.modules.dense import Projection
 from opencse.objective.part import Context
 from opencse.objective.vectors.request import Forward, Made, Request
 

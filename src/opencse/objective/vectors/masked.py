@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from opencse.encoder.outputs import MaskedTokens
 from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
 from opencse.objective.part import Context
 from opencse.objective.vectors.request import Forward, Made, Request
 from opencse.text.moving import moved

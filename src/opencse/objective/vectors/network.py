@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from opencse.encoder.modes import evaluating
+from opencse.modules.modes import evaluating
 from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.generator import seeded
 from opencse.streams import seed_of

@@ -8,11 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.locate import locate
-from opencse.encoder.masked_lm import MaskedLMHead
-from opencse.encoder.outputs import MaskedTokens
-from opencse.encoder.packed import unpackable
 from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
+from opencse.kernels.packed import unpackable
+from opencse.model_folder.locate import locate
+from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.masked import MaskedCopy
 from opencse.objective.vectors.network import through

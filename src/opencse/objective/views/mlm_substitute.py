@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.outputs import MaskedTokens
+from opencse.kernels.outputs import MaskedTokens
 from opencse.objective.vectors.masked import LmHead, mask_id
 from opencse.objective.vectors.request import Request
 from opencse.objective.views.sentences import SentenceView

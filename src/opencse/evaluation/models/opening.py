@@ -1,0 +1,254 @@
+"""Any model as evaluation takes it: texts in, one vector each out."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from types import FunctionType
+from typing import Any, Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
+from opencse.evaluation.once import NO_LAYERS
+from opencse.foreign import checks_trust, told
+from opencse.modules.prompts import Role
+from opencse.text.lines import require_file
+
+WORDS = "words:"
+BAG_OF_WORDS = "bag-of-words"
+
+Progress = Callable[[int, int], None]
+"""Called with (texts done, texts in all)."""
+Say = Callable[[str], None]
+"""Called with a line worth reading."""
+Precision = Literal["float32", "bf16"]
+"""The arithmetic of encoding."""
+
+
+@runtime_checkable
+class Encodes(Protocol):
+    """Anything with ``encode(list of n texts) -> (n, d)``: a sentence-transformers model, for instance."""
+
+    def encode(self, texts: list[str], /) -> Any:  # noqa: ANN401 - an array, a tensor, a list of them
+        """The vectors of the texts."""
+
+
+@runtime_checkable
+class _EncodesForSearch(Protocol):
+    def encode_query(self, texts: list[str], /) -> Any: ...  # noqa: ANN401
+
+    def encode_document(self, texts: list[str], /) -> Any: ...  # noqa: ANN401
+
+
+@runtime_checkable
+class _Placed(Protocol):
+    @property
+    def device(self) -> object: ...
+
+
+@checks_trust
+def open_model(
+    model: object,
+    *,
+    pooling: str | None = None,
+    layer: int | None = None,
+    device: str | None = None,
+    progress: Progress | None = None,
+    say: Say | None = None,
+    trust_remote_code: bool = False,
+    precision: Precision = "float32",
+) -> EmbeddingModel:
+    """Opens whatever can be evaluated.
+
+    Args:
+        model: one of
+
+            - a `SentenceEncoder`, or what its `load` takes: a folder, a Hub id, ``opencse-mini``;
+            - ``words:FILE``, the average of word vectors (see `WordVectors`);
+            - ``bag-of-words`` (see `BagOfWords`);
+            - an object with ``encode(list of texts)``, for instance a sentence-transformers model; for retrieval its
+              ``encode_query`` and ``encode_document`` are used, where it has both;
+            - a function of a list of texts.
+
+            The last two give a (n, d) array, a tensor, or a list of vectors.
+        pooling: replaces the model's own; for a folder or Hub id alone.
+        layer: of an encoder, whose vectors are taken instead of the whole encoder's, from 0 (the embedding layer's
+            output) to its depth; see ``opencse.encoder.layers.layer_vectors``.
+        device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
+        progress: called as texts are encoded, by models that tell (encoders and word vectors).
+        say: hears what of the texts has word vectors, and what code of a model's folder is run.
+        trust_remote_code: see `SentenceEncoder.load`; for a folder or Hub id alone.
+        precision: see `SentenceEncoder.encode`; for whole encoders alone.
+
+    Raises:
+        UserError: if nothing can be made of ``model``, or for a pooling, layer or device where there is none to choose.
+    """
+    if isinstance(model, str | Path):
+        return _named(str(model), pooling, layer, device, progress, say, trust_remote_code, precision)
+    if pooling is not None:
+        raise UserError("pooling is chosen when a model is loaded; give a folder or Hub id, not the loaded model")
+    if device is not None:
+        raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
+    ours = sys.modules.get("opencse.encoder.encoder")  # nothing heavy is loaded to find out whether it is one of ours
+    if ours is not None and isinstance(model, ours.SentenceEncoder):
+        return _of_encoder(model, type(model.backbone).__name__, layer, progress, precision)
+    _require_float32(type(model).__name__, precision)
+    _require_no_layer(type(model).__name__, layer)
+    return _foreign(model)
+
+
+def require_there(model: object) -> None:
+    """Refuses a named model that is not there, before another one is scored for long.
+
+    Raises:
+        UserError: see `opencse.model_folder.locate.locate`.
+    """
+    if isinstance(model, str | Path) and str(model) != BAG_OF_WORDS:
+        from opencse.model_folder.locate import locate
+
+        if str(model).startswith(WORDS):
+            require_file(Path(_words_file(str(model))))
+        else:
+            locate(model, weights=False)
+
+
+def _named(
+    model: str,
+    pooling: str | None,
+    layer: int | None,
+    device: str | None,
+    progress: Progress | None,
+    say: Say | None,
+    trust_remote_code: bool,
+    precision: Precision,
+) -> EmbeddingModel:
+    words = model.startswith(WORDS)
+    if not words and model != BAG_OF_WORDS:
+        from opencse.encoder.encoder import SentenceEncoder
+
+        encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+        if encoder.own_code and say is not None:
+            say(told(encoder.own_code))
+        return _of_encoder(encoder, model, layer, progress, precision)
+    _require_float32(model, precision)
+    _require_no_layer(model, layer)
+    if pooling is not None:
+        raise UserError(f"{model}: has no pooling to replace; leave --pooling out")
+    if not words:
+        from opencse.evaluation.models.bag_of_words import BagOfWords
+
+        return EmbeddingModel(model, BagOfWords().encode, device="cpu")
+    from opencse.evaluation.models.words import WordVectors
+
+    file = _words_file(model)
+    vectors = WordVectors.load(file)
+
+    def encode(texts: Sequence[str]) -> NDArray[np.float32]:
+        means, coverage = vectors.encode_and_count(texts, progress)
+        if say is not None:
+            say(f"{file}: {coverage}")
+        return means
+
+    return EmbeddingModel(model, encode, pooling="mean", device="cpu")
+
+
+def _words_file(model: str) -> str:
+    file = model.removeprefix(WORDS)
+    if not file:
+        raise UserError(f"{model}: names no file; write {WORDS}FILE with a file of word vectors")
+    return file
+
+
+def _require_float32(model: str, precision: Precision) -> None:
+    if precision != "float32":
+        raise UserError(f"{model}: computes as it does; a precision can be chosen for a whole encoder alone")
+
+
+def _require_no_layer(model: str, layer: int | None) -> None:
+    if layer is not None:
+        raise UserError(NO_LAYERS.format(model))
+
+
+def _of_encoder(
+    encoder: Any,  # noqa: ANN401 - its module is heavy
+    name: str,
+    layer: int | None,
+    progress: Progress | None,
+    precision: Precision,
+) -> EmbeddingModel:
+    if layer is not None:
+        _require_float32(f"{name}, layer {layer}", precision)
+
+    def encode(texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
+        prompt = encoder.prompts.of(role)
+        vectors: NDArray[np.float32] = encoder.encode(
+            list(texts), prompt=prompt, progress=progress, precision=precision
+        )
+        return vectors
+
+    def of_layer(texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
+        from opencse.encoder.layers import layer_vectors
+
+        return layer_vectors(encoder, list(texts), layer or 0, role=role, progress=progress)
+
+    called, method = (name, encode) if layer is None else (f"{name}, layer {layer}", of_layer)
+    searching = None
+    if encoder.prompts.differ:
+        searching = Searching(partial(method, role=Role.QUERY), partial(method, role=Role.DOCUMENT))
+    return EmbeddingModel(
+        called,
+        method,
+        pooling=str(encoder.pooling),
+        device=str(encoder.device),
+        code=encoder.own_code,
+        layers=_layers_of(encoder, progress) if layer is None else None,
+        searching=searching,
+        similarity=encoder.similarity_fn_name,
+    )
+
+
+def _layers_of(encoder: Any, progress: Progress | None) -> ByLayer:  # noqa: ANN401 - its module is heavy
+    def encode(texts: Sequence[str], layers: Sequence[int], role: Role) -> dict[int, NDArray[np.float32]]:
+        from opencse.encoder.layers import vectors_by_layer
+
+        return vectors_by_layer(encoder, list(texts), layers, role=role, progress=progress)
+
+    return ByLayer(encoder.depth, int(encoder.backbone.config.hidden_size), encode)
+
+
+def _foreign(model: object) -> EmbeddingModel:
+    device = str(model.device) if isinstance(model, _Placed) and model.device is not None else None
+    if isinstance(model, Encodes):
+        searching = None
+        if isinstance(model, _EncodesForSearch):
+            searching = Searching(_arrays(model.encode_query), _arrays(model.encode_document))
+        return EmbeddingModel(type(model).__name__, _arrays(model.encode), device=device, searching=searching)
+    if callable(model):
+        function: Callable[[list[str]], object] = model
+        name = model.__name__ if isinstance(model, FunctionType) else type(model).__name__
+        return EmbeddingModel(name, _arrays(function), device=device)
+    raise UserError(
+        f"a {type(model).__name__} cannot be evaluated; give a folder, a Hub id, opencse-mini, {WORDS}FILE, "
+        f"{BAG_OF_WORDS}, an object with encode(list of texts), or a function of a list of texts"
+    )
+
+
+def _arrays(encode: Callable[[list[str]], object]) -> Encode:
+    """``encode``, its vectors given as an array."""
+    return lambda texts: _as_array(encode(list(texts)))
+
+
+def _as_array(vectors: object) -> NDArray[np.floating]:
+    """A tensor, or a list of tensors, as an array on the CPU; anything else as numpy reads it."""
+    torch: Any = sys.modules.get("torch")
+    if torch is not None:
+        if isinstance(vectors, list) and vectors and isinstance(vectors[0], torch.Tensor):
+            vectors = torch.stack(vectors)
+        if isinstance(vectors, torch.Tensor):
+            vectors = vectors.detach().float().cpu().numpy()
+    return np.asarray(vectors)

@@ -1,0 +1,155 @@
+"""BERT-whitening: a linear map after which sentence vectors have mean zero and uncorrelated, equal coordinates."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError
+
+if TYPE_CHECKING:
+    from opencse.encoder.encoder import SentenceEncoder
+
+BLOCK = 4096  # rows mapped at a time, so that float64 copies stay small
+NULL = 1e-9
+"""A direction with less than this share of the largest variance is none: it holds float32 rounding, nothing else."""
+
+STRETCHED = 100.0
+"""A last dimension that is stretched by more, beside the first, is worth a warning."""
+
+
+@dataclass(frozen=True, eq=False)
+class Whitening:
+    r"""The map of Su et al. 2021 ("Whitening Sentence Representations", equations 3 to 7 and section 3.3).
+
+    .. math:: \tilde x = (x - \mu) W, \quad W = U \Lambda^{-1/2}, \quad \Sigma = U \Lambda U^\top
+
+    with mean :math:`\mu` and covariance :math:`\Sigma` of the vectors it was fitted on, the columns of U in the
+    order of falling variance; the first k of them give the shorter vectors of section 3.3. All is computed in
+    float64, and :math:`\Sigma` has the divisor n - 1, as in the authors' code (1 / N in the paper; the cosine does
+    not see it). The authors' code also divides by the root of variances that are nothing but rounding (LayerNorm
+    leaves one such direction in every BERT), so that noise gets the weight of a coordinate; here a direction with
+    less than 1e-9 of the largest variance is dropped and ``dropped`` says how many were.
+
+    Attributes:
+        mean: (d,) float64.
+        matrix: W, (d, k) float64.
+        dropped: directions without variance that were left out.
+    """
+
+    mean: NDArray[np.float64]
+    matrix: NDArray[np.float64]
+    dropped: int
+
+    @classmethod
+    def fit(cls, vectors: NDArray[np.floating], dimension: int | None = None) -> Self:
+        """The whitening of ``vectors``.
+
+        Args:
+            vectors: (n, d); of n < d vectors at most n - 1 directions are left.
+            dimension: k, the directions of largest variance to keep; all that vary for None.
+
+        Raises:
+            UserError: if the vectors vary along fewer than k directions (or none), or are not finite.
+            ValueError: if they are not (n, d).
+        """
+        if vectors.ndim != 2:
+            raise ValueError(f"(n, d) vectors are expected, got {vectors.shape}")
+        if dimension is not None and dimension < 1:
+            raise UserError(f"whitening keeps at least 1 dimension, not {dimension}")
+        n, d = vectors.shape
+        if not np.isfinite(vectors).all():
+            raise UserError("whitening is fitted on finite vectors, but some are NaN or infinite; try float32")
+        mean = vectors.mean(axis=0, dtype=np.float64) if n else np.zeros(d)
+        values, directions = _variances(vectors, mean) if n and d else (np.zeros(d), np.eye(d))
+        rank = min(int((values > NULL * values[0]).sum()), max(n - 1, 0)) if d and values[0] > 0 else 0
+        kept = rank if dimension is None else dimension
+        if not 0 < kept <= rank:
+            raise UserError(
+                f"whitening to {dimension or 'any'} dimensions needs vectors that vary along as many directions, but "
+                f"these {n:,} vectors of {d} dimensions vary along {rank}; give more texts or a smaller dimension"
+            )
+        chosen = directions[:, :kept]
+        # Which of the two signs a solver returns is chance.
+        chosen = chosen * np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(kept)])
+        return cls(mean, chosen / np.sqrt(values[:kept]), d - rank)
+
+    @property
+    def stretch(self) -> float:
+        """How many times as much the last dimension is stretched as the first."""
+        return float(self._lengths[-1] / self._lengths[0])
+
+    def within(self, stretch: float) -> int:
+        """How many dimensions are stretched no more than so many times as much as the first."""
+        return int((self._lengths <= stretch * self._lengths[0]).sum())
+
+    @property
+    def _lengths(self) -> NDArray[np.float64]:
+        """(k,) what a vector along each direction is multiplied by, rising."""
+        lengths: NDArray[np.float64] = np.linalg.norm(self.matrix, axis=0)
+        return lengths
+
+    @property
+    def dimension(self) -> int:
+        """Length of a whitened vector (k)."""
+        return int(self.matrix.shape[1])
+
+    def apply(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+        """(n, d) -> (n, k) float32, computed in float64."""
+        mapped = np.empty((len(vectors), self.dimension), dtype=np.float32)
+        for start in range(0, len(vectors), BLOCK):
+            block = vectors[start : start + BLOCK].astype(np.float64)
+            mapped[start : start + BLOCK] = (block - self.mean) @ self.matrix
+        return mapped
+
+
+def _variances(
+    vectors: NDArray[np.floating], mean: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Variances (divisor n - 1), falling, and the directions (d, any) they are along; of n < d vectors the first n."""
+    n, d = vectors.shape
+    if n < d:
+        _, stretch, directions = np.linalg.svd(vectors.astype(np.float64) - mean, full_matrices=False)
+        return stretch**2 / max(n - 1, 1), directions.T
+    covariance = np.zeros((d, d))
+    for start in range(0, n, BLOCK):
+        centred = vectors[start : start + BLOCK].astype(np.float64) - mean
+        covariance += centred.T @ centred
+    values, directions = np.linalg.eigh(covariance / max(n - 1, 1))
+    return values[::-1], directions[:, ::-1]
+
+
+def whitened(encoder: SentenceEncoder, whitening: Whitening) -> SentenceEncoder:
+    r"""A copy of ``encoder`` whose last layer is the whitening: a stock Dense layer, saved and loaded like any other.
+
+    Its weight is :math:`W^\top`, its bias :math:`-\mu W`, without activation.
+
+    Raises:
+        UserError: if the vectors that ``whitening`` takes are not of the encoder's dimension, or if the encoder
+            L2-normalises its vectors (that comes last in every folder, so nothing can come after it).
+    """
+    import torch
+
+    from opencse.modules.dense import Dense
+
+    if encoder.normalize:
+        raise UserError(
+            "the encoder L2-normalises its vectors, and whitening cannot come after that; "
+            "set encoder.normalize = False, then fit the whitening and append it"
+        )
+    if encoder.dimension != len(whitening.mean):
+        raise UserError(
+            f"the whitening takes vectors of {len(whitening.mean)} dimensions, the encoder gives {encoder.dimension}; "
+            "fit it on this encoder's vectors"
+        )
+    with torch.no_grad(), torch.random.fork_rng(devices=[]):
+        layer = Dense(encoder.dimension, whitening.dimension, "identity")
+        layer.linear.weight.copy_(torch.from_numpy(whitening.matrix.T))
+        layer.linear.bias.copy_(torch.from_numpy(-whitening.mean @ whitening.matrix))
+    copy = encoder.twin()
+    copy.projection = copy.lm_head = None
+    copy.dense.append(layer.to(encoder.device))
+    return copy.eval()

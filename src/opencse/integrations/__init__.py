@@ -1,1 +1,0 @@
-"""Our encoders inside other libraries."""

@@ -1,0 +1,1 @@
+"""Fast forward passes on a CPU, for training and for inference."""

@@ -1,0 +1,153 @@
+"""A linear map for training on a CPU, by the library that computes its products fastest there.
+
+bf16 goes through oneDNN everywhere. For float32 torch takes Intel's library (MKL), which leaves AVX-512 aside on
+processors of other makers, where oneDNN is twice as fast; on Intel's, and where there is no AVX-512, MKL is the faster
+by a tenth to a third.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+from torch.nn import functional
+
+from opencse.kernels.processor import INTEL, maker
+
+Kernel = Literal["torch", "onednn"]
+_WIDE, _MUCH = 1_024, 3
+"""From which width, and how many times the other, a matrix counts as the wide one of a product."""
+_SUMMED = 512
+"""From which width a bias's gradient is a product."""
+_TILE = 16
+"""Rows of a matrix that a bf16 unit works on at once."""
+
+
+@cache
+def onednn_has_bf16() -> bool:
+    """Whether oneDNN is there and computes bf16 on this processor."""
+    if not torch._C._has_mkldnn:
+        return False
+    supported: Any = torch.ops.mkldnn._is_mkldnn_bf16_supported
+    return bool(supported())
+
+
+@cache
+def float32_kernel() -> Kernel:
+    """What computes float32 products fastest on this processor; a function of it alone, so no run differs."""
+    wide = torch.cpu.get_capabilities().get("avx512_f")
+    if not (wide and torch._C._has_mkldnn and torch._C.has_mkl):
+        return "torch"
+    return "torch" if maker() == INTEL else "onednn"
+
+
+@cache
+def bf16_kernel() -> Kernel:
+    """What computes bf16 products: oneDNN, where it can here."""
+    return "onednn" if onednn_has_bf16() else "torch"
+
+
+def kernel_of(x: Tensor) -> Kernel:
+    """What computes products of ``x`` fastest."""
+    if x.device.type != "cpu":
+        return "torch"
+    kernels = {torch.bfloat16: bf16_kernel, torch.float32: float32_kernel}
+    return kernels[x.dtype]() if x.dtype in kernels else "torch"
+
+
+def linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Tensor:
+    """``x W^T + b`` in the type of ``x``, (T, in) -> (T, out); the weights' gradients are of their own type.
+
+    Args:
+        x: (T, in).
+        weights: one or several (out_i, in) of any one type, side by side: out is their sum.
+        biases: (out_i,) of each.
+    """
+    if kernel_of(x) == "onednn":
+        made: Tensor = _Linear.apply(x, *weights, *biases)  # type: ignore[no-untyped-call]
+        return made
+    return functional.linear(x, _joined(weights).to(x.dtype), _joined(biases).to(x.dtype))
+
+
+def _joined(parts: Sequence[Tensor]) -> Tensor:
+    return parts[0] if len(parts) == 1 else torch.cat(list(parts))
+
+
+def _cast(parts: Sequence[Tensor], like: Tensor) -> Tensor:
+    """Side by side in the type of ``like``, each written once."""
+    sizes = [len(part) for part in parts]
+    made = like.new_empty(sum(sizes), *parts[0].shape[1:])
+    for place, part in zip(torch.split(made, sizes), parts, strict=True):
+        place.copy_(part)
+    return made
+
+
+class _Linear(torch.autograd.Function):
+    """The bias is added within the product; torch's own call writes it first and adds the product to it."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, *given: Tensor) -> Tensor:  # noqa: ANN401
+        weights, biases = given[: len(given) // 2], given[len(given) // 2 :]
+        w = _cast(weights, x)
+        ctx.save_for_backward(x, w)
+        ctx.sizes, ctx.dtype = [len(part) for part in weights], weights[0].dtype
+        return _mapped(x, w, _cast(biases, x))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        x, w = ctx.saved_tensors
+        count = len(ctx.sizes)
+        gradient = gradient.contiguous()
+        of_x = _product(gradient, w) if ctx.needs_input_grad[0] else None
+        of_weights: Sequence[Tensor | None] = [None] * count
+        of_biases: Sequence[Tensor | None] = [None] * count
+        if any(ctx.needs_input_grad[1 : 1 + count]):
+            of_weights = torch.split(_of_weight(gradient, x).to(ctx.dtype), ctx.sizes)
+        if any(ctx.needs_input_grad[1 + count :]):
+            of_biases = torch.split(_of_bias(gradient).to(ctx.dtype), ctx.sizes)
+        return of_x, *of_weights, *of_biases
+
+
+def _mapped(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """``x W^T + b`` by oneDNN, (T, in) -> (T, out)."""
+    call: Any = torch.ops.mkldnn._linear_pointwise
+    made: Tensor = call(x, weight, bias, "none", [], "")
+    return made
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    """``a b`` by oneDNN, (m, k) and (k, n) -> (m, n): for bf16 torch's own call, which takes it by itself."""
+    return a @ b if a.dtype == torch.bfloat16 else _mapped(a, b.t(), None)
+
+
+def _of_bias(gradient: Tensor) -> Tensor:
+    """The sum of (T, out) over T, (out,), in float32, rounded once.
+
+    In bf16 a product with rows of ones is twice as fast as torch's own sum, whose columns are far apart; that
+    sum, asked for in float32, would first write all of it in float32. One row of ones takes longer than a whole tile.
+    """
+    if gradient.shape[1] < _SUMMED or gradient.dtype == torch.float32:
+        return gradient.sum(dim=0)
+    return (gradient.new_ones(_TILE, len(gradient)) @ gradient)[0]
+
+
+def _of_weight(gradient: Tensor, x: Tensor) -> Tensor:
+    """``gradient^T x``, (out, in), of (T, out) and (T, in).
+
+    In bf16 oneDNN is two to three times slower where its first matrix is transposed, and a transposition costs by what
+    it moves. So where one of the two is much the narrower, that one is transposed beforehand. In float32 it makes no
+    difference.
+    """
+    if gradient.dtype == torch.float32:
+        return _product(gradient.t(), x)
+    out, width = gradient.shape[1], x.shape[1]
+    if max(out, width) < _WIDE or max(out, width) < _MUCH * min(out, width):
+        return gradient.t() @ x
+    if out < width:
+        return gradient.t().contiguous() @ x
+    return (x.t().contiguous() @ gradient).t().contiguous()

@@ -1,0 +1,46 @@
+"""Which arithmetic a run uses, and why."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+
+from opencse.kernels.processor import fast_bf16
+
+
+@dataclass(frozen=True)
+class Precision:
+    """The arithmetic of the forward pass; weights, loss and optimizer stay float32.
+
+    Attributes:
+        bf16: whether the forward runs under bf16 autocast.
+        reason: why, for the user.
+    """
+
+    bf16: bool
+    reason: str
+
+    @property
+    def name(self) -> str:
+        """``bf16`` or ``float32``."""
+        return "bf16" if self.bf16 else "float32"
+
+    def autocast(self, device: torch.device) -> AbstractContextManager[object]:
+        """The context of the forward pass."""
+        return torch.autocast(device.type, torch.bfloat16) if self.bf16 else nullcontext()
+
+
+def choose_precision(asked: Literal["auto", "float32", "bf16"], device: torch.device) -> Precision:
+    """bf16 where it is fast: CUDA from compute capability 8.0, CPUs by `fast_bf16`."""
+    if asked != "auto":
+        return Precision(asked == "bf16", "asked for")
+    if device.type == "cuda":
+        major, minor = torch.cuda.get_device_capability(device)
+        return Precision(major >= 8, f"auto: CUDA compute capability {major}.{minor}")
+    if device.type == "cpu":
+        fast, reason = fast_bf16()
+        return Precision(fast, f"auto: {reason}")
+    return Precision(False, f"auto: float32 on {device.type}")

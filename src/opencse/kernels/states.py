@@ -1,0 +1,161 @@
+"""Hidden states of a backbone: by transformers' own forward, or by the packed one in training and in inference."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from opencse.errors import UserError
+from opencse.kernels.inference import Kernels
+from opencse.kernels.linear import bf16_kernel, float32_kernel
+from opencse.kernels.outputs import Disturb
+from opencse.kernels.packed import pack
+from opencse.text.tokenizer import Tokens
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+def plain_states(
+    backbone: PreTrainedModel,
+    tokens: Tokens,
+    *,
+    need_all: bool = False,
+    disturb: Disturb | None = None,
+    leading: Tensor | None = None,
+) -> Sequence[Tensor]:
+    """(rows, length, hidden) of all layers or the last, as transformers computes them.
+
+    Args:
+        backbone: any transformers encoder.
+        tokens: of the texts.
+        need_all: the embeddings' output and every layer's, not the last one's alone.
+        disturb: changes the token embeddings, if given.
+        leading: (rows, hidden) vectors that replace the embeddings' output at the first token (after its LayerNorm and
+            dropout, no position added), if given.
+
+    Raises:
+        UserError: where ``leading`` has another length than the embeddings' output, or the backbone has no module
+            called ``embeddings``.
+    """
+    mask = tokens.attention_mask
+    if mask.device.type != "cpu":
+        mask = unread_mask(backbone, mask)
+    with nullcontext() if leading is None else _led(backbone, leading):
+        if disturb is None:
+            output = backbone(input_ids=tokens.input_ids, attention_mask=mask, output_hidden_states=need_all)
+        else:
+            words = disturb(backbone.get_input_embeddings()(tokens.input_ids))
+            output = backbone(inputs_embeds=words, attention_mask=mask, output_hidden_states=need_all)
+    return output.hidden_states if need_all else (output.last_hidden_state,)
+
+
+@contextmanager
+def _led(backbone: PreTrainedModel, leading: Tensor) -> Iterator[None]:
+    """Within the block the embeddings' output at the first token is ``leading``."""
+
+    def replace(module: nn.Module, args: object, output: Tensor) -> Tensor:
+        del module, args
+        if output.shape[-1] != leading.shape[-1]:
+            raise UserError(
+                f"vectors of {leading.shape[-1]} dimensions cannot replace a token's embedding of {output.shape[-1]}"
+            )
+        return torch.cat([leading.to(output.dtype).unsqueeze(1), output[:, 1:]], dim=1)
+
+    handle = embedding_module(backbone).register_forward_hook(replace)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def embedding_module(backbone: PreTrainedModel) -> nn.Module:
+    """The module whose output the layers read: token and position embeddings, normalised, with dropout.
+
+    Raises:
+        UserError: where the backbone has no module called ``embeddings``.
+    """
+    found = dict(backbone.named_children()).get("embeddings")
+    if found is None:
+        raise UserError(
+            f"a {backbone.config.model_type} backbone has no module called embeddings, so no vector can replace the "
+            "first token's embedding; choose another model, or another recipe"
+        )
+    return found
+
+
+def unread_mask(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
+    """``mask`` in the shape that transformers' attention takes as it is, where ``backbone`` is of BERT's kind.
+
+    It reads a (rows, length) mask to see whether anything is padded, and a GPU must finish all its work to be read.
+
+    Args:
+        backbone: any transformers encoder; for one of another kind, or without torch's attention, the mask stays.
+        mask: (rows, length), 1 at tokens.
+
+    Returns:
+        (rows, 1, length, length), true at tokens; or ``mask``.
+    """
+    from transformers import BertModel, RobertaModel, XLMRobertaModel
+
+    kinds = (BertModel, RobertaModel, XLMRobertaModel)
+    if type(backbone) not in kinds or backbone.config.is_decoder or backbone.config._attn_implementation != "sdpa":
+        return mask
+    return mask.bool()[:, None, None].expand(-1, -1, mask.shape[1], -1)
+
+
+def trained_states(
+    backbone: PreTrainedModel,
+    tokens: Tokens,
+    layers: Sequence[int],
+    *,
+    first: bool = False,
+    disturb: Disturb | None = None,
+    dropout: bool = False,
+    leading: Tensor | None = None,
+) -> Sequence[Tensor]:
+    """(rows, length, hidden) of each of ``layers``, packed and with gradient.
+
+    Args:
+        backbone: one of BERT's shape.
+        tokens: of the texts.
+        layers: from 0 (the embeddings' output) to the last.
+        first: of the last layer compute the first token alone.
+        disturb: changes the token embeddings, if given.
+        dropout: draw it, from a seed that torch's generator gives.
+        leading: (rows, hidden) vectors that replace the embeddings' output at the first token, if given.
+    """
+    ids, mask = tokens.input_ids, tokens.attention_mask
+    seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None
+    found = pack(backbone).states(ids, mask, layers, first_only=first, seed=seed, disturb=disturb, leading=leading)
+    return [found[layer] for layer in layers]
+
+
+def inferred_states(
+    backbone: PreTrainedModel,
+    kernels: Kernels,
+    tokens: Tokens,
+    layers: Sequence[int],
+    *,
+    first: bool = False,
+    bf16: bool = False,
+) -> Sequence[Tensor]:
+    """(rows, length, hidden) of each of ``layers``, packed, without gradient, by weights in order for this processor.
+
+    Args:
+        backbone: one of BERT's shape, on a CPU.
+        kernels: keeps its weights in order.
+        tokens: of the texts.
+        layers: from 0 (the embeddings' output) to the last.
+        first: of the last layer compute the first token alone.
+        bf16: compute in bf16.
+    """
+    packed = pack(backbone)
+    dtype, kernel = (torch.bfloat16, bf16_kernel()) if bf16 else (torch.float32, float32_kernel())
+    maps = kernels.maps(packed.blocks, kernel, dtype, first_only=first)
+    found = packed.states(tokens.input_ids, tokens.attention_mask, layers, first_only=first, maps=maps, dtype=dtype)
+    return [found[layer] for layer in layers]

@@ -1,0 +1,172 @@
+"""Any `AutoModel` encoder, loaded whole or not at all."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import nn
+
+from opencse.errors import UserError, reason
+from opencse.foreign import checks_trust, not_trusted, own_code, refuse_foreign
+from opencse.model_folder.quiet import quiet_transformers
+from opencse.model_folder.weight_files import require_repeats, require_sizes
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel
+
+# What the dropout rates are called in the configurations of transformers' encoders.
+_DROPOUT_KEYS = (
+    "hidden_dropout_prob",
+    "attention_probs_dropout_prob",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "mlp_dropout",
+)
+
+
+@checks_trust
+def load_config(folder: Path, *, trust_remote_code: bool = False) -> PretrainedConfig:
+    """Transformers' configuration in ``folder``; every model is opened through it.
+
+    Args:
+        folder: transformers' folder.
+        trust_remote_code: run the code that the folder names, where it names any.
+
+    Raises:
+        UserError: if there is none, or it asks for code that is not trusted or is never run here.
+    """
+    from transformers import AutoConfig
+
+    refuse_foreign(folder)
+    try:
+        with quiet_transformers():
+            config: PretrainedConfig = AutoConfig.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    except Exception as error:
+        raise cannot_load(folder, error, trust_remote_code) from error
+    return config
+
+
+def cannot_load(folder: Path, error: Exception, trust_remote_code: bool) -> UserError:
+    """What to tell of an ``error`` in opening the model in ``folder``."""
+    # Where transformers has a class of its own for the model, it leaves the folder's code alone and fails otherwise.
+    if not trust_remote_code and own_code(folder) and "custom code" in str(error):
+        return not_trusted(folder)
+    return UserError(f"{folder}: no transformers model can be loaded from it ({reason(error)})")
+
+
+def load_backbone(
+    folder: Path, *, dropout: float | None = None, layers: int | None = None, trust_remote_code: bool = False
+) -> PreTrainedModel:
+    """The bare encoder of ``folder`` in float32, without pooler.
+
+    Args:
+        folder: transformers' folder.
+        dropout: rate of every dropout of the network, 0 <= rate < 1; None keeps the configuration's.
+        layers: how many layers are kept, from the first on; 0 keeps the embeddings alone, None all.
+        trust_remote_code: run the code that the folder names, where it names any.
+
+    Raises:
+        UserError: if the folder holds no encoder, has fewer layers, or lacks weights that would then be random.
+    """
+    from transformers import AutoModel
+
+    stored_bytes = require_repeats(folder)
+    config = load_config(folder, trust_remote_code=trust_remote_code)
+    if config.is_encoder_decoder:
+        raise UserError(
+            f"{folder}: a {config.model_type} model has an encoder and a decoder; only encoders are supported"
+        )
+    for key in ("hidden_size", "num_hidden_layers"):
+        if not isinstance(getattr(config, key, None), int):
+            raise UserError(f"{folder}: a {config.model_type} configuration has no {key}; give a text encoder")
+    try:
+        with quiet_transformers():
+            require_sizes(folder, config, stored_bytes, trust_remote_code=trust_remote_code)
+    except UserError:
+        raise
+    except Exception as error:
+        raise cannot_load(folder, error, trust_remote_code) from error
+    if dropout is not None:
+        _set_dropout(config, dropout, folder)
+    if layers is not None:
+        _keep_layers(config, layers, folder)
+    try:
+        with quiet_transformers():
+            # Weights of another shape are reported rather than raised, so that they can be named below.
+            model, report = AutoModel.from_pretrained(
+                folder,
+                config=config,
+                dtype=torch.float32,
+                output_loading_info=True,
+                ignore_mismatched_sizes=True,
+                trust_remote_code=trust_remote_code,
+                weights_only=True,
+            )
+    except Exception as error:
+        raise cannot_load(folder, error, trust_remote_code) from error
+    _require_all_weights(model, report, folder)
+    return drop_pooler(model)
+
+
+def _require_all_weights(model: PreTrainedModel, report: dict[str, Any], folder: Path) -> None:
+    wrong = [key if isinstance(key, str) else key[0] for key in (*report["missing_keys"], *report["mismatched_keys"])]
+    wrong = sorted(key for key in wrong if not key.startswith("pooler."))
+    if wrong:
+        raise UserError(
+            f"{folder}: {len(wrong)} weights of {type(model).__name__} are missing or of another shape "
+            f"(first: {wrong[0]}); they would be random, so the model is not loaded"
+        )
+
+
+def drop_pooler(model: PreTrainedModel) -> PreTrainedModel:
+    """Without the pooler layer: sentence vectors are pooled here, and many checkpoints carry none (a random one)."""
+    if isinstance(getattr(model, "pooler", None), nn.Module):
+        model.register_module("pooler", None)
+    return model
+
+
+def _set_dropout(config: PretrainedConfig, rate: float, where: Path) -> None:
+    if not 0 <= rate < 1:
+        raise UserError(f"dropout is a rate from 0 to below 1, not {rate}")
+    present = dropout_rates(config)
+    if not present:
+        raise UserError(f"{where}: a {config.model_type} configuration has no dropout rate that could be set")
+    for key in present:
+        setattr(config, key, rate)
+
+
+def _keep_layers(config: PretrainedConfig, layers: int, where: Path) -> None:
+    depth = getattr(config, "num_hidden_layers", None)
+    if not isinstance(depth, int):
+        raise UserError(f"{where}: a {config.model_type} configuration has no number of layers that could be set")
+    if not 0 <= layers <= depth:
+        raise UserError(f"{where}: {layers} layers cannot be kept of a model that has {depth}")
+    config.num_hidden_layers = layers
+    kinds = getattr(config, "layer_types", None)
+    if kinds is not None:
+        config.layer_types = kinds[:layers]
+
+
+def dropout_rates(config: PretrainedConfig) -> dict[str, float]:
+    """The dropout rates a configuration names."""
+    values = vars(config)
+    return {key: float(values[key]) for key in _DROPOUT_KEYS if isinstance(values.get(key), float | int)}
+
+
+def position_limit(model: PreTrainedModel, tokenizer_limit: int) -> int:
+    """The longest input in ids that the position table and the tokenizer allow.
+
+    A position table with a padding index (RoBERTa's) starts counting after it: 514 rows hold 512 positions.
+    """
+    limits = [tokenizer_limit]
+    stated = getattr(model.config, "max_position_embeddings", None)
+    if isinstance(stated, int) and stated > 0:
+        limits.append(stated)
+    for name, module in model.named_modules():
+        if name.endswith("position_embeddings") and isinstance(module, nn.Embedding):
+            offset = 0 if module.padding_idx is None else module.padding_idx + 1
+            limits.append(module.num_embeddings - offset)
+    return min(limits)

@@ -1,0 +1,183 @@
+"""An encoder's folder, put on the Hub."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING
+
+from opencse.encoder.card import HERE
+from opencse.errors import UserError, reason
+from opencse.markdown import public_name, without_home
+from opencse.model_folder.adapters import CONFIG
+from opencse.model_folder.layout import read_config
+from opencse.model_folder.writing import ADAPTER
+
+if TYPE_CHECKING:
+    from huggingface_hub import CommitOperationAdd
+
+    from opencse.encoder.encoder import SentenceEncoder
+
+_CARD = "README.md"
+_NAMES = frozenset(
+    {
+        "added_tokens.json", "adapter_config.json", "adapter_model.safetensors", "bpe.codes", "chat_template.jinja",
+        "config.json", "config_sentence_transformers.json", "export.json", "generation_config.json", "merges.txt",
+        "model.onnx", "model.onnx.data", "model.safetensors", "model.safetensors.index.json", "modules.json",
+        "preprocessor_config.json", "processor_config.json", "router_config.json", "sentence_bert_config.json",
+        "sentencepiece.bpe.model", "sentencepiece.model", "special_tokens_map.json", "spiece.model", "tokenizer.json",
+        "tokenizer.model", "tokenizer_config.json", "vocab.json", "vocab.txt",
+    }
+)  # fmt: skip
+"""The files that an encoder is made of; nothing else of a folder is sent."""
+_PART = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
+_MODULE = re.compile(r"\d+_\w+")
+_RECORDED = re.compile(r"_?name_or_path|.*_name_or_path")
+
+
+def push(
+    encoder: SentenceEncoder,
+    repo_id: str,
+    *,
+    card: str = "",
+    token: str | None = None,
+    private: bool | None = None,
+    exist_ok: bool = False,
+    revision: str | None = None,
+    create_pr: bool = False,
+    commit_message: str | None = None,
+) -> str:
+    """Saves the encoder to a temporary folder and uploads that; see `SentenceEncoder.push_to_hub`."""
+    with TemporaryDirectory(prefix="opencse-") as folder:
+        encoder.save(folder, card=card)
+        return upload(
+            Path(folder),
+            repo_id,
+            token=token,
+            private=private,
+            exist_ok=exist_ok,
+            revision=revision,
+            create_pr=create_pr,
+            commit_message=commit_message,
+        )
+
+
+def upload(
+    folder: Path,
+    repo_id: str,
+    *,
+    token: str | None = None,
+    private: bool | None = None,
+    exist_ok: bool = False,
+    revision: str | None = None,
+    create_pr: bool = False,
+    commit_message: str | None = None,
+) -> str:
+    """Puts the model files of ``folder`` and its card on the Hub, in one commit; see `SentenceEncoder.push_to_hub`.
+
+    Raises:
+        UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
+    """
+    from huggingface_hub import HfApi
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalTokenNotFoundError, OfflineModeIsEnabled
+    from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
+
+    if not any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
+        raise UserError(f"{folder}: the folder holds no model, so there is nothing to put on the Hub")
+    if _is_for_a_folder_here(folder):
+        raise UserError(
+            f"{folder / CONFIG}: base_model_name_or_path is a folder of this machine, so these would open nowhere "
+            "else; put that model on the Hub and name it there, or merge them (opencse merge)"
+        )
+    try:
+        validate_repo_id(repo_id)
+    except HFValidationError as error:
+        raise UserError(f"{repo_id}: is no name on the Hub ({reason(error)}); give owner/name") from None
+    api = HfApi(token=token)
+    try:
+        there = api.create_repo(repo_id, private=private, exist_ok=exist_ok or create_pr or revision is not None)
+        if revision is not None:
+            api.create_branch(there.repo_id, branch=revision, exist_ok=True)
+        done = api.create_commit(
+            there.repo_id,
+            _operations(folder, there.repo_id),
+            commit_message=commit_message or "Add a sentence encoder written by OpenCSE",
+            revision=revision,
+            create_pr=create_pr,
+        )
+    except LocalTokenNotFoundError:
+        raise UserError(_no_token(repo_id)) from None
+    except OfflineModeIsEnabled:
+        raise UserError(f"{repo_id}: HF_HUB_OFFLINE is set, so nothing is sent to the Hub; unset it") from None
+    except HfHubHTTPError as error:
+        raise UserError(_refused(repo_id, error, token)) from None
+    except ValueError as error:
+        raise UserError(f"{repo_id}: the Hub refuses the model's card or files ({reason(error)})") from None
+    except Exception as error:  # of the library that huggingface_hub asks with, which is not always the same
+        raise UserError(f"{repo_id}: the Hub cannot be reached ({reason(error)}); try again with a network") from None
+    return str(done.pr_url or done.commit_url)
+
+
+def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
+    from huggingface_hub import CommitOperationAdd
+
+    files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_sent(path.relative_to(folder)))
+    if _is_for_a_folder_here(folder / ADAPTER):
+        files = [path for path in files if ADAPTER not in path.relative_to(folder).parts]
+    made = [CommitOperationAdd(path.relative_to(folder).as_posix(), _content(path)) for path in files]
+    card = folder / _CARD
+    if card.is_file():
+        told = without_home(card.read_text(encoding="utf-8").replace(HERE, repo_id))
+        made.append(CommitOperationAdd(_CARD, told.encode()))
+    return made
+
+
+def _is_sent(path: Path) -> bool:
+    """Whether a file is part of an encoder, by its place in the folder."""
+    *above, name = path.parts
+    inside = above[1:] if above[:1] == [ADAPTER] else above
+    known = name in _NAMES or _PART.fullmatch(name) is not None
+    return known and (not inside or (len(inside) == 1 and _MODULE.fullmatch(inside[0]) is not None))
+
+
+def _content(path: Path) -> Path | bytes:
+    """A file as it is sent: configurations without the paths of this machine, the rest as it is."""
+    if path.suffix != ".json" or path.name in ("tokenizer.json", "vocab.json"):
+        return path
+    text = path.read_text(encoding="utf-8")
+    try:
+        values = json.loads(text)
+    except ValueError:
+        return path
+    if isinstance(values, dict):
+        named = {key: value for key, value in values.items() if _RECORDED.fullmatch(key) and isinstance(value, str)}
+        shown = {key: public_name(value) for key, value in named.items()}
+        if shown != named:
+            text = json.dumps(values | shown, indent=2) + "\n"
+    return without_home(text).encode()
+
+
+def _is_for_a_folder_here(folder: Path) -> bool:
+    """Whether ``folder`` holds adapters of a model that is no name on the Hub."""
+    base = read_config(folder / CONFIG).get("base_model_name_or_path")
+    return isinstance(base, str) and (Path(base).is_absolute() or Path(base).exists())
+
+
+def _no_token(repo_id: str) -> str:
+    return f"{repo_id}: the Hub asks who you are; log in (hf auth login), or set HF_TOKEN to a token that may write"
+
+
+def _refused(repo_id: str, error: object, token: str | None) -> str:
+    from huggingface_hub.errors import HfHubHTTPError
+
+    assert isinstance(error, HfHubHTTPError)
+    status, said = error.response.status_code, error.server_message or reason(error)
+    if status == 401:
+        return _no_token(repo_id) if token is None else f"{repo_id}: the Hub does not know this token ({said})"
+    if status == 403:
+        return f"{repo_id}: the token may not write there ({said}); use a token with write access, or another owner"
+    if status == 409:
+        return f"{repo_id}: is on the Hub already; give --exist-ok to add a version to it, or another name"
+    return f"{repo_id}: the Hub refuses it with {status} ({said})"

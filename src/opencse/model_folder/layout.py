@@ -1,0 +1,112 @@
+"""Names and tables of sentence-transformers' folder layout that reading and writing share."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from opencse.errors import UserError, reason
+from opencse.modules.pooling import Pooling
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# `pooling_mode` in the pooling configuration (sentence-transformers 6).
+POOLING_MODES = {"cls": Pooling.CLS, "mean": Pooling.MEAN, "max": Pooling.MAX, "lasttoken": Pooling.LAST_TOKEN}
+# The same as one flag a mode (before 6); every release reads these, so they are what is written.
+POOLING_FLAGS = {
+    "pooling_mode_cls_token": "cls",
+    "pooling_mode_max_tokens": "max",
+    "pooling_mode_mean_tokens": "mean",
+    "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
+    "pooling_mode_weightedmean_tokens": "weightedmean",
+    "pooling_mode_lasttoken": "lasttoken",
+}
+# `activation_function` of a Dense module, by our name.
+ACTIVATION_PATHS = {
+    "tanh": "torch.nn.modules.activation.Tanh",
+    "identity": "torch.nn.modules.linear.Identity",
+    "relu": "torch.nn.modules.activation.ReLU",
+    "gelu": "torch.nn.modules.activation.GELU",
+    "silu": "torch.nn.modules.activation.SiLU",
+    "sigmoid": "torch.nn.modules.activation.Sigmoid",
+    "leaky_relu": "torch.nn.modules.activation.LeakyReLU",
+    "elu": "torch.nn.modules.activation.ELU",
+    "mish": "torch.nn.modules.activation.Mish",
+}
+
+
+T = TypeVar("T", str, int, bool, dict[str, Any])
+_KINDS: dict[type, str] = {str: "a string", int: "a whole number", bool: "true or false", dict: "a JSON object"}
+
+
+def read_json(path: Path) -> Any:  # noqa: ANN401 - any JSON value
+    """The value in a JSON file.
+
+    Raises:
+        UserError: naming the file and the line.
+    """
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except json.JSONDecodeError as error:
+        raise UserError(f"{path}, line {error.lineno}: not valid JSON ({error.msg})") from None
+    except (OSError, ValueError, RecursionError) as error:  # digits without end are a ValueError of their own
+        raise UserError(f"{path}: cannot be read ({error})") from None
+
+
+def read_config(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; empty where there is no such file."""
+    if not path.is_file():
+        return {}
+    value = read_json(path)
+    if not isinstance(value, dict):
+        raise UserError(f"{path}: a JSON object was expected, not a {type(value).__name__}")
+    return value
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The tensors of a module's folder, by name.
+
+    Raises:
+        UserError: where there is no file of them, or it cannot be read.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    file = folder / "model.safetensors"
+    if not file.is_file():
+        raise UserError(f"{folder}: model.safetensors is missing")
+    try:
+        return dict(load_file(file))
+    except (OSError, SafetensorError) as error:
+        raise UserError(f"{file}: cannot be read ({reason(error)})") from None
+
+
+TABLE = "opencse-table"
+"""`model_type` of a backbone that is a table of word vectors."""
+CALIBRATION = "calibration.json"
+"""What `opencse calibrate` puts beside a model, and is of that model alone."""
+SENTENCE_CONFIG = "config_sentence_transformers.json"
+WRITTEN_BY = "opencse"
+"""Among the versions in ``SENTENCE_CONFIG``: that this library wrote the folder."""
+
+
+def entry(path: Path, config: dict[str, Any], key: str, kind: type[T], default: T) -> T:
+    """The value of ``key`` in ``config``, which was read from ``path``; ``default`` where it is not there, or null.
+
+    Raises:
+        UserError: for a value of another kind, naming the file and the key.
+    """
+    value = config.get(key)
+    if value is None:
+        return default
+    if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
+        raise UserError(f"{path}: {key} is {value!r}; {_KINDS[kind]} was expected")
+    return value
+
+
+def write_json(path: Path, value: object) -> None:
+    """``value`` as indented JSON; the folder is made."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

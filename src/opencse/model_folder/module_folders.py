@@ -1,0 +1,110 @@
+"""The modules behind the transformer, read: pooling, weighted layers, dense layers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from opencse.errors import UserError
+from opencse.model_folder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, entry, read_config, read_weights
+from opencse.model_folder.listing import Modules
+from opencse.modules.dense import Dense
+from opencse.modules.pooling import Pooling
+
+# What the number of layers is called in the configurations of transformers' encoders.
+_DEPTH_KEYS = ("num_hidden_layers", "n_layers")
+_MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
+
+
+def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
+    """The pooling that the modules make together; ``backbone`` is transformers' configuration."""
+    where = modules.pooling
+    config = read_config(where / "config.json")
+    path = where / "config.json"
+    flagged = [name for flag, name in POOLING_FLAGS.items() if entry(path, config, flag, bool, False)]
+    mode = config.get("pooling_mode") or flagged
+    modes = mode if isinstance(mode, list) else [mode]
+    if not all(isinstance(one, str) for one in modes):
+        raise UserError(f"{path}: pooling_mode is {mode!r}; a string was expected, such as 'mean'")
+    if len(modes) != 1 or modes[0] not in POOLING_MODES:
+        named = " + ".join(modes) or "none"
+        raise UserError(f"{where}: pooling {named} is not supported here; choose one with --pooling")
+    pooling = POOLING_MODES[modes[0]]
+    if not pools_prompt(modules) and pooling is not Pooling.MEAN:
+        raise UserError(
+            f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here, "
+            "only mean; choose a pooling with --pooling"
+        )
+    # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
+    if modules.weighted_layers is None or not backbone.get("output_hidden_states"):
+        return pooling
+    depth = next((int(backbone[key]) for key in _DEPTH_KEYS if key in backbone), 0)
+    return _weighted(modules.weighted_layers, pooling, depth)
+
+
+def pools_prompt(modules: Modules) -> bool:
+    """Whether the folder's pooling counts the tokens of the prompt too."""
+    path = modules.pooling / "config.json"
+    return entry(path, read_config(path), "include_prompt", bool, True)
+
+
+def read_dense(path: Path) -> Dense:
+    """The Dense module in a folder, with its weights."""
+    file = path / "config.json"
+    config = read_config(file)
+    require_sentence_names(path)
+    names = {activation: name for name, activation in ACTIVATION_PATHS.items()}
+    activation = entry(file, config, "activation_function", str, ACTIVATION_PATHS["tanh"])
+    if activation not in names:
+        raise UserError(f"{path}: a Dense module with {activation} is not supported here")
+    residual = entry(file, config, "use_residual", bool, False)
+    sizes = {key: entry(file, config, key, int, 0) for key in ("in_features", "out_features")}
+    weights = read_weights(path)
+    for key, size in sizes.items():
+        if key not in config:
+            raise UserError(f"{path}: config.json lacks {key}")
+        if not 1 <= size <= _MOST_FEATURES:
+            raise UserError(f"{file}: {key} is {size}; a whole number from 1 to {_MOST_FEATURES:,} was expected")
+    dense = Dense(
+        **sizes, activation=names[activation], bias=entry(file, config, "bias", bool, True), use_residual=residual
+    )
+    try:
+        dense.load_state_dict({k: v.float() for k, v in weights.items()})
+    except RuntimeError as error:
+        raise UserError(f"{path}: the weights do not fit config.json ({_last_line(error)})") from None
+    return dense
+
+
+def require_sentence_names(path: Path) -> None:
+    """A Dense or Normalize module works on the sentence vector, not on token vectors."""
+    config = read_config(path / "config.json")
+    for key in ("module_input_name", "module_output_name"):
+        if (config.get(key) or "sentence_embedding") != "sentence_embedding":
+            raise UserError(f"{path}: {key} = {config[key]} is not supported here, only sentence_embedding")
+
+
+def require_chain(folder: Path, size: int, dense: list[Dense]) -> None:
+    """Each dense layer takes what the one before gives, the first one ``size`` features."""
+    for layer in dense:
+        if layer.linear.in_features != size:
+            raise UserError(f"{folder}: a Dense module takes {layer.linear.in_features} features but is given {size}")
+        size = layer.linear.out_features
+
+
+def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
+    file = path / "config.json"
+    start = entry(file, read_config(file), "layer_start", int, 4)
+    weights = read_weights(path).get("layer_weights", torch.zeros(0)).flatten().tolist()
+    chosen = {start + i for i, weight in enumerate(weights) if weight}
+    even = len(set(weights) - {0.0}) == 1
+    for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
+        if pooling is Pooling.MEAN and even and chosen == set(candidate.layers(depth)):
+            return candidate
+    raise UserError(f"{path}: this weighting of layers is not supported here; choose a pooling with --pooling")
+
+
+def _last_line(error: RuntimeError) -> str:
+    return str(error).strip().splitlines()[-1].strip()

@@ -1,0 +1,52 @@
+"""What a sentence encoder is made of."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from opencse.modules.dense import Dense
+from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Prompts
+from opencse.modules.similarity import Similarity
+from opencse.modules.token_weights import TokenWeights
+from opencse.text.tokenizer import Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
+
+
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Lists the parts of an encoder; `SentenceEncoder.from_parts` builds it.
+
+    Attributes:
+        backbone: any transformers encoder.
+        tokenizer: its tokenizer.
+        pooling: from token vectors to a sentence vector.
+        max_length: longest text in ids, special tokens counted; longer ones are truncated.
+        dense: layers after pooling that are kept at inference.
+        normalize: whether vectors are L2-normalised.
+        similarity_fn_name: the function that vectors are compared by.
+        prompts: what is put before texts, by what they are for.
+        pool_prompt: whether pooling counts the tokens of the prompt.
+        lower_case: whether the tokenizer is made to lower-case (sentence-transformers' ``do_lower_case``).
+        token_weights: how much each token counts in a mean; None if all count the same.
+        own_code: the classes of a model folder's own that the encoder is made of, where their code was trusted.
+        own_dropout: the dropout rates that the folder's configuration names; they are saved as they were.
+    """
+
+    backbone: PreTrainedModel
+    tokenizer: Tokenizer
+    pooling: Pooling
+    max_length: int
+    dense: Sequence[Dense] = ()
+    normalize: bool = False
+    prompts: Prompts = field(default_factory=Prompts)
+    pool_prompt: bool = True
+    similarity_fn_name: Similarity = Similarity.COSINE
+    lower_case: bool = False
+    token_weights: TokenWeights | None = None
+    own_code: tuple[str, ...] = ()
+    own_dropout: Mapping[str, float] = field(default_factory=dict)

@@ -1,0 +1,120 @@
+"""How similar two vectors are: the four functions that sentence-transformers' folders name, each written once."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.errors import UserError, nearest
+from opencse.modules.rows import unit_rows
+
+KEY = "similarity_fn_name"
+Vectors = NDArray[np.floating]
+
+
+class Similarity(StrEnum):
+    """The function that a model's vectors are compared by; of distances the negative, so that higher is nearer.
+
+    ``cosine``: a·b / (|a| |b|); ``dot``: a·b; ``euclidean``: -|a - b|; ``manhattan``: -sum |a_i - b_i|.
+
+    Vectors are prepared once (of ``cosine`` L2-normalised, of the others left as they are) and then compared often.
+    """
+
+    COSINE = "cosine"
+    DOT = "dot"
+    EUCLIDEAN = "euclidean"
+    MANHATTAN = "manhattan"
+
+    @property
+    def is_product(self) -> bool:
+        """Whether prepared vectors are compared by their inner product."""
+        return self in (Similarity.COSINE, Similarity.DOT)
+
+    def prepared(self, vectors: Vectors) -> NDArray[np.float32]:
+        """(n, d) vectors as `rough`, `scores` and `of_pairs` compare them, float32."""
+        return unit_rows(vectors) if self is Similarity.COSINE else np.asarray(vectors, dtype=np.float32)
+
+    def matrix(self, a: Vectors, b: Vectors) -> NDArray[np.float32]:
+        """Similarity of every row of (n, d) with every row of (m, d), vectors as they come: (n, m) float32.
+
+        Raises:
+            UserError: for vectors of different lengths.
+        """
+        if a.shape[1] != b.shape[1]:
+            raise UserError(f"vectors of {a.shape[1]} and of {b.shape[1]} dimensions cannot be compared")
+        return self.scores(self.prepared(a), self.prepared(b))
+
+    def scores(self, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Similarity of every row with every row, of prepared vectors: (n, m) float32."""
+        if self is Similarity.EUCLIDEAN:
+            wide = a.astype(np.float64), b.astype(np.float64)
+            return np.asarray(-np.sqrt(np.maximum(-_squared(*wide), 0)), dtype=np.float32)
+        return self.rough(a, b)
+
+    def rough(self, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Values (n, m) float32 that rank as the similarities do but for rounding: of ``euclidean`` -|a - b|^2."""
+        if self is Similarity.EUCLIDEAN:
+            return np.asarray(_squared(a, b), dtype=np.float32)
+        if self is Similarity.MANHATTAN:
+            import torch
+
+            one, two = (torch.from_numpy(np.array(rows, dtype=np.float32)) for rows in (a, b))
+            return np.asarray(-torch.cdist(one, two, p=1.0).numpy())
+        return np.asarray(a @ b.T)
+
+    def on_rough_scale(self, scores: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Exact similarities on the scale of `rough`."""
+        return -np.square(scores) if self is Similarity.EUCLIDEAN else scores
+
+    def slack(self, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
+        """By how much a value of `rough` may be off, for any row of ``a`` with any row of ``b``."""
+        dimension = a.shape[1]
+        if self is Similarity.COSINE:
+            return float((dimension + 2) * 2.0**-24)
+        order = 1 if self is Similarity.MANHATTAN else 2
+        one, two = (_longest(rows, order) for rows in (a, b))
+        size = {Similarity.DOT: one * two, Similarity.EUCLIDEAN: (one + two) ** 2}.get(self, one + two)
+        return float((dimension + 4) * 2.0**-23 * size)
+
+    def of_pairs(self, a: Vectors, b: Vectors) -> NDArray[np.float64]:
+        """Similarity (n,) of row i of (n, d) with row i of (n, d), of prepared vectors, computed in float64."""
+        one, two = a.astype(np.float64), b.astype(np.float64)
+        if self.is_product:
+            return np.asarray((one * two).sum(axis=1))
+        if self is Similarity.EUCLIDEAN:
+            return np.asarray(-np.sqrt(np.square(one - two).sum(axis=1)))
+        return np.asarray(-np.abs(one - two).sum(axis=1))
+
+    def share_of(self, score: float, share: float) -> float:
+        """The similarity that is ``share`` times as high as ``score``; of negative ones (distances) farther away."""
+        return score * share if score >= 0 else score / share
+
+
+def read_similarity(folder: Path) -> Similarity:
+    """The function that a model's folder names; ``cosine`` where it names none, as in sentence-transformers.
+
+    Raises:
+        UserError: for another name, with the file and the key.
+    """
+    from opencse.model_folder.layout import SENTENCE_CONFIG, entry, read_config  # which needs torch
+
+    path = folder / SENTENCE_CONFIG
+    name = entry(path, read_config(path), KEY, str, Similarity.COSINE.value)
+    known = [one.value for one in Similarity]
+    if name not in known:
+        raise UserError(f"{path}: {KEY} is {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    return Similarity(name)
+
+
+def _squared(a: Vectors, b: Vectors) -> Vectors:
+    """-|a - b|^2, (n, m)."""
+    return np.asarray(2 * (a @ b.T) - np.square(a).sum(axis=1)[:, None] - np.square(b).sum(axis=1))
+
+
+def _longest(rows: NDArray[np.float32], order: int, block: int = 65_536) -> float:
+    """The largest norm of a row; they may be memory-mapped."""
+    starts = range(0, len(rows), block)
+    return max((float(np.linalg.norm(rows[s : s + block], ord=order, axis=1).max()) for s in starts), default=0.0)

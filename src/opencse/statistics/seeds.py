@@ -1,0 +1,206 @@
+"""Over seeds: does the method score higher, whatever the seed?"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import FiniteFloat
+
+from opencse.errors import UserError
+from opencse.settings import Settings
+from opencse.statistics.difference import ALPHA, Difference, Interval, Probability
+
+Floats = NDArray[np.float64]
+
+MOST_FLIPPED = 20
+"""Beyond this many seeds the 2^n sign flips are not listed."""
+
+LEAST_SEEDS = 3
+"""With fewer, no difference is called better or worse: two differences of -0.1 and 5 points and two of 2.4 and 2.5 have
+one degree of freedom, and p is then about how equal the two happen to be."""
+
+FEW_SEEDS = 5
+"""With fewer, a test that does not reject tells next to nothing: t needs 3 to 13 standard errors."""
+
+ROUNDING = 1e-9
+"""Relative to the scores, what is no spread but the rounding of subtraction."""
+
+LEAST_SPREAD = 1e-150
+"""A spread below it is none: its square is too small for a float, and a t-test would divide by zero."""
+
+LARGEST_SCORE = 1e150
+"""A score above it is refused: its square is too large for a float."""
+
+
+class Summary(Settings):
+    """One system over its seeds.
+
+    Attributes:
+        mean: of the n values.
+        sd: with n - 1 in the denominator; None for n = 1.
+        n: number of values.
+        interval: 95% interval of the mean; None for n = 1 or values that do not vary.
+    """
+
+    mean: FiniteFloat
+    sd: FiniteFloat | None
+    n: int
+    interval: Interval | None
+
+
+class PairedSeeds(Difference):
+    """Two systems at the same seeds.
+
+    Attributes:
+        p: of the paired t-test; None for one seed or differences that do not vary.
+        sd: of the differences; None for one seed.
+        sign_flip_p: exact; None for one seed (it could only be 1) or more than ``MOST_FLIPPED``.
+        seeds: those used, which both have.
+        left_out: those which only one of the two has.
+    """
+
+    sd: FiniteFloat | None
+    sign_flip_p: Probability | None
+    seeds: tuple[int, ...]
+    left_out: tuple[int, ...]
+
+    def over(self) -> str:
+        """The number of seeds used."""
+        return f"{len(self.seeds)} paired seed{'s' * (len(self.seeds) > 1)}"
+
+    def decides(self) -> bool:
+        """Whether there are ``LEAST_SEEDS``."""
+        return len(self.seeds) >= LEAST_SEEDS
+
+    def undecided(self) -> str:
+        """See ``Difference``."""
+        if not self.decides():
+            return f"too few seeds to tell, at least {LEAST_SEEDS} are needed"
+        if self.p is None and self.difference:
+            return "the same at every seed, so there is no spread to test against"
+        if self.p is not None and len(self.seeds) < FEW_SEEDS:
+            return "too few to tell at this spread"
+        return "no difference shown"
+
+
+def summary(values: Sequence[float]) -> Summary:
+    r"""Mean, standard deviation and the 95% t-interval of the mean over n values (one a seed).
+
+    .. math:: \bar x = \frac1n \sum_i x_i, \quad s^2 = \frac{1}{n - 1} \sum_i (x_i - \bar x)^2, \quad
+              \bar x \pm t_{n-1,\,.975}\, \frac{s}{\sqrt n}
+
+    The interval rests on scores that are about normal over seeds. Values that do not vary get none: an
+    interval of width 0 would claim certainty, where equal scores rather say that the seed played no part.
+
+    Args:
+        values: n scores, in points.
+
+    Raises:
+        UserError: for no value, or one that is not finite.
+    """
+    array = _checked(dict(enumerate(values)), "the scores", "value")
+    return _tested(array, float(np.abs(array).max()))[0]
+
+
+def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> PairedSeeds:
+    r"""System minus baseline at each seed that both have, tested in two ways.
+
+    With :math:`d_i` the difference at seed i, :math:`\bar d` their mean and s their standard deviation
+    (n - 1), Student's paired test is
+
+    .. math:: t = \frac{\bar d}{s / \sqrt n}, \qquad p = 2\, P(T_{n-1} \ge |t|)
+
+    for differences that are about normal; the interval is :math:`\bar d \pm t_{n-1,.975}\, s / \sqrt n`. The
+    sign-flip test (Fisher 1935, The design of experiments, section 21) asks less, only that a difference
+    would be as likely with the other sign, and is exact:
+
+    .. math:: p = 2^{-n} \sum_{e \in \{-1, 1\}^n} \Big[ \Big|\sum_i e_i d_i\Big| \ge \Big|\sum_i d_i\Big| \Big]
+
+    Its least value is :math:`2^{1-n}`: with 5 seeds .0625, so that it cannot reject at 5% by itself.
+
+    Args:
+        system: seed -> score, in points.
+        baseline: seed -> score of what it is compared with.
+
+    Returns:
+        The difference, naming the seeds used and left out. One seed has neither interval nor p; differences
+        that do not vary (up to rounding, or by less than ``LEAST_SPREAD``) have no interval and no t-test, but the
+        sign-flip p.
+
+    Raises:
+        UserError: if no seed is in common, or a score is not finite.
+    """
+    _checked(system, "the system", "seed")
+    _checked(baseline, "the baseline", "seed")
+    seeds = tuple(sorted(system.keys() & baseline.keys()))
+    if not seeds:
+        raise UserError(
+            f"no seed in common (system: {_listed(system)}; baseline: {_listed(baseline)}); run both at the same seeds"
+        )
+    ours = np.array([system[seed] for seed in seeds], dtype=np.float64)
+    theirs = np.array([baseline[seed] for seed in seeds], dtype=np.float64)
+    differences = ours - theirs
+    found, p = _tested(differences, float(max(np.abs(ours).max(), np.abs(theirs).max())))
+    return PairedSeeds(
+        difference=found.mean,
+        interval=found.interval,
+        p=p,
+        sd=found.sd,
+        sign_flip_p=sign_flip_p(differences) if 1 < found.n <= MOST_FLIPPED else None,
+        seeds=seeds,
+        left_out=tuple(sorted(system.keys() ^ baseline.keys())),
+    )
+
+
+def sign_flip_p(differences: Floats) -> float:
+    """The exact two-sided p of the sign-flip test; see ``paired_seeds``.
+
+    scipy's ``permutation_test`` would list the flips one by one in Python, and takes sums that differ by rounding
+    alone for unequal.
+
+    Args:
+        differences: (n,), n <= ``MOST_FLIPPED``: :math:`2^{n-1}` sums are held.
+
+    Returns:
+        A multiple of :math:`2^{1-n}`; sums that are equal but for rounding count as equal.
+    """
+    sums = differences[:1]  # the flips of all signs at once are mirror images, so the first keeps its sign
+    for difference in differences[1:]:
+        sums = np.concatenate([sums + difference, sums - difference])
+    least = abs(differences.sum()) - ROUNDING * np.abs(differences).sum()
+    return float((np.abs(sums) >= least).mean())
+
+
+def _tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
+    """The summary, and the p of a mean of 0, of values that came from scores up to ``scale``."""
+    n, mean = len(values), float(values.mean())
+    if n == 1:
+        return Summary(mean=mean, sd=None, n=1, interval=None), None
+    least = max(ROUNDING * scale, LEAST_SPREAD)
+    if float(np.ptp(values)) <= least:
+        mean = 0.0 if abs(mean) <= least else mean
+        return Summary(mean=mean, sd=0.0, n=n, interval=None), None
+    from scipy import stats
+
+    test = stats.ttest_1samp(values, 0.0)
+    low, high = test.confidence_interval(1 - ALPHA)
+    found = Summary(mean=mean, sd=float(values.std(ddof=1)), n=n, interval=(float(low), float(high)))
+    return found, float(test.pvalue)
+
+
+def _checked(scores: Mapping[int, float], whose: str, what: str) -> Floats:
+    if not scores:
+        raise UserError(f"{whose}: no score is there; at least one is needed, and two or more for an interval")
+    for key, score in scores.items():
+        if not math.isfinite(score):
+            raise UserError(f"{whose}, {what} {key}: the score is {score}; a finite number is expected")
+        if abs(score) > LARGEST_SCORE:
+            raise UserError(f"{whose}, {what} {key}: the score is {score}; at most {LARGEST_SCORE:g} is expected")
+    return np.array(list(scores.values()), dtype=np.float64)
+
+
+def _listed(scores: Mapping[int, float]) -> str:
+    return ", ".join(str(seed) for seed in sorted(scores))

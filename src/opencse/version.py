@@ -1,0 +1,3 @@
+"""The version of the package, for everything below `opencse` itself."""
+
+__version__ = "0.2.0"

@@ -1,0 +1,179 @@
+"""The questions a text allows."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from opencse.adapting import probes as kinds
+from opencse.adapting.holdout import hold_out
+from opencse.adapting.probes import CANDIDATES, QUESTIONS, Probes, cut, without_giveaways
+from opencse.evaluation.embedding import Embedded
+from opencse.text.readers import Texts
+
+
+def words(draw: random.Random, count: int) -> str:
+    return " ".join(f"w{draw.randint(0, 3_000)}" for _ in range(count))
+
+
+def running(documents: int = 150) -> Texts:
+    draw = random.Random(3)
+    rows: list[tuple[str, ...]] = [(f"{words(draw, 9)}.",) for _ in range(documents * 6)]
+    return Texts(rows, [n // 6 for n in range(len(rows))], "text")
+
+
+def answer_of(probes: Probes, number: int) -> str:
+    return probes.candidates[int(probes.answers[number])]
+
+
+def test_neighbours_follow_each_other_in_held_out_documents_alone() -> None:
+    texts = running()
+    held = hold_out(texts)
+    found = kinds.neighbours(texts, held)
+    place = {row[0]: n for n, row in enumerate(texts.rows)}
+    assert len(found) == held.held.sum() * 5 / 6
+    for number, query in enumerate(found.queries):
+        row = place[query]
+        assert place[answer_of(found, number)] == row + 1
+        assert row // 6 == (row + 1) // 6
+        assert held.held[row]
+        assert held.held[row + 1]
+        assert found.units[number] == held.units[row]
+    assert len(set(found.candidates)) == len(found.candidates)
+    assert set(found.candidates) > {texts.rows[row][0] for row in np.flatnonzero(held.held)[1::6]}
+
+
+def test_boilerplate_is_not_asked_about() -> None:
+    plain = running()
+    rows = [("All rights are reserved here.",) if n % 6 == 5 else row for n, row in enumerate(plain.rows)]
+    texts = Texts(rows, plain.documents, "text")
+    found = kinds.neighbours(texts, hold_out(texts))
+    assert len(found)
+    assert not any("reserved" in answer_of(found, number) for number in range(len(found)))
+
+
+def test_halves_are_of_one_document() -> None:
+    texts = running()
+    held = hold_out(texts)
+    found = kinds.halves(texts, held)
+    assert len(found) == held.held.sum() / 6
+    sides = {" ".join(row[0] for row in texts.rows[6 * d : 6 * d + 3]): d for d in range(150)}
+    ends = {" ".join(row[0] for row in texts.rows[6 * d + 3 : 6 * d + 6]): d for d in range(150)}
+    for number, query in enumerate(found.queries):
+        assert sides[query] == ends[answer_of(found, number)]
+        assert held.held[6 * sides[query]]
+    assert len(found.candidates) == 150
+
+
+def test_pairs_are_asked_once_each_with_the_answers_of_others_beside() -> None:
+    draw = random.Random(4)
+    rows: list[tuple[str, ...]] = [(words(draw, 5), words(draw, 9)) for _ in range(400)]
+    rows += [(row[0], words(draw, 9)) for row in rows[:200]]  # a second answer each
+    texts = Texts(rows, None, "pairs")
+    held = hold_out(texts)
+    found = kinds.pairs(texts, held)
+    pairs = set(rows)
+    assert (
+        len(found) == len(set(found.queries)) == len({row[0] for row, out in zip(rows, held.held, strict=True) if out})
+    )
+    assert all((query, answer_of(found, number)) in pairs for number, query in enumerate(found.queries))
+    training = [row[1] for row, out in zip(rows, held.left_out, strict=True) if not out]
+    assert set(training) < set(found.candidates)
+
+
+def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answer() -> None:
+    draw = random.Random(6)
+    rows: list[tuple[str, ...]] = [(words(draw, 5), words(draw, 200)) for _ in range(400)]
+    rows += [(row[0], words(draw, 9)) for row in rows[:200]]  # a second answer each
+    texts = Texts(rows, None, "pairs")
+    held = hold_out(texts)
+    others = [words(draw, 30) for _ in range(300)]
+    answers = [row[1] for row in rows]
+    titled = [f"A Title: {answer.upper()}" for answer in answers]
+    parts = [" ".join(answer.split()[2:]) for answer in answers]
+    found, alone = kinds.pairs(texts, held, [*others, *titled, *parts]), kinds.pairs(texts, held)
+    assert (found.queries, found.asks) == (alone.queries, alone.asks)
+    assert [answer_of(found, n) for n in range(len(found))] == [answer_of(alone, n) for n in range(len(found))]
+    candidates = set(found.candidates)
+    assert candidates > set(others)
+    told = {row for row, out in enumerate(held.held) if out}
+    assert len(told) > len(found), "a second answer is asked about once alone"
+    for row in range(len(rows)):
+        forms = {cut(titled[row]), cut(parts[row])}
+        assert (not forms & candidates) if row in told else forms <= candidates
+    many = kinds.pairs(texts, held, [words(draw, 9) for _ in range(3 * CANDIDATES)])
+    assert len(many.candidates) == CANDIDATES
+
+
+def test_parts_of_loose_sentences() -> None:
+    texts = Texts(running().rows, None, "loose")
+    held = hold_out(texts)
+    told = {row[0] for row, out in zip(texts.rows, held.held, strict=True) if out}
+    found = kinds.sentence_halves(texts, held)
+    assert {f"{query} {answer_of(found, n)}" for n, query in enumerate(found.queries)} == told
+    crops = kinds.overlapping_crops(texts, held)
+    for number, query in enumerate(crops.queries):
+        shared = set(query.split()) & set(answer_of(crops, number).split())
+        assert len(shared) >= 2
+    dropped = kinds.dropped_words(texts, held)
+    joined = set()
+    for number, query in enumerate(dropped.queries):
+        between = [*answer_of(dropped, number).split(), ""]
+        both = zip(query.split(), between, strict=True)
+        joined.add(" ".join(word for two in both for word in two).strip())
+    assert joined == told
+
+
+def test_giveaways_are_taken_out_of_the_queries() -> None:
+    candidates = [
+        "the rare tiger sleeps",
+        "the rare lion wakes",
+        "the old boat sinks",
+        *(f"the x{n}" for n in range(99)),
+    ]
+    probes = Probes(
+        "k", "asks", ["The tiger, in grass by the water", "tiger sleeps", "the red boat by a lake"], candidates,
+        np.array([0, 0, 2]), np.arange(3),
+    )  # fmt: skip
+    found = without_giveaways(probes)
+    assert found.queries == ["The in grass by the water", "the red by a lake"]
+    assert found.answers.tolist() == [0, 2]
+    assert found.units.tolist() == [0, 2]
+
+
+@pytest.mark.slow
+def test_limits_and_order_are_the_same_whatever_the_order_of_the_text() -> None:
+    draw = random.Random(5)
+    rows: list[tuple[str, ...]] = [(words(draw, 9),) for _ in range(9_000)]
+    texts = Texts(rows, None, "loose")
+    shuffled = Texts(random.Random(6).sample(rows, len(rows)), None, "loose")
+    one, two = (kinds.overlapping_crops(t, hold_out(t, 0.2)) for t in (texts, shuffled))
+    assert len(one) == QUESTIONS
+    assert len(one.candidates) == CANDIDATES
+    assert one.queries == two.queries
+    assert set(one.candidates) == set(two.candidates)
+
+
+def test_ranks_by_vectors() -> None:
+    probes = Probes("k", "asks", ["a", "b"], ["x", "a", "y"], np.array([0, 2]), np.arange(2))
+    vectors = np.array([[1.0, 0], [0, 1], [0.9, 0.1], [0.2, 0.8]])
+    embedded = Embedded(["a", "b", "x", "y"], vectors)
+    assert probes.ranks(embedded).tolist() == [1, 1], "the query itself, among the candidates, is not counted"
+
+
+def test_long_texts_are_cut_to_words() -> None:
+    assert cut("one  two three", 2) == "one two"
+    assert cut("one  two three", 3) == "one  two three"
+
+
+def test_what_holds_an_answer_or_is_part_of_one_is_no_candidate() -> None:
+    """Against comparing all with all."""
+    draw = random.Random(5)
+    vocabulary = [f"w{number}" for number in range(3)] + ["a", "ab", "b", "猫が"]
+    texts = [" ".join(draw.choices(vocabulary, k=draw.randint(1, 9))) for _ in range(300)]
+    answers = {" ".join(draw.choices(vocabulary, k=draw.randint(2, 8))) for _ in range(60)}
+    plain = [text for text in kinds._by_hash(set(texts)) if not any(text in a or a in text for a in answers)]
+    assert 10 < len(plain) < len(set(texts)) - 10
+    assert list(kinds._without(answers, texts)) == plain

@@ -1,0 +1,143 @@
+"""What is evaluated is not trained on, whatever a run is chosen by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from opencse import UserError
+from opencse.adapting.adaptation import adaptation_job
+from opencse.adapting.asking import Asking
+from opencse.adapting.chosen import load_selector, unseen
+from opencse.adapting.given_queries import GivenQueries
+from opencse.adapting.graded import Dev
+from opencse.adapting.guard import Guard
+from opencse.adapting.holdout import normalised
+from opencse.adapting.own_text import OwnText
+from opencse.adapting.trained import Trained
+from opencse.progress import Silent
+from opencse.runs.job import Prepared, TrainJob
+from opencse.text import sample
+from opencse.text.given import GivenTexts, texts_of
+from opencse.text.readers import Source
+
+PAIRS = Source(str(sample.PAIRS)).read().rows
+
+
+class Lines(Silent):
+    """Keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def say(self, line: str) -> None:
+        self.lines.append(line)
+
+
+@pytest.mark.parametrize(
+    ("text", "is_trained"),
+    [("A dog.", True), ("  a DOG!", True), ("A dog barks.", False), ("dog", False), ("...", True), ("Rain.", False)],
+)
+def test_letter_case_and_punctuation_do_not_count(text: str, is_trained: bool) -> None:
+    trained = Trained.among([("A dog.",), ("The sun", "..."), ("a",)], [text])
+    assert (text in trained) is is_trained
+
+
+def test_pairs_are_known_whichever_way_round() -> None:
+    trained = Trained.among([("A", "B", "C"), ("D", "E")], ["a", "b", "c", "d", "e"])
+    assert trained.pair("b", "A")
+    assert trained.pair("C", "b")
+    assert not trained.pair("a", "d")
+
+
+def prepared(text: GivenTexts | Source, model: Path) -> tuple[Prepared, Asking, list[str]]:
+    """A run chosen by questions from its text."""
+    lines = Lines()
+    settings = ("training.max_steps=1", "training.batch_size=4", "training.precision=float32")
+    recipe = "simcse-supervised" if text.read().width > 1 else "simcse"
+    made = TrainJob(text, recipe=recipe, model=str(model), settings=settings, dev="text").prepare(lines)
+    assert isinstance(made.plan.dev, Asking)
+    return made, made.plan.dev, lines.lines
+
+
+@pytest.mark.parametrize("file", [sample.TRAIN, sample.PAIRS])
+def test_general_questions_of_the_sample_do_not_watch_over_the_sample(file: Path, tiny_folder: Path) -> None:
+    _, selector, lines = prepared(Source(str(file)), tiny_folder)
+    assert selector.guard is None
+    assert [line for line in lines if line.startswith("guard      none")]
+    assert "general questions" not in selector.size
+
+
+def test_a_few_general_questions_that_are_trained_on_are_not_asked(tiny_folder: Path) -> None:
+    own = [(f"The lamp number {n} is lit at dusk.", f"At dusk somebody lights lamp {n}.") for n in range(600)]
+    shared = [*PAIRS[:3], (PAIRS[5][1], "An own text.")]
+    _, selector, lines = prepared(GivenTexts((*own, *shared)), tiny_folder)
+    assert selector.guard is not None
+    assert len(Guard.built_in()) == len(PAIRS)
+    assert 0 < len(PAIRS) - len(selector.guard) < 40
+    trained = {normalised(text) for row in shared for text in row}
+    assert not trained & {normalised(text) for text in selector.guard.asked()}
+    assert [line for line in lines if "general questions are in the training text and are not asked" in line]
+
+
+@pytest.mark.parametrize("file", [sample.TRAIN, sample.PAIRS])
+def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: Path, tiny_folder: Path) -> None:
+    made, selector, _ = prepared(Source(str(file)), tiny_folder)
+    rows = Source(str(file)).read().rows
+    trained = {normalised(text) for row in set(made.inputs.places[:, :, 0].ravel().tolist()) for text in rows[row]}
+    asked = {normalised(text) for text in selector.questions.held_out()}
+    assert len(trained) > 500
+    assert len(asked) > 100
+    assert trained & asked == set()
+
+
+@pytest.mark.parametrize("with_pairs", [False, True])
+def test_what_adapt_trains_on_and_asks_is_disjoint(with_pairs: bool) -> None:
+    given = [(question, f"{answer} {number}") for number, (question, answer) in enumerate(PAIRS[:900])]
+    job = adaptation_job(str(sample.TRAIN), pairs=given if with_pairs else None, progress=Silent())
+    assert isinstance(job.dev, Asking)
+    assert isinstance(job.dev.questions, OwnText)
+    assert job.dev.questions.given is with_pairs
+    trained = {normalised(text) for text in texts_of(job.text)}
+    assert len(trained) > 500
+    assert not trained & {normalised(text) for text in job.dev.questions.held_out()}
+
+
+def beir(folder: Path, queries: list[str]) -> Path:
+    (folder / "qrels").mkdir(parents=True)
+    documents = [{"_id": f"d{n}", "text": f"Document number {n} tells of things."} for n in range(len(queries))]
+    asked = [{"_id": f"q{n}", "text": query} for n, query in enumerate(queries)]
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in documents))
+    (folder / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in asked))
+    judged = "".join(f"q{n}\td{n}\t1\n" for n in range(len(queries)))
+    (folder / "qrels" / "dev.tsv").write_text(f"query-id\tcorpus-id\tscore\n{judged}")
+    return folder
+
+
+def test_queries_that_are_trained_on_do_not_choose(tmp_path: Path) -> None:
+    queries = GivenQueries.read(beir(tmp_path / "beir", ["How hot?", "How cold?", "How wet?"]))
+    selector, lines = unseen(Asking(queries), [("how cold", "Quite."), ("Document number 0 tells of things.", "x")])
+    assert isinstance(selector, Asking)
+    left = selector.questions
+    assert isinstance(left, GivenQueries)
+    assert left.task.queries == ["How hot?", "How wet?"]
+    assert left.task.judged == [{0: 1}, {2: 1}]
+    assert left.fingerprint() != queries.fingerprint()
+    assert lines == ["queries    1 of 3 queries are in the training text and are not asked"]
+    with pytest.raises(UserError, match="all 3 queries are in the training text"):
+        unseen(Asking(queries), [(query,) for query in queries.task.queries])
+
+
+def test_graded_pairs_that_are_trained_on_as_pairs_do_not_choose() -> None:
+    dev = load_selector("sample", GivenTexts((("a",), ("b",))))
+    assert isinstance(dev, Dev)
+    first, second = dev.pairs.first, dev.pairs.second
+    assert unseen(dev, [(first[0],), (second[0],)]) == (dev, [])
+    left, lines = unseen(dev, [(second[0], first[0]), (first[1], second[1], "a negative")])
+    assert isinstance(left, Dev)
+    assert left.pairs.first == first[2:]
+    assert lines == ["pairs      2 of 150 graded pairs are in the training text and do not count"]
+    with pytest.raises(UserError, match="so they cannot choose"):
+        unseen(dev, zip(first, second, strict=True))

@@ -1,0 +1,389 @@
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from numbered import LINES, numbered
+from opencse import SentenceEncoder
+from opencse.bulk import folders as bulk
+from opencse.bulk.folders import encode_folder
+from opencse.bulk.forms import Form
+from opencse.bulk.shards import MANIFEST, Shards
+from opencse.bulk.streaming import EncodedFile, write_lines
+from opencse.errors import UserError
+from opencse.text.readers import Source
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def encoder(tiny_folder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Source:
+    return numbered(tmp_path)
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    return tmp_path / "vectors"
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.name != ".lock"}
+
+
+def made(source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> EncodedFile:
+    return encode_folder(source, out, encoder, shard_rows=5, **how)  # type: ignore[arg-type]
+
+
+def told(source: Source, out: Path, encoder: SentenceEncoder | Path, **how: object) -> str:
+    with pytest.raises(UserError) as caught:
+        encode_folder(source, out, encoder, **{"shard_rows": 5, **how})  # type: ignore[arg-type]
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@contextmanager
+def broken_off(monkeypatch: pytest.MonkeyPatch, pieces: int, error: BaseException) -> Iterator[list[int]]:
+    """Encoding ends with ``error`` after so many pieces; what is yielded counts the texts of each."""
+    encode, sizes = SentenceEncoder.encode, list[int]()
+
+    def ending(self: SentenceEncoder, texts: list[str], **how: object) -> object:
+        if len(sizes) == pieces:
+            raise error
+        sizes.append(len(texts))
+        return encode(self, texts, **how)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceEncoder, "encode", ending)
+        yield sizes
+
+
+def test_files_in_order_with_a_manifest(source: Source, out: Path, encoder: SentenceEncoder) -> None:
+    calls: list[tuple[int, int]] = []
+    found = made(source, out, encoder, progress=lambda done, rows: calls.append((done, rows)))
+    assert (found.rows, found.dimension, found.before, found.files) == (23, 32, 0, 5)
+    names = [f"part-0000{n}.npy" for n in range(5)]
+    assert sorted(content(out)) == sorted([MANIFEST, *names])
+    vectors = np.concatenate([np.load(out / name) for name in names])
+    assert np.allclose(vectors, encoder.encode(LINES), atol=1e-6)
+    manifest = json.loads((out / MANIFEST).read_text())
+    assert (manifest["rows"], manifest["dimension"], manifest["numbers"]) == (23, 32, "float32")
+    assert [(shard["file"], shard["start"], shard["rows"]) for shard in manifest["shards"]] == [
+        (name, 5 * n, 3 if n == 4 else 5) for n, name in enumerate(names)
+    ]
+    for shard in manifest["shards"]:
+        assert shard["sha256"] == hashlib.sha256((out / shard["file"]).read_bytes()).hexdigest()
+        assert shard["bytes"] == (out / shard["file"]).stat().st_size
+    assert calls[-1] == (23, 23)
+    assert [done for done, _ in calls] == sorted(done for done, _ in calls)
+
+
+@pytest.mark.parametrize("numbers", ["float32", "float16", "int8", "binary"])
+def test_parquet_holds_what_npy_does(source: Source, tmp_path: Path, encoder: SentenceEncoder, numbers: str) -> None:
+    import pyarrow.parquet
+
+    form = Form(numbers, dimensions=20, normalize=True)  # type: ignore[arg-type]
+    for kind in ("npy", "parquet"):
+        made(source, tmp_path / kind, encoder, form=form, file_format=kind)
+    parts = sorted((tmp_path / "parquet").glob("*.parquet"))
+    table = pyarrow.parquet.read_table(parts)
+    assert table.column("row").to_pylist() == list(range(23))
+    vectors = np.array(table.column("vector").to_pylist(), dtype=form.stored)
+    plain = np.concatenate([np.load(path) for path in sorted((tmp_path / "npy").glob("*.npy"))])
+    assert plain.dtype == form.stored
+    assert np.array_equal(vectors, plain)
+    expected = form.of(encoder.encode(LINES))
+    if numbers.startswith("float"):
+        assert np.allclose(plain, expected, atol=1e-3)
+    else:  # a number beside a border may fall to its other side, in another batch
+        assert (plain != expected).mean() < 0.02
+
+
+def test_broken_off_it_goes_on_and_ends_with_the_same_folder(
+    source: Source, tmp_path: Path, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(source, tmp_path / "whole", encoder)
+    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        made(source, out, encoder)
+    assert not (out / MANIFEST).exists()
+    with (out / "shards.jsonl").open("a") as stream:
+        stream.write('{"number": 2, "fi')  # a line that was on its way when the process was killed
+    (out / ".writing-1-part-00002.npy").write_bytes(b"so was a file")
+    (out / "part-00003.npy").write_bytes(b"and one that no line names")
+    said: list[str] = []
+    with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
+        found = made(source, out, encoder, say=said.append)
+    assert said == [f"{out}: going on after 10 of 23 texts"]
+    assert (found.before, sizes) == (10, [5, 5, 3])
+    assert content(out) == content(tmp_path / "whole")
+
+
+def test_a_whole_folder_stays_and_a_lost_file_is_made_again(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made(source, out, encoder)
+    before = content(out)
+    said: list[str] = []
+    with broken_off(monkeypatch, 0, AssertionError()):
+        assert made(source, out, encoder, say=said.append).before == 23
+    assert said == [f"{out}: all 23 vectors are there"]
+    (out / "part-00001.npy").unlink()
+    with (out / "part-00004.npy").open("ab") as stream:
+        stream.write(b"x")
+    with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
+        made(source, out, encoder)
+    assert sizes == [5, 3]
+    assert content(out) == before
+
+
+def test_what_is_of_something_else_is_refused(
+    source: Source, out: Path, encoder: SentenceEncoder, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        made(source, out, encoder)
+    for whole in (False, True):
+        if whole:
+            made(source, out, encoder)
+        before = content(out)
+        message = told(source, out, encoder, form=Form("int8"))
+        assert "was begun with another numbers (float32, now int8); choose another --out, or remove it" in message
+        assert "another shard_rows (5, now 7)" in told(source, out, encoder, shard_rows=7)
+        other = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
+        assert "another model" in told(source, out, other)
+        assert content(out) == before
+    Path(source.location).write_text("\n".join(reversed(LINES)))
+    assert "another text" in told(source, out, encoder)
+    (out / MANIFEST).write_text("{")
+    assert "manifest.json or encoding.json is damaged" in told(source, out, encoder)
+
+
+def test_where_all_that_was_made_is_lost_it_begins_again(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broken_off(monkeypatch, 2, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        made(source, out, encoder)
+    for path in out.glob("part-*"):
+        path.unlink()
+    with broken_off(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        made(source, out, encoder)
+    assert content(out) == {}
+    made(source, out, encoder)
+
+
+def test_a_start_that_made_nothing_leaves_no_trace(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with broken_off(monkeypatch, 0, KeyboardInterrupt()), pytest.raises(KeyboardInterrupt):
+        made(source, out, encoder)
+    assert not out.exists()
+    made(source, out, encoder, form=Form("int8"))
+
+
+def test_broken_off_before_the_first_note_it_begins_again(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ending(self: Shards, number: int, shard: object) -> None:
+        assert self.path(number).exists()
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Shards, "add", ending)
+        with pytest.raises(KeyboardInterrupt):
+            made(source, out, encoder)
+    assert made(source, out, encoder).rows == len(LINES)
+
+
+def test_folders_that_cannot_be_used(source: Source, tmp_path: Path, encoder: SentenceEncoder) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "notes.md").touch()
+    assert "is not empty (notes.md)" in told(source, tmp_path / "other", encoder)
+    assert "is a file" in told(source, Path(source.location), encoder)
+    assert "there is no folder" in told(source, tmp_path / "none" / "v", encoder)
+    assert "processes is at least 1" in told(source, tmp_path / "v", encoder, processes=0)
+    assert "give its folder or name" in told(source, tmp_path / "v", encoder, processes=2)
+    assert "unknown format 'csv'" in told(source, tmp_path / "v", encoder, file_format="csv")
+    assert not (tmp_path / "v").exists()
+
+
+def test_vectors_that_are_not_finite_are_refused(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encode = SentenceEncoder.encode
+
+    def overflowing(self: SentenceEncoder, texts: list[str], **how: object) -> object:
+        vectors = encode(self, texts, **how)  # type: ignore[call-overload]
+        vectors[[text.startswith("sentence number 7 ") for text in texts], 3] = np.nan
+        return vectors
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceEncoder, "encode", overflowing)
+        assert told(source, out, encoder).startswith(f"{source.location}, line 8: the vector of 'sentence number 7 ")
+    assert made(source, out, encoder).before == 5
+
+
+def test_a_second_process_is_refused(source: Source, out: Path, encoder: SentenceEncoder) -> None:
+    messages: list[str] = []
+    made(source, out, encoder, progress=lambda done, rows: messages.append(told(source, out, encoder)))
+    assert set(messages) == {f"{out}: another process is writing there; wait for it, or choose another --out"}
+    assert (out / MANIFEST).exists()
+
+
+def test_a_text_that_changes_while_it_is_read(
+    source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fingerprint = Source.fingerprint
+
+    def changing(source: Source) -> str:
+        found = fingerprint(source)
+        Path(source.location).write_text("one\n")
+        return found
+
+    monkeypatch.setattr(Source, "fingerprint", changing)
+    assert "changed while it was read (23 texts, then 1)" in told(source, out, encoder)
+
+
+def test_where_processes_run(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 6)
+    monkeypatch.setattr(bulk, "_on_cpu", lambda encoder: 4)
+    assert bulk._devices(encoder, None, None, 100) == ["cpu"] * 4
+    assert bulk._devices(encoder, "cpu", 3, 100) == ["cpu"] * 3
+    assert bulk._devices(encoder, None, 8, 2) == ["cpu"] * 2
+    assert bulk._devices(encoder, None, 8, 0) == ["cpu"]
+
+    class Elsewhere:
+        device = torch.device("cuda", 0)
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 3)
+    on_gpu: SentenceEncoder = Elsewhere()  # type: ignore[assignment]
+    assert bulk._devices(on_gpu, None, None, 100) == ["cuda:0", "cuda:1", "cuda:2"]
+    assert bulk._devices(on_gpu, "cuda", 5, 100) == ["cuda:0", "cuda:1", "cuda:2", "cuda:0", "cuda:1"]
+    assert bulk._devices(on_gpu, "cuda:1", 2, 100) == ["cuda:1", "cuda:1"]
+    assert bulk._devices(on_gpu, "cuda:1", None, 100) == ["cuda:1"]
+
+
+def test_processes_by_memory(encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 64)
+    monkeypatch.setattr(os, "sysconf", lambda name: 2**34 if name == "SC_PHYS_PAGES" else 1)  # 16 GiB
+    assert bulk._on_cpu(encoder) == 7  # of a bit over 1 GiB, in half of it
+
+
+def test_lines_come_as_they_are_made(source: Source, encoder: SentenceEncoder, tmp_path: Path) -> None:
+    with (tmp_path / "lines.jsonl").open("w+") as stream:
+        found = write_lines(source, stream, encoder, prompt="", form=Form(dimensions=4), window=5)
+        stream.seek(0)
+        rows = [json.loads(line) for line in stream]
+    assert (found.rows, found.dimension) == (23, 4)
+    assert [row["text"] for row in rows] == LINES
+    assert np.allclose([row["vector"] for row in rows], encoder.encode(LINES)[:, :4], atol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_killed_at_any_moment_it_ends_with_the_same_folder(
+    tmp_path: Path, tiny_folder: Path, encoder: SentenceEncoder, one_thread: None
+) -> None:
+    """Two processes, killed once; `benchmarks/scale.py kills` does it at 20 random moments."""
+    path = tmp_path / "long.txt"
+    path.write_text("\n".join(f"{line} once more {n}" for n in range(70) for line in LINES) + "\n")
+    source, whole, out = Source(str(path)), tmp_path / "whole", tmp_path / "v"
+    encode_folder(source, whole, encoder, shard_rows=40)
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import sys\nimport opencse\nif __name__ == '__main__':\n"
+        "    opencse.encode(*sys.argv[1:], pooling='mean', device='cpu', shard_rows=40, processes=2)\n"
+    )
+    running = subprocess.Popen(
+        [sys.executable, script, tiny_folder, path, out],
+        env={**os.environ, "OMP_NUM_THREADS": "2", "PYTHONPATH": os.pathsep.join(sys.path)},
+        start_new_session=True,
+    )
+    journal = out / "shards.jsonl"
+    while running.poll() is None and (not journal.exists() or journal.read_bytes().count(b"\n") < 5):
+        time.sleep(0.002)
+    assert "another process is writing there" in told(source, out, encoder, shard_rows=40)
+    os.kill(running.pid, signal.SIGKILL)  # this one alone: its processes end by themselves
+    running.wait()
+    assert 5 < len(content(out)) < 42
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and _of_session(running.pid):
+        time.sleep(0.05)
+    assert not _of_session(running.pid)
+    assert encode_folder(source, out, encoder, shard_rows=40).before >= 200
+    assert content(out) == content(whole)
+
+
+def _of_session(leader: int) -> list[int]:
+    """Processes of the session that ``leader`` began, itself and the dead apart."""
+    found = []
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if int(fields[3]) == leader and fields[0] != "Z":
+            found.append(int(stat.parent.name))
+    return found
+
+
+@pytest.mark.slow
+def test_the_command(opencse: Run, source: Source, out: Path, tiny_folder: Path, encoder: SentenceEncoder) -> None:
+    asked = ("encode", tiny_folder, source.location, "--pooling", "mean", "--device", "cpu", "--dimensions", "4")
+    code, stdout, stderr = opencse(
+        *asked, "--out", out, "--shard-rows", "9", "--processes", "1", "--numbers", "float16"
+    )
+    assert code == 0, stderr
+    assert stdout.startswith(f"{out}: 23 vectors of 4 dimensions in 3 files, ")
+    code, stdout, stderr = opencse(*asked, "--out", "-")
+    assert code == 0, stderr
+    rows = [json.loads(line) for line in stdout.splitlines()]
+    assert [row["text"] for row in rows] == LINES
+    assert np.allclose([row["vector"] for row in rows], encoder.encode(LINES)[:, :4], atol=1e-6)
+    assert opencse(*asked, "--out", out.with_suffix(".txt"))[0] == 2
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize("damage", ["zeroed", "flipped"])
+def test_a_file_whose_content_was_changed_is_made_again(
+    tmp_path: Path, out: Path, encoder: SentenceEncoder, damage: str, finished: bool
+) -> None:
+    (tmp_path / "lines.txt").write_text("\n".join(LINES) + "\n", encoding="utf-8")
+    source = Source(str(tmp_path / "lines.txt"))
+    made(source, out, encoder)
+    before = content(out)
+    if not finished:
+        manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
+        shards = manifest.pop("shards")
+        (out / MANIFEST).unlink()
+        (out / "encoding.json").write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+        (out / "shards.jsonl").write_text(
+            "".join(json.dumps({"number": number, **shard}) + "\n" for number, shard in enumerate(shards[:3]))
+        )
+    path = sorted(out.glob("part-*"))[1]
+    whole = path.read_bytes()
+    path.write_bytes(bytes(len(whole)) if damage == "zeroed" else whole[:-1] + bytes([whole[-1] ^ 1]))
+    assert made(source, out, encoder)
+    assert content(out) == before

@@ -1,0 +1,171 @@
+"""MTEB's own code, on pairs given to it here, finds what ours finds; nothing is fetched."""
+
+from __future__ import annotations
+
+import importlib.util
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError
+from opencse.evaluation import ScoredPairs, cosine_of_rows, read_scored_pairs
+from opencse.evaluation.models.mteb import MtebEncoder
+from opencse.modules.prompts import Prompts
+from opencse.text import sample
+from scores import spearman_of
+
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("ignore:The task 'STSBenchmark' is superseded")]
+needs_mteb = pytest.mark.skipif(importlib.util.find_spec("mteb") is None, reason="mteb is not installed")
+
+
+@pytest.fixture(scope="module")
+def encoder() -> SentenceEncoder:
+    return SentenceEncoder.load(device="cpu")
+
+
+@pytest.fixture
+def tiny(tiny_folder: Path) -> SentenceEncoder:
+    return SentenceEncoder.load(tiny_folder, device="cpu")
+
+
+def mteb_spearman(model: MtebEncoder, pairs: ScoredPairs) -> float:
+    """STSBenchmark's task as MTEB defines it, on these pairs."""
+    import mteb
+    from datasets import Dataset
+    from mteb.tasks.sts.eng.sts_benchmark_sts import STSBenchmarkSTS
+
+    task = STSBenchmarkSTS()
+    columns = {"sentence1": pairs.first, "sentence2": pairs.second, "score": pairs.scores.tolist()}
+    task.dataset = {"test": Dataset.from_dict(columns)}
+    task.data_loaded = True
+    result = mteb.evaluate(model, tasks=[task], cache=None, co2_tracker=False, show_progress_bar=False)
+    assert (result.model_name, result.model_revision) == (model.mteb_model_meta.name, model.mteb_model_meta.revision)
+    scores = result.task_results[0].scores["test"][0]
+    assert scores["spearman"] == pytest.approx(scores["cosine_spearman"], abs=1e-6)
+    assert scores["main_score"] == scores["cosine_spearman"]
+    return 100 * float(scores["cosine_spearman"])
+
+
+def without_equal_vectors(pairs: ScoredPairs, encoder: SentenceEncoder) -> ScoredPairs:
+    """MTEB's float32 cosines tear ties at 1 apart, at random."""
+    cosines = cosine_of_rows(encoder.encode(pairs.first), encoder.encode(pairs.second))
+    kept = np.flatnonzero(cosines < 1 - 1e-5).tolist()
+    assert len(pairs) - 10 < len(kept) < len(pairs)
+    first, second = [pairs.first[i] for i in kept], [pairs.second[i] for i in kept]
+    return ScoredPairs("kept", pairs.scores[kept], first, second)
+
+
+@needs_mteb
+def test_sts_by_mteb_equals_ours(encoder: SentenceEncoder) -> None:
+    pairs = without_equal_vectors(read_scored_pairs(sample.DEV), encoder)
+    ours = spearman_of(encoder.encode, pairs)
+    assert mteb_spearman(MtebEncoder(encoder), pairs) == pytest.approx(ours, abs=1e-4)
+    assert 20 < ours < 100
+
+
+@needs_mteb
+def test_sts_b_by_mteb_equals_ours(encoder: SentenceEncoder, shared_data: Path) -> None:
+    pairs = read_scored_pairs(shared_data / "sts" / "stsb" / "test.tsv")
+    ours = spearman_of(encoder.encode, pairs)
+    assert mteb_spearman(MtebEncoder(encoder), pairs) == pytest.approx(ours, abs=1e-4)
+
+
+@needs_mteb
+def test_it_is_an_encoder_of_mteb_with_a_full_record(encoder: SentenceEncoder) -> None:
+    from mteb.models import EncoderProtocol
+
+    model = MtebEncoder("opencse-mini", device="cpu")
+    assert isinstance(model, EncoderProtocol)
+    meta = model.mteb_model_meta
+    assert meta.name == "opencse/opencse-mini"
+    assert meta.revision == fingerprint(encoder)
+    assert (meta.embed_dim, meta.max_tokens) == (encoder.dimension, encoder.max_length)
+    assert meta.n_parameters == sum(weight.numel() for weight in encoder.parameters())
+    assert meta.memory_usage_mb == pytest.approx(4 * meta.n_parameters / 2**20)
+
+
+@needs_mteb
+def test_similarities_are_cosines(tiny: SentenceEncoder) -> None:
+    model = MtebEncoder(tiny)
+    a, b = np.array([[3.0, 0.0], [1.0, 1.0]], np.float32), np.array([[0.0, 2.0], [2.0, 2.0]], np.float32)
+    root = 0.5**0.5
+    assert model.similarity(a, b).numpy() == pytest.approx(np.array([[0, root], [root, 1]]), abs=1e-6)
+    assert model.similarity_pairwise(a, b).numpy() == pytest.approx(np.array([0, 1]), abs=1e-6)
+
+
+@needs_mteb
+def test_batches_of_text_alone_are_encoded(tiny: SentenceEncoder) -> None:
+    from mteb.tasks.sts.eng.sts_benchmark_sts import STSBenchmarkSTS
+    from torch.utils.data import DataLoader
+
+    model, texts = MtebEncoder(tiny), ["A cat sleeps.", "Rain.", "A dog."]
+
+    def encode(
+        rows: list[dict[str, str]], precision: str = "float32"
+    ) -> np.ndarray[tuple[int, ...], np.dtype[np.float32]]:
+        return model.encode(
+            DataLoader(rows, batch_size=2),  # type: ignore[arg-type]
+            task_metadata=STSBenchmarkSTS.metadata, hf_split="test", hf_subset="default", precision=precision,
+        )  # fmt: skip
+
+    assert np.array_equal(encode([{"text": text} for text in texts]), tiny.encode(texts))
+    with pytest.raises(UserError, match=r"STSBenchmark: its inputs hold no text \(image\)"):
+        encode([{"image": "x"}])
+    with pytest.raises(UserError, match="precision 'int8': vectors are float32 here"):
+        encode([{"text": "x"}], "int8")
+
+
+@pytest.mark.parametrize(("kind", "prompt"), [("query", "query: "), ("document", "passage: "), (None, "text: ")])
+def test_queries_and_documents_are_read_with_their_prompts(
+    kind: str | None, prompt: str, tiny: SentenceEncoder
+) -> None:
+    class PromptType(StrEnum):
+        query = "query"
+        document = "document"
+
+    model = object.__new__(MtebEncoder)
+    model.encoder = tiny.twin()
+    model.encoder.prompts = Prompts({"query": "query: ", "document": "passage: ", "other": "text: "}, "other")
+    texts = ["A cat sleeps.", "Rain."]
+    batches: Any = [{"text": texts}]
+    type_: Any = None if kind is None else PromptType(kind)
+    about: Any = None
+    vectors = model.encode(batches, task_metadata=about, hf_split="test", hf_subset="default", prompt_type=type_)
+    assert np.array_equal(vectors, tiny.encode(texts, prompt=prompt))
+
+
+def test_fingerprint_tells_weights_and_settings_and_not_the_place(tiny: SentenceEncoder, tmp_path: Path) -> None:
+    known = fingerprint(tiny)
+    tiny.save(tmp_path / "moved")
+    assert fingerprint(SentenceEncoder.load(tmp_path / "moved", device="cpu")) == known
+    assert fingerprint(SentenceEncoder.load(tmp_path / "moved", pooling="cls", device="cpu")) != known
+    assert fingerprint(SentenceEncoder.load(tmp_path / "moved", max_length=9, device="cpu")) != known
+    with torch.no_grad():
+        next(tiny.backbone.parameters())[5, 3] += 1e-3
+    assert fingerprint(tiny) != known
+
+
+@needs_mteb
+def test_names(tiny: SentenceEncoder, tmp_path: Path) -> None:
+    assert MtebEncoder(tiny).mteb_model_meta.name == "opencse/BertModel"
+    tiny.save(tmp_path / "mine")
+    assert MtebEncoder(tmp_path / "mine", device="cpu").mteb_model_meta.name == "opencse/mine"
+    assert MtebEncoder(tiny, "v1", name="a/b").mteb_model_meta.revision == "v1"
+    for wrong in ("ab", "a/b/c", "/b"):
+        with pytest.raises(UserError, match="organisation/model"):
+            MtebEncoder(tiny, name=wrong)
+    with pytest.raises(UserError, match="give the folder, not the encoder"):
+        MtebEncoder(tiny, pooling="cls")
+
+
+def test_without_mteb_it_is_told_how_to_get_it(tiny: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
+    find = importlib.util.find_spec
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *rest: None if name == "mteb" else find(name, *rest))
+    with pytest.raises(UserError, match=r'needs mteb; pip install "opencse\[mteb\]"'):
+        MtebEncoder(tiny)

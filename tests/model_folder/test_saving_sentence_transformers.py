@@ -1,0 +1,294 @@
+"""Folders in both directions between this library and sentence-transformers: the same vectors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import (
+    Dense as TheirDense,
+)
+from sentence_transformers.sentence_transformer.modules import (
+    Normalize,
+    Transformer,
+    WeightedLayerPooling,
+)
+from sentence_transformers.sentence_transformer.modules import (
+    Pooling as TheirPooling,
+)
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.modules.dense import Dense
+from opencse.modules.pooling import Pooling
+from opencse.modules.prompts import Prompts
+
+pytestmark = pytest.mark.slow
+
+STOCK = {
+    f"sentence_transformers.models.{m}"
+    for m in ("Transformer", "WeightedLayerPooling", "Pooling", "Dense", "Normalize")
+}
+TOLERANCE = 1e-5
+Change = Callable[[SentenceEncoder], None]
+
+
+@pytest.fixture(scope="module")
+def texts(sentences: list[str]) -> list[str]:
+    return [*sentences[:12], "", "Ünïcödé 漢字, and [MASK].", "one two three " * 60]
+
+
+@pytest.fixture(scope="module")
+def start(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with weights so large that the vectors of different texts differ much."""
+    from transformers import BertForMaskedLM
+
+    folder = shutil.copytree(tiny_folder, tmp_path_factory.mktemp("start") / "model")
+    model = BertForMaskedLM.from_pretrained(folder)
+    generator = torch.Generator().manual_seed(9)
+    with torch.no_grad():
+        for weight in model.parameters():
+            if weight.ndim == 2:
+                weight.normal_(0.0, 0.3, generator=generator)
+    model.save_pretrained(folder)
+    return folder
+
+
+def theirs(folder: Path, texts: list[str]) -> NDArray[np.float32]:
+    """The vectors of the folder opened by sentence-transformers, which runs no code of the folder."""
+    model = SentenceTransformer(str(folder), device="cpu", trust_remote_code=False)
+    vectors = model.encode(texts, batch_size=4, show_progress_bar=False)
+    return np.asarray(vectors, dtype=np.float32)
+
+
+def ours(folder: Path, texts: list[str]) -> NDArray[np.float32]:
+    return SentenceEncoder.load(folder, device="cpu").encode(texts)
+
+
+def agree(a: NDArray[np.float32], b: NDArray[np.float32]) -> None:
+    assert a.shape == b.shape
+    assert np.abs(a - a[0]).max() > 1e-2, "the texts have different vectors"
+    assert np.abs(a - b).max() < TOLERANCE
+
+
+def kept_head(encoder: SentenceEncoder) -> None:
+    encoder.dense.append(Dense.mlp_head(32, torch.Generator().manual_seed(1)))
+
+
+def reduction(encoder: SentenceEncoder) -> None:
+    torch.manual_seed(2)
+    encoder.dense.append(Dense(32, 5, "identity", bias=False))
+
+
+def head_and_reduction(encoder: SentenceEncoder) -> None:
+    torch.manual_seed(3)
+    encoder.dense.extend([Dense(32, 24, "gelu"), Dense(24, 7, "relu"), Dense(7, 6, "tanh")])
+
+
+def unit(encoder: SentenceEncoder) -> None:
+    encoder.normalize = True
+
+
+def prompted(encoder: SentenceEncoder) -> None:
+    encoder.prompts = Prompts({"default": "query: "}, "default")
+
+
+def shorter(encoder: SentenceEncoder) -> None:
+    encoder.max_length = 9
+
+
+def everything(encoder: SentenceEncoder) -> None:
+    for change in (kept_head, reduction, unit, prompted, shorter):
+        change(encoder)
+
+
+CHANGES: list[Change] = [kept_head, reduction, head_and_reduction, unit, prompted, shorter, everything]
+
+
+def check_saved(encoder: SentenceEncoder, folder: Path, texts: list[str], dtype: torch.dtype) -> NDArray[np.float32]:
+    """Both libraries open the saved folder with the same vectors; only stock modules are listed."""
+    encoder.save(folder, dtype=dtype)
+    listing = json.loads((folder / "modules.json").read_text())
+    assert {entry["type"] for entry in listing} <= STOCK
+    modules = list(SentenceTransformer(str(folder), device="cpu").children())
+    assert {type(module).__module__.split(".")[0] for module in modules} == {"sentence_transformers"}
+    assert [type(module).__name__ for module in modules] == [entry["type"].rsplit(".", 1)[1] for entry in listing]
+    loaded = ours(folder, texts)
+    agree(loaded, theirs(folder, texts))
+    return loaded
+
+
+@pytest.mark.parametrize("pooling", list(Pooling))
+def test_saved_folder_by_pooling(pooling: Pooling, start: Path, texts: list[str], tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(start, pooling=pooling, device="cpu")
+    assert np.array_equal(check_saved(encoder, tmp_path, texts, torch.float32), encoder.encode(texts))
+    assert SentenceEncoder.load(tmp_path, device="cpu").pooling is pooling
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_saved_folder_by_change(change: Change, start: Path, texts: list[str], tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(start, pooling="cls", device="cpu")
+    before = encoder.encode(texts)
+    change(encoder)
+    after = encoder.encode(texts)
+    assert before.shape != after.shape or np.abs(before - after).max() > 1e-3, "the change changes something"
+    assert np.array_equal(check_saved(encoder, tmp_path, texts, torch.float32), after)
+
+
+@pytest.mark.parametrize("pooling", [Pooling.CLS, Pooling.FIRST_LAST_1])
+def test_saved_folder_in_half_precision(pooling: Pooling, start: Path, texts: list[str], tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    encoder = SentenceEncoder.load(start, pooling=pooling, device="cpu")
+    kept_head(encoder)
+    exact = encoder.encode(texts)
+    loaded = check_saved(encoder, tmp_path, texts, torch.float16)
+    assert 1e-7 < np.abs(loaded - exact).max() < 0.01
+    assert np.array_equal(encoder.encode(texts), exact), "saving does not change the encoder in memory"
+    dense = next(tmp_path.glob("*_Dense"))
+    for file in (tmp_path / "model.safetensors", dense / "model.safetensors"):
+        assert {tensor.dtype for tensor in load_file(file).values()} == {torch.float16}
+    opened = SentenceTransformer(str(tmp_path), device="cpu")
+    assert {p.dtype for p in opened.parameters()} == {torch.float32}
+
+
+def test_an_encoder_in_half_precision_is_opened_in_float32(start: Path, texts: list[str], tmp_path: Path) -> None:
+    SentenceEncoder.load(start, device="cpu").half().save(tmp_path, dtype=torch.float16)
+    assert {p.dtype for p in SentenceTransformer(str(tmp_path), device="cpu").parameters()} == {torch.float32}
+    agree(ours(tmp_path, texts), theirs(tmp_path, texts))
+
+
+def test_layer_poolings_of_one_layer(start: Path, texts: list[str], tmp_path: Path) -> None:
+    from transformers import BertConfig, BertModel
+
+    for name in ("tokenizer.json", "tokenizer_config.json"):
+        shutil.copy(start / name, tmp_path)
+    vocabulary = SentenceEncoder.load(start, device="cpu").tokenizer.vocabulary_size
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
+    BertModel(BertConfig(vocab_size=vocabulary, max_position_embeddings=64, **sizes)).save_pretrained(tmp_path)
+    for pooling in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
+        encoder = SentenceEncoder.load(tmp_path, pooling=pooling, device="cpu")
+        saved = check_saved(encoder, tmp_path / pooling, texts, torch.float32)
+        assert np.abs(saved - encoder.encode(texts)).max() < 1e-6
+
+
+def test_training_projection_stays_out(start: Path, texts: list[str], tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    encoder = SentenceEncoder.load(start, device="cpu")
+    expected = encoder.encode(texts)
+    encoder.projection = Dense.mlp_head(32, torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        tokens = encoder.tokenizer.pad(encoder.tokenize(texts))
+        assert not np.allclose(encoder(tokens).sentence.numpy(), expected, atol=1e-2), "training does use it"
+    assert np.array_equal(check_saved(encoder, tmp_path, texts, torch.float32), expected)
+    assert [entry["path"] for entry in json.loads((tmp_path / "modules.json").read_text())] == ["", "1_Pooling"]
+    assert load_file(tmp_path / "model.safetensors").keys() == encoder.backbone.state_dict().keys()
+    assert [str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*.safetensors")] == ["model.safetensors"]
+
+
+def test_pooling_can_be_replaced_and_saved_again(start: Path, texts: list[str], tmp_path: Path) -> None:
+    SentenceEncoder.load(start, pooling="top2", device="cpu").save(tmp_path)
+    mean = SentenceEncoder.load(tmp_path, pooling="mean", device="cpu")
+    expected = ours(start, texts)
+    assert np.array_equal(mean.encode(texts), expected)
+    assert np.array_equal(check_saved(mean, tmp_path, texts, torch.float32), expected)
+    assert "output_hidden_states" not in json.loads((tmp_path / "config.json").read_text())
+
+
+# Written there, read here.
+
+
+def transformer(folder: Path, **settings: Any) -> Transformer:
+    return Transformer(str(folder), **settings)
+
+
+def stack(name: str, folder: Path) -> list[Any]:
+    torch.manual_seed(4)
+    if name == "first-last":
+        weights = torch.nn.Parameter(torch.tensor([1.0, 0.0, 0.0, 1.0]))
+        layers = WeightedLayerPooling(32, num_hidden_layers=3, layer_start=0, layer_weights=weights)
+        return [transformer(folder, config_kwargs={"output_hidden_states": True}), layers, TheirPooling(32, "mean")]
+    if name == "weighting without hidden states":
+        layers = WeightedLayerPooling(32, num_hidden_layers=3, layer_start=1)
+        return [transformer(folder), layers, TheirPooling(32, "mean")]
+    if name == "short":
+        return [transformer(folder, max_seq_length=9), TheirPooling(32, "mean")]
+    if name == "dense":
+        gelu = TheirDense(32, 16, activation_function=torch.nn.GELU())
+        identity = TheirDense(16, 8, bias=False, activation_function=torch.nn.Identity())
+        return [transformer(folder), TheirPooling(32, "cls"), gelu, identity, Normalize()]
+    return [transformer(folder), TheirPooling(32, name)]
+
+
+STACKS = ["mean", "cls", "max", "lasttoken", "dense", "first-last", "weighting without hidden states", "short"]
+
+
+@pytest.mark.parametrize("name", STACKS)
+def test_folder_of_sentence_transformers(name: str, start: Path, texts: list[str], tmp_path: Path) -> None:
+    model = SentenceTransformer(modules=stack(name, start), device="cpu")
+    model.save(str(tmp_path), create_model_card=False)
+    types = [entry["type"] for entry in json.loads((tmp_path / "modules.json").read_text())]
+    assert types[0] == "sentence_transformers.base.modules.transformer.Transformer", "the layout of release 6"
+    agree(ours(tmp_path, texts), np.asarray(model.encode(texts, show_progress_bar=False)))
+    agree(ours(tmp_path, texts), theirs(tmp_path, texts))
+
+
+def test_folder_of_sentence_transformers_with_prompts(start: Path, texts: list[str], tmp_path: Path) -> None:
+    prompts = {"query": "query: ", "document": "document: "}
+    for default in (None, "query"):
+        model = SentenceTransformer(
+            modules=stack("mean", start), device="cpu", prompts=prompts, default_prompt_name=default
+        )
+        folder = tmp_path / str(default)
+        model.save(str(folder), create_model_card=False)
+        agree(ours(folder, texts), theirs(folder, texts))
+    assert np.abs(ours(tmp_path / "query", texts) - ours(tmp_path / "None", texts)).max() > 1e-3
+
+
+@pytest.mark.parametrize("flag", ["cls_token", "mean_tokens", "max_tokens"])
+@pytest.mark.parametrize("config_name", ["sentence_bert_config.json", "sentence_roberta_config.json"])
+def test_old_layout(flag: str, config_name: str, start: Path, texts: list[str], tmp_path: Path) -> None:
+    shutil.copytree(start, tmp_path / "0_Transformer")
+    (tmp_path / "0_Transformer" / config_name).write_text('{"max_seq_length": 10, "do_lower_case": true}')
+    flags = {f"pooling_mode_{f}": f == flag for f in ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")}
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text(json.dumps({"word_embedding_dimension": 32} | flags))
+    listing = [
+        {"idx": i, "name": str(i), "path": f"{i}_{name}", "type": f"sentence_transformers.models.{name}"}
+        for i, name in enumerate(("Transformer", "Pooling"))
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(listing))
+    encoder = SentenceEncoder.load(tmp_path, device="cpu")
+    assert encoder.max_length == 10
+    agree(encoder.encode(texts), theirs(tmp_path, texts))
+    encoder.save(tmp_path / "again")
+    assert np.array_equal(ours(tmp_path / "again", texts), encoder.encode(texts))
+
+
+def test_a_longest_length_beyond_the_positions_is_held_to_them(start: Path, tmp_path: Path) -> None:
+    SentenceEncoder.load(start, device="cpu").save(tmp_path)
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 514}')
+    encoder = SentenceEncoder.load(tmp_path, device="cpu")
+    assert encoder.max_length == 64
+    assert np.isfinite(encoder.encode("dog " * 600)).all()
+
+
+def test_similarity_is_cosine_in_both(start: Path, texts: list[str], tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(start, device="cpu")
+    encoder.save(tmp_path)
+    model = SentenceTransformer(str(tmp_path), device="cpu")
+    scores = model.similarity(model.encode(texts), model.encode(texts)).numpy()
+    assert np.abs(encoder.similarity(texts, texts) - scores).max() < 1e-5

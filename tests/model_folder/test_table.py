@@ -1,0 +1,248 @@
+"""Tables of word vectors: sentence-transformers, model2vec and this library read each other's folders."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file, save_file
+from sentence_transformers import SentenceTransformer
+from sentence_transformers.sentence_transformer.modules import Normalize, StaticEmbedding
+from tokenizers import Tokenizer as Backend
+
+import opencse
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.model_folder.table import UNLIMITED, without_unknown
+from opencse.text.tokenizer import Tokenizer
+
+STATIC = "sentence_transformers.models.StaticEmbedding"
+TEXTS = ["The kettle boils.", "Snow fell on the roof!", "a", "word " * 30, ""]
+
+
+@pytest.fixture(scope="module")
+def theirs(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of sentence-transformers, as it saves it."""
+    backend = Tokenizer.load(tiny_folder).hf.backend_tokenizer
+    rows = torch.randn(backend.get_vocab_size(), 16, generator=torch.Generator().manual_seed(1))
+    module = StaticEmbedding(backend, embedding_weights=rows)
+    folder = tmp_path_factory.mktemp("static") / "theirs"
+    SentenceTransformer(modules=[module, Normalize()], device="cpu").save(str(folder))
+    return folder
+
+
+def rows_of(encoder: SentenceEncoder) -> torch.Tensor:
+    embedding = encoder.backbone.get_input_embeddings()
+    assert isinstance(embedding, torch.nn.Embedding)
+    return embedding.weight
+
+
+def by_sentence_transformers(folder: Path, texts: list[str]) -> NDArray[np.float32]:
+    return np.asarray(SentenceTransformer(str(folder), device="cpu").encode(texts, show_progress_bar=False))
+
+
+def test_a_folder_of_sentence_transformers_has_the_same_vectors_here(theirs: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(theirs, device="cpu")
+    expected = by_sentence_transformers(theirs, TEXTS)
+    assert (encoder.dimension, encoder.depth, encoder.normalize, encoder.pooling) == (16, 0, True, "mean")
+    found = encoder.encode(TEXTS)
+    assert np.abs(found - found[0]).max() > 0.1
+    assert np.abs(found - expected).max() < 1e-6
+    encoder.save(tmp_path)
+    assert np.abs(by_sentence_transformers(tmp_path, TEXTS) - expected).max() < 1e-6
+    assert np.array_equal(SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS), found)
+    assert np.abs(SentenceEncoder.load(tmp_path, max_length=2, device="cpu").encode(TEXTS) - found).max() > 0.1
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+def test_model2vec_and_this_library_read_each_other(theirs: Path, normalize: bool, tmp_path: Path) -> None:
+    model2vec = pytest.importorskip("model2vec")
+    encoder = SentenceEncoder.load(theirs, device="cpu")
+    encoder.normalize = normalize
+    with torch.no_grad():  # model2vec leaves unknown tokens out
+        rows_of(encoder)[encoder.tokenizer.hf.unk_token_id] = 0
+    encoder.token_weights = without_unknown(encoder.tokenizer, len(rows_of(encoder)))
+    encoder.save(tmp_path / "ours")
+    known = [text for text in TEXTS if text and "!" not in text]
+    assert len(known) == 3
+    opened = model2vec.StaticModel.from_pretrained(tmp_path / "ours")
+    expected = encoder.encode(known)
+    assert np.abs(opened.encode(known) - expected).max() < 1e-6
+    opened.save_pretrained(tmp_path / "model2vec")
+    again = SentenceEncoder.load(tmp_path / "model2vec", device="cpu")
+    assert again.normalize is normalize
+    assert np.abs(again.encode(TEXTS[:4]) - opened.encode(TEXTS[:4])).max() < 1e-6
+    (tmp_path / "model2vec" / "modules.json").unlink()  # as its early versions wrote it
+    assert np.abs(SentenceEncoder.load(tmp_path / "model2vec", device="cpu").encode(known) - expected).max() < 1e-6
+
+
+def test_fewer_rows_with_a_mapping_and_factors(theirs: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(theirs, device="cpu")
+    encoder.save(tmp_path)
+    rows = load_file(tmp_path / "model.safetensors")["embeddings"]
+    mapping = torch.arange(len(rows)) // 2
+    factors = torch.linspace(0.5, 1.5, len(rows))
+    save_file({"embeddings": rows, "mapping": mapping, "weights": factors}, tmp_path / "model.safetensors")
+    about = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(about | {"model_type": "model2vec"}))
+    found = rows_of(SentenceEncoder.load(tmp_path, device="cpu"))
+    unknown = encoder.tokenizer.hf.unk_token_id
+    assert torch.allclose(found[7], rows[3] * factors[7])
+    assert (found[unknown] == 0).all()
+    save_file({"embeddings": rows, "mapping": mapping + len(rows)}, tmp_path / "model.safetensors")
+    with pytest.raises(UserError, match="mapping names rows"):
+        SentenceEncoder.load(tmp_path)
+
+
+UNKNOWN = ["漢字 in a text", "漢字", "", "a 漢 b 字 c", "word " * 600, "x" * 4000, "The kettle boils. " * 9]
+
+
+def backend_of(kind: str) -> Any:
+    from tokenizers import Tokenizer as Backend
+    from tokenizers import models, pre_tokenizers, processors, trainers
+
+    model, trainer = {
+        "WordPiece": (models.WordPiece(unk_token="[UNK]"), trainers.WordPieceTrainer),
+        "WordLevel": (models.WordLevel(unk_token="[UNK]"), trainers.WordLevelTrainer),
+        "BPE": (models.BPE(unk_token="[UNK]"), trainers.BpeTrainer),
+        "BPE without unknown": (models.BPE(), trainers.BpeTrainer),
+        "Unigram": (models.Unigram(), trainers.UnigramTrainer),
+    }[kind]
+    special = ["[PAD]", "[CLS]"] + ([] if kind == "BPE without unknown" else ["[UNK]"])
+    more = {"unk_token": "[UNK]"} if kind == "Unigram" else {}
+    backend = Backend(model)
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    corpus = ["the kettle boils a word in a text snow fell on the roof b c x " * 3]
+    backend.train_from_iterator(corpus, trainer(vocab_size=90, special_tokens=special, show_progress=False, **more))
+    backend.post_processor = processors.TemplateProcessing(single="[CLS] $A", special_tokens=[("[CLS]", 1)])
+    return backend
+
+
+@pytest.mark.parametrize("kind", ["WordPiece", "WordLevel", "BPE", "BPE without unknown", "Unigram"])
+@pytest.mark.parametrize(
+    ("normalize", "how"),
+    [
+        (False, "plain"),
+        (True, "plain"),
+        (False, "mapping"),
+        (True, "int8"),
+        (False, "max_length 3"),
+        (False, "max_length null"),
+        (False, "no max_length"),
+    ],
+)
+def test_a_model2vec_folder_has_the_vectors_of_model2vec(kind: str, normalize: bool, how: str, tmp_path: Path) -> None:
+    from model2vec import StaticModel
+
+    backend, random = backend_of(kind), np.random.default_rng(3)
+    size = backend.get_vocab_size()
+    more: dict[str, Any] = {}
+    rows = random.normal(size=(size, 8)).astype(np.float32)
+    if how == "mapping":
+        rows = rows[: size // 2]
+        mapping, factors = random.integers(0, size // 2, size), random.uniform(0.5, 2, size).astype(np.float32)
+        more = {"token_mapping": mapping, "weights": factors}
+    if how == "int8":
+        rows = np.rint(20 * rows).astype(np.int8)
+    if how.startswith("max_length"):
+        more = {"max_length": 3 if "3" in how else None}
+    model = StaticModel(rows, backend, {"model_type": "model2vec"}, normalize=normalize, **more)
+    model.save_pretrained(tmp_path / "theirs")
+    if how == "no max_length":
+        about = json.loads((tmp_path / "theirs" / "config.json").read_text())
+        del about["max_length"]
+        (tmp_path / "theirs" / "config.json").write_text(json.dumps(about))
+    texts = [*TEXTS, *UNKNOWN]
+    expected = StaticModel.from_pretrained(tmp_path / "theirs").encode(texts)
+    encoder = SentenceEncoder.load(tmp_path / "theirs", device="cpu")
+    found = encoder.encode(texts)
+    tolerance = np.array([1e-5 if len(text) < 200 else 2e-4 for text in texts])  # numpy adds up 512 rows in float32
+    assert (np.abs(found - expected).max(axis=1) < tolerance).all()
+    assert np.ptp(found, axis=0).max() > 0.1
+    encoder.save(tmp_path / "ours")
+    again = SentenceEncoder.load(tmp_path / "ours", device="cpu")
+    assert again.max_length == encoder.max_length
+    assert (np.abs(again.encode(texts) - expected).max(axis=1) < tolerance).all()
+    assert (
+        np.abs(StaticModel.from_pretrained(tmp_path / "ours").encode(texts) - expected).max(axis=1) < tolerance
+    ).all()
+    if normalize:  # sentence-transformers counts unknown tokens, which changes the length, and truncates by ids alone
+        short = [row for row, text in enumerate(texts) if len(text) < 200]
+        counted = by_sentence_transformers(tmp_path / "ours", [texts[row] for row in short])
+        assert np.abs(counted - expected[short]).max() < 1e-5
+
+
+def test_a_text_without_a_known_token_is_zero(theirs: Path, tmp_path: Path) -> None:
+    from model2vec import StaticModel
+
+    backend = Backend.from_file(str(next(theirs.rglob("tokenizer.json"))))
+    rows = np.random.default_rng(0).normal(size=(backend.get_vocab_size(), 4)).astype(np.float32)
+    StaticModel(rows, backend, {"model_type": "model2vec"}).save_pretrained(tmp_path)
+    encoder = SentenceEncoder.load(tmp_path, device="cpu")
+    assert not encoder.encode(["漢字", "漢"]).any()
+    assert encoder.encode("漢 a").any()
+
+
+def test_a_static_embedding_truncates_where_its_tokenizer_does(theirs: Path, tmp_path: Path) -> None:
+    texts = ["a b c d e f", "漢 a b 漢 c", "the word " * 300]
+    encoder = SentenceEncoder.load(theirs, device="cpu")
+    assert encoder.max_length == UNLIMITED
+    whole = encoder.encode(texts)
+    assert np.abs(whole - by_sentence_transformers(theirs, texts)).max() < 1e-5
+    for side in ("right", "left"):
+        folder = shutil.copytree(theirs, tmp_path / side)
+        file = next(folder.rglob("tokenizer.json"))
+        backend = Backend.from_file(str(file))
+        backend.enable_truncation(3, direction=side)
+        backend.save(str(file))
+        short = SentenceEncoder.load(folder, device="cpu")
+        expected = by_sentence_transformers(folder, texts)
+        assert np.abs(short.encode(texts) - expected).max() < 1e-5
+        assert np.abs(expected - whole).max() > 0.1
+        short.save(tmp_path / "ours")
+        assert np.abs(by_sentence_transformers(tmp_path / "ours", texts) - expected).max() < 1e-5
+        assert np.abs(SentenceEncoder.load(tmp_path / "ours", device="cpu").encode(texts) - expected).max() < 1e-5
+
+
+@pytest.mark.slow
+def test_it_is_trained_by_a_recipe_like_any_encoder(theirs: Path, sentences: list[str], tmp_path: Path) -> None:
+    quick = ["training.max_steps=3", "training.batch_size=16", "training.learning_rate=0.01"]
+    result = opencse.train(sentences[:64], tmp_path / "run", model=theirs, settings=quick, dev=None)
+    assert result.kept == "last"
+    before, after = (SentenceEncoder.load(folder, device="cpu").encode(TEXTS[:3]) for folder in (theirs, result.folder))
+    assert np.abs(before - after).max() > 1e-4
+    assert np.abs(by_sentence_transformers(result.folder, TEXTS[:3]) - after).max() < 1e-6
+
+
+@pytest.mark.parametrize(
+    ("file", "content", "message"),
+    [
+        ("model.safetensors", "x", "cannot be read"),
+        ("tokenizer.json", "{}", "cannot be read"),
+        (
+            "modules.json",
+            json.dumps([{"type": "sentence_transformers.models.StaticEmbedding", "path": "../x"}]),
+            "path",
+        ),
+    ],
+)
+def test_broken_folders(theirs: Path, file: str, content: str, message: str, tmp_path: Path) -> None:
+    SentenceEncoder.load(theirs, device="cpu").save(tmp_path)
+    (tmp_path / file).write_text(content)
+    with pytest.raises(UserError, match=message):
+        SentenceEncoder.load(tmp_path)
+
+
+def test_what_a_table_cannot(theirs: Path) -> None:
+    with pytest.raises(UserError, match="no pooling but mean"):
+        SentenceEncoder.load(theirs, pooling="cls")
+    with pytest.raises(UserError, match="2 layers cannot be kept"):
+        SentenceEncoder.load(theirs, layers=2)
+    with pytest.raises(UserError, match="dropout is a rate"):
+        SentenceEncoder.load(theirs, dropout=1)

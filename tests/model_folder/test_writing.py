@@ -1,0 +1,321 @@
+"""Saving: whole or not at all, beside whatever else is in the folder."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.model_folder import layout
+from opencse.model_folder import writing as saving
+from opencse.modules.dense import Dense
+from opencse.modules.parts import Parts
+from opencse.modules.pooling import Pooling
+
+TEXTS = ["A dog.", "A cat sits there.", ""]
+
+
+def another(encoder: SentenceEncoder) -> SentenceEncoder:
+    """The same encoder with other weights, another pooling and a dense layer."""
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.add_(0.05)
+    encoder.pooling = Pooling.TOP2
+    encoder.dense.append(Dense(32, 4))
+    return encoder
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+def full(*_: object, **__: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
+def full_in_rust(*_: object, **__: object) -> None:
+    raise Exception("No space left on device (os error 28)")
+
+
+def weights_fail(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    patch.setattr(type(encoder.backbone), "save_pretrained", full)
+
+
+def tokenizer_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    patch.setattr(type(encoder.tokenizer.hf), "save_pretrained", full_in_rust)
+
+
+def dense_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    patch.setattr(saving, "_write_dense", full)
+
+
+def last_file_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
+    write = layout.write_json
+
+    def fail(path: Path, value: object) -> None:
+        full() if path.name == "modules.json" else write(path, value)
+
+    patch.setattr(saving, "write_json", fail)
+
+
+@pytest.mark.parametrize("fail", [weights_fail, tokenizer_fails, dense_fails, last_file_fails])
+def test_a_full_disk_leaves_the_saved_model_unchanged(
+    fail: Callable[[pytest.MonkeyPatch, SentenceEncoder], None],
+    encoder: SentenceEncoder,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    encoder.save(tmp_path)
+    before, vectors = contents(tmp_path), encoder.encode(TEXTS)
+    other = another(encoder)
+    with monkeypatch.context() as patch:
+        fail(patch, other)
+        with pytest.raises(UserError, match=r"cannot be written.*No space left on device") as caught:
+            other.save(tmp_path)
+    assert "\n" not in str(caught.value)
+    assert str(tmp_path) in str(caught.value)
+    assert contents(tmp_path) == before
+    assert not list(tmp_path.glob(".writing-*"))
+    assert np.array_equal(SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS), vectors)
+    other.save(tmp_path)
+    assert contents(tmp_path) != before, "without the failure it would have been changed"
+
+
+@pytest.mark.parametrize("limit", [1_000, 60_000])
+def test_a_real_write_error_is_told(encoder: SentenceEncoder, tmp_path: Path, limit: int) -> None:
+    encoder.save(tmp_path)
+    before = contents(tmp_path)
+    assert max(len(content) for content in before.values()) > limit
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+        with pytest.raises(UserError, match=r"cannot be written.*File too large") as caught:
+            another(encoder).save(tmp_path)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
+    assert "\n" not in str(caught.value)
+    assert contents(tmp_path) == before
+    assert not list(tmp_path.glob(".writing-*"))
+
+
+def test_a_defect_of_the_program_is_no_user_error(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def defect(*_: object, **__: object) -> None:
+        raise TypeError("defect")
+
+    monkeypatch.setattr(type(encoder.tokenizer.hf), "save_pretrained", defect)
+    with pytest.raises(TypeError, match="defect"):
+        encoder.save(tmp_path)
+
+
+class Killed(BaseException):
+    """The end of the process, as far as the disk can tell."""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("older", [False, True])
+def test_killed_anywhere_in_the_move_no_loader_opens_another_model(
+    encoder: SentenceEncoder, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, older: bool
+) -> None:
+    """Without config.json nothing opens: not as plain mean pooling, not with an older model's modules."""
+    from transformers import AutoModel
+
+    encoder.pooling = Pooling.CLS
+    before = encoder.encode(TEXTS)
+    new = another(encoder.twin())
+    after = new.encode(TEXTS)
+    replace, unlink = Path.replace, Path.unlink
+    seen: list[bool] = []
+    for kill_at in range(1, 40):
+        folder = tmp_path / str(kill_at)
+        if older:
+            encoder.save(folder)
+        steps = 0
+
+        def step() -> None:
+            nonlocal steps
+            steps += 1
+            if steps == kill_at:  # noqa: B023
+                raise Killed
+
+        def replaced(self: Path, target: Path) -> Path:
+            step()
+            return replace(self, target)
+
+        def unlinked(self: Path, missing_ok: bool = False) -> None:
+            step()
+            unlink(self, missing_ok)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replaced)
+            patch.setattr(Path, "unlink", unlinked)
+            try:
+                new.save(folder)
+                killed = False
+            except Killed:
+                killed = True
+        try:
+            got = SentenceEncoder.load(folder, device="cpu").encode(TEXTS)
+        except (UserError, OSError):
+            got = None
+            with pytest.raises((OSError, ValueError)):
+                AutoModel.from_pretrained(folder)
+        seen.append(got is not None)
+        if not killed:
+            break
+        if got is not None:
+            assert older, "nothing is there before the last file"
+            assert kill_at == 1
+            assert np.array_equal(got, before)
+        new.save(folder)
+        assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), after)
+    assert not killed, "every step was a place of a kill"
+    assert len(seen) > 8
+    assert got is not None
+    assert np.array_equal(got, after)
+
+
+def test_other_files_stay_and_own_files_are_replaced(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path, card="old")
+    (tmp_path / "metrics.jsonl").write_text("{}\n")
+    (tmp_path / "last").mkdir()
+    (tmp_path / "last" / "note.txt").write_text("kept")
+    (tmp_path / "1_Pooling" / "old.txt").write_text("of another model")
+    encoder.save(tmp_path, card="# Card\n")
+    assert (tmp_path / "metrics.jsonl").read_text() == "{}\n"
+    assert (tmp_path / "last" / "note.txt").read_text() == "kept"
+    assert (tmp_path / "README.md").read_text() == "# Card\n"
+    assert [path.name for path in (tmp_path / "1_Pooling").iterdir()] == ["config.json"]
+    assert SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS).shape == (3, 32)
+
+
+@pytest.mark.parametrize("name", ["README.md", "config.json", "1_Pooling/notes.txt", "tokenizer.json"])
+def test_files_that_opencse_did_not_write_are_not_replaced(encoder: SentenceEncoder, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(UserError, match=f"holds {name.split('/')[0]} and no encoder that opencse wrote"):
+        encoder.save(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name.split("/")[0]]
+    assert (tmp_path / name).read_text() == "mine"
+
+
+def test_saving_over_the_folder_it_was_loaded_from(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path)
+    loaded = SentenceEncoder.load(tmp_path, device="cpu")
+    changed = another(loaded)
+    vectors = changed.encode(TEXTS)
+    changed.save(tmp_path)
+    assert np.array_equal(changed.encode(TEXTS), vectors)
+    assert np.array_equal(SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS), vectors)
+    SentenceEncoder.load(tmp_path, pooling="cls", device="cpu").save(tmp_path)
+    assert SentenceEncoder.load(tmp_path, device="cpu").pooling is Pooling.CLS
+
+
+def test_every_file_has_the_permissions_of_an_ordinary_one(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        another(encoder).save(tmp_path)
+    finally:
+        os.umask(before)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert len([path for path in files if path.suffix == ".safetensors"]) == 3
+    assert {oct(path.stat().st_mode & 0o777) for path in files} == {"0o644"}
+
+
+def test_saving_keeps_the_encoder_as_it_is(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.train()
+    before = {name: tensor.clone() for name, tensor in encoder.state_dict().items()}
+    encoder.save(tmp_path, dtype=torch.bfloat16)
+    assert encoder.training
+    assert before.keys() == encoder.state_dict().keys()
+    for name, tensor in encoder.state_dict().items():
+        assert tensor.dtype == torch.float32
+        assert torch.equal(tensor, before[name])
+
+
+def test_folder_is_made_and_a_file_is_refused(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    encoder.save(tmp_path / "a" / "b")
+    assert (tmp_path / "a" / "b" / "modules.json").is_file()
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="file: the model cannot be written"):
+        encoder.save(tmp_path / "file")
+
+
+def test_a_dropout_rate_chosen_for_training_is_not_saved(tiny_folder: Path, tmp_path: Path) -> None:
+    before = SentenceEncoder.load(tiny_folder, device="cpu").backbone.config.hidden_dropout_prob
+    assert before != 0.4
+    SentenceEncoder.load(tiny_folder, dropout=0.4, device="cpu").save(tmp_path / "a")
+    assert SentenceEncoder.load(tmp_path / "a", device="cpu").backbone.config.hidden_dropout_prob == before
+
+
+def table_of(words: str, seed: int) -> SentenceEncoder:
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from opencse.model_folder.table import bare_tokenizer, new_table
+
+    known = {"[UNK]": 0, **{word: number for number, word in enumerate(words.split(), start=1)}}
+    backend = Tokenizer(models.WordLevel(known, unk_token="[UNK]"))
+    backend.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer = bare_tokenizer(backend)
+    rows = torch.randn(len(tokenizer.hf), 8, generator=torch.Generator().manual_seed(seed))
+    return SentenceEncoder.from_parts(Parts(new_table(rows), tokenizer, pooling=Pooling.MEAN, max_length=64))
+
+
+def test_a_table_killed_in_the_move_is_never_half_old(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It opens without config.json, so the new vectors would meet the old words."""
+    old, new = table_of("cat dog sun", 0), table_of("sun dog cat", 1)
+    replace, opened = Path.replace, []
+    for kill_at in range(1, 30):
+        folder, steps = tmp_path / str(kill_at), 0
+        old.save(folder)
+
+        def replaced(self: Path, target: Path) -> Path:
+            nonlocal steps
+            steps += 1
+            if steps == kill_at:  # noqa: B023
+                raise Killed
+            return replace(self, target)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", replaced)
+            try:
+                new.save(folder)
+                break
+            except Killed:
+                pass
+        with suppress(UserError):
+            opened.append(SentenceEncoder.load(folder, device="cpu").encode("cat"))
+    assert kill_at > 4
+    whole = [one.encode("cat") for one in (old, new)]
+    assert all(any(np.array_equal(found, one) for one in whole) for found in opened)
+    assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode("cat"), new.encode("cat"))
+
+
+def test_what_is_saved_over_adapters_is_what_opens(encoder: SentenceEncoder, tmp_path: Path) -> None:
+    from opencse.model_folder.adapters import LoraSettings, add_adapters
+
+    start = tmp_path / "start"
+    encoder.save(start)
+    adapted = SentenceEncoder.load(start, device="cpu")
+    adapted.requires_grad_(False)
+    add_adapters(adapted.backbone, LoraSettings(), str(start), 3)
+    adapted.adapted = True
+    adapted.save(tmp_path / "out")
+    folder = tmp_path / "out" / saving.ADAPTER
+    assert (folder / "adapter_config.json").is_file()
+    new = another(encoder)
+    new.save(folder)
+    assert np.array_equal(SentenceEncoder.load(folder, device="cpu").encode(TEXTS), new.encode(TEXTS))

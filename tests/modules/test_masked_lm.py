@@ -1,0 +1,212 @@
+"""The masked-LM head applied to chosen positions gives what transformers' whole model gives there."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.outputs import MaskedTokens
+from opencse.making.backbone import Shape, create_backbone
+from opencse.model_folder.locate import builtin_folder
+from opencse.modules.masked_lm import MaskedLMHead
+
+
+def with_head(folder: Path, *, tied: bool = True) -> SentenceEncoder:
+    encoder = SentenceEncoder.load(folder, device="cpu")
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    encoder.lm_head = MaskedLMHead.load(folder, words, tied=tied).eval()
+    return encoder
+
+
+def small(architecture: str, vocabulary: int) -> Any:  # a transformers configuration
+    from transformers import AlbertConfig, DistilBertConfig, ElectraConfig, ModernBertConfig
+
+    common: dict[str, Any] = {
+        "vocab_size": vocabulary,
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+    }
+    rest: dict[str, Any] = {"intermediate_size": 48, "max_position_embeddings": 64}
+    if architecture == "distilbert":
+        return DistilBertConfig(
+            vocab_size=vocabulary, dim=32, n_layers=2, n_heads=2, hidden_dim=48, max_position_embeddings=64
+        )
+    if architecture == "electra":
+        return ElectraConfig(**common, **rest, embedding_size=16)
+    if architecture == "albert":
+        return AlbertConfig(**common, **rest, embedding_size=16)
+    return ModernBertConfig(
+        **common, **rest, pad_token_id=0, cls_token_id=2, sep_token_id=3, bos_token_id=2, eos_token_id=3
+    )
+
+
+def check_against_transformers(folder: Path) -> SentenceEncoder:
+    from transformers import AutoModelForMaskedLM
+
+    encoder = with_head(folder)
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A [MASK] runs.", "The cat sits on the [MASK] of the house."]))
+    positions = tokens.attention_mask.bool()
+    positions[0, 0] = False
+    assert 0 < int(positions.sum()) < positions.numel()
+    whole = AutoModelForMaskedLM.from_pretrained(folder, dtype=torch.float32).eval()
+    with torch.no_grad():
+        ours = encoder(None, masked=MaskedTokens(tokens, positions)).masked_logits
+        theirs = whole(input_ids=tokens.input_ids, attention_mask=tokens.attention_mask).logits[positions]
+    assert float(theirs.std()) > 1e-3
+    torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+    return encoder
+
+
+def test_bert(tiny_folder: Path) -> None:
+    check_against_transformers(tiny_folder)
+
+
+def test_a_pretrained_bert(shared_data: Path) -> None:
+    folder = shared_data.parent / "models" / "wikibert-mini"
+    if not folder.is_dir():
+        pytest.skip("the shared model is not beside this checkout")
+    check_against_transformers(folder)
+
+
+def test_a_bert_without_layers(tiny_folder: Path, tmp_path: Path) -> None:
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(tiny_folder)
+    create_backbone(tokenizer, Shape(layers=0, hidden=32, heads=2, inner=48, positions=64), tmp_path, seed=1)
+    check_against_transformers(tmp_path)
+
+
+def test_the_built_in_encoder_has_none_and_says_so() -> None:
+    with pytest.raises(UserError, match="opencse-mini: the model has no masked-language-model head") as caught:
+        with_head(builtin_folder())
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("architecture", ["distilbert", "electra", "albert", "modernbert"])
+def test_other_architectures(architecture: str, tiny_folder: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForMaskedLM
+
+    for file in tiny_folder.glob("tokenizer*"):
+        shutil.copy(file, tmp_path)
+    torch.manual_seed(1)
+    vocabulary = SentenceEncoder.load(tiny_folder, device="cpu").tokenizer.vocabulary_size
+    model = AutoModelForMaskedLM.from_config(small(architecture, vocabulary))  # type: ignore[no-untyped-call]
+    model.save_pretrained(tmp_path)
+    encoder = check_against_transformers(tmp_path)
+    check_saved_with_its_head(encoder, tmp_path / "saved")
+
+
+def check_saved_with_its_head(encoder: SentenceEncoder, folder: Path) -> None:
+    """Changed weights, saved with the head, are read by transformers' masked-LM class and by ours alike."""
+    from transformers import AutoModelForMaskedLM
+
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(0.01 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(2)))
+    encoder.eval().save(folder, masked_lm=True)
+    _, report = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    assert not report["missing_keys"]
+    assert not report["unexpected_keys"] - {name for name in report["unexpected_keys"] if "pooler" in name}
+    again = check_against_transformers(folder)
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog runs to the house."]))
+    masked = MaskedTokens(tokens, tokens.attention_mask.bool())
+    with torch.no_grad():
+        before, after = (e(None, masked=masked).masked_logits for e in (encoder, again))
+    torch.testing.assert_close(before, after, atol=1e-6, rtol=0)
+    vectors = [e.encode(["A dog runs.", "Rain."]) for e in (encoder, again)]
+    assert abs(vectors[0] - vectors[1]).max() < 1e-6
+
+
+def test_bert_saved_with_its_head(tiny_folder: Path, tmp_path: Path) -> None:
+    check_saved_with_its_head(with_head(tiny_folder), tmp_path / "saved")
+
+
+def test_a_decoder_of_its_own_starts_as_the_word_embeddings_and_is_saved(tiny_folder: Path, tmp_path: Path) -> None:
+    encoder = with_head(tiny_folder, tied=False)
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    assert encoder.lm_head is not None
+    decoder = encoder.lm_head.lm.get_output_embeddings().weight
+    assert decoder is not words.weight
+    assert torch.equal(decoder, words.weight)
+    assert any(parameter is decoder for parameter in encoder.parameters()), "it is trained"
+    with torch.no_grad():
+        decoder.add_(0.5 * torch.randn(decoder.shape, generator=torch.Generator().manual_seed(3)))
+    check_saved_with_its_head(encoder, tmp_path / "saved")
+    assert json.loads((tmp_path / "saved" / "config.json").read_text())["tie_word_embeddings"] is False
+
+
+def test_half_precision_weights_are_saved_with_their_head(tiny_folder: Path, tmp_path: Path) -> None:
+    from safetensors.torch import load_file
+
+    with_head(tiny_folder).save(tmp_path, masked_lm=True, dtype=torch.float16)
+    assert {t.dtype for t in load_file(tmp_path / "model.safetensors").values() if t.is_floating_point()} == {
+        torch.float16
+    }
+    check_against_transformers(tmp_path)
+
+
+def test_decoder_shares_the_word_embeddings_and_trains_them(tiny_folder: Path) -> None:
+    encoder = with_head(tiny_folder)
+    words = encoder.backbone.get_input_embeddings()
+    assert encoder.lm_head is not None
+    assert encoder.lm_head.lm.get_output_embeddings().weight is words.weight
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog runs."]))
+    logits = encoder(None, masked=MaskedTokens(tokens, tokens.attention_mask.bool())).masked_logits
+    torch.autograd.backward(nn.functional.cross_entropy(logits, tokens.input_ids[0]))
+    unseen = sorted(set(range(encoder.tokenizer.vocabulary_size)) - set(tokens.input_ids[0].tolist()))
+    gradient = words.weight.grad
+    assert isinstance(gradient, torch.Tensor)
+    assert float(gradient[unseen].abs().sum()) > 0, (
+        "a word that is in no input has a gradient through the decoder alone"
+    )
+
+
+def test_no_masked_position_gives_no_logits(tiny_folder: Path) -> None:
+    encoder = with_head(tiny_folder)
+    tokens = encoder.tokenizer.pad(encoder.tokenize(["A dog runs."]))
+    nowhere = torch.zeros_like(tokens.input_ids, dtype=torch.bool)
+    logits = encoder(None, masked=MaskedTokens(tokens, nowhere)).masked_logits
+    assert logits.shape == (0, encoder.tokenizer.vocabulary_size)
+
+
+def test_head_of_a_transformer_in_a_subfolder(tiny_folder: Path, tmp_path: Path) -> None:
+    shutil.copytree(tiny_folder, tmp_path / "0_Transformer")
+    (tmp_path / "1_Pooling").mkdir()
+    (tmp_path / "1_Pooling" / "config.json").write_text('{"pooling_mode": "mean"}')
+    listing = [
+        {"idx": i, "name": str(i), "path": f"{i}_{name}", "type": f"sentence_transformers.models.{name}"}
+        for i, name in enumerate(("Transformer", "Pooling"))
+    ]
+    (tmp_path / "modules.json").write_text(json.dumps(listing))
+    assert with_head(tmp_path).lm_head is not None
+
+
+def test_a_folder_without_head_is_refused(tiny_folder: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    encoder.save(tmp_path)
+    words = encoder.backbone.get_input_embeddings()
+    assert isinstance(words, nn.Embedding)
+    with pytest.raises(UserError, match=r"no masked-language-model head \(missing cls\.predictions") as caught:
+        MaskedLMHead.load(tmp_path, words)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_architecture_without_masked_lm_is_refused(tmp_path: Path) -> None:
+    from transformers import CLIPTextConfig
+
+    CLIPTextConfig().save_pretrained(tmp_path)
+    with pytest.raises(UserError, match="no masked-language-model head can be loaded from it") as caught:
+        MaskedLMHead.load(tmp_path, nn.Embedding(3, 2))
+    assert "\n" not in str(caught.value)

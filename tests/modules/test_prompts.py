@@ -1,0 +1,164 @@
+"""Prompts: read, used and written as sentence-transformers does."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
+from opencse.errors import UserError
+from opencse.model_folder.layout import SENTENCE_CONFIG
+from opencse.modules.prompts import Prompts, Role
+from opencse.modules.token_weights import TokenWeights
+from opencse.runs.start import weigh_tokens
+from prompted import BGE, LAYOUTS, prompts_in, write_prompted
+
+TEXTS = ["A dog runs over the grass.", "What is the valve for?", "a", "", "two words " * 40]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A folder of each layout, and one whose pooling leaves out the prompt."""
+    there = tmp_path_factory.mktemp("prompted")
+    made = {layout: write_prompted(there / layout, layout) for layout in LAYOUTS}
+    return made | {"without": write_prompted(there / "without", "instruction-default", include_prompt=False)}
+
+
+def both(folder: Path) -> list[tuple[str, np.ndarray, np.ndarray]]:
+    """Vectors of plain texts, queries, documents and texts with a prompt of one's own: ours, and the oracle's."""
+    from sentence_transformers import SentenceTransformer
+
+    ours, theirs = SentenceEncoder.load(folder, device="cpu"), SentenceTransformer(str(folder), device="cpu")
+    own: Any = {"prompt": "own words: "}
+    pairs = [
+        ("plain", ours.encode(TEXTS), theirs.encode(TEXTS)),
+        ("query", ours.encode_query(TEXTS), theirs.encode_query(TEXTS)),
+        ("document", ours.encode_document(TEXTS), theirs.encode_document(TEXTS)),
+        ("own", ours.encode(TEXTS, **own), theirs.encode(TEXTS, **own)),
+        ("own document", ours.encode_document(TEXTS, **own), theirs.encode_document(TEXTS, **own)),
+        ("no prompt", ours.encode(TEXTS, prompt=""), theirs.encode(TEXTS, prompt="")),
+    ]
+    for name in prompts_in(folder)["prompts"]:
+        pairs.append((name, ours.encode(TEXTS, name), theirs.encode(TEXTS, name)))
+    return [(kind, given, np.asarray(expected)) for kind, given, expected in pairs]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("layout", [*LAYOUTS, "without"])
+def test_vectors_equal_those_of_sentence_transformers_before_and_after_a_save(
+    layout: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    before = both(folders[layout])
+    for kind, given, expected in before:
+        assert np.abs(given - expected).max() < 1e-5, kind
+    encoder = SentenceEncoder.load(folders[layout], device="cpu")
+    encoder.save(tmp_path)
+    for (kind, given, _), (_, again, expected) in zip(before, both(tmp_path), strict=True):
+        assert np.abs(given - again).max() < 1e-5, kind
+        assert np.abs(again - expected).max() < 1e-5, kind
+    assert fingerprint(SentenceEncoder.load(tmp_path, device="cpu")) == fingerprint(encoder)
+
+
+@pytest.mark.slow
+def test_a_prompt_that_pooling_leaves_out_changes_the_vector_by_attention_alone(folders: dict[str, Path]) -> None:
+    with_it = SentenceEncoder.load(folders["instruction-default"], device="cpu")
+    without = SentenceEncoder.load(folders["without"], device="cpu")
+    assert np.abs(with_it.encode(TEXTS) - without.encode(TEXTS)).max() > 1e-2
+    np.testing.assert_array_equal(with_it.encode(TEXTS, prompt=""), without.encode(TEXTS, prompt=""))
+    assert fingerprint(with_it) != fingerprint(without)
+
+
+def test_what_is_left_out_of_another_pooling_or_weighed_is_refused(folders: dict[str, Path], tmp_path: Path) -> None:
+    without = SentenceEncoder.load(folders["without"], pooling="mean", device="cpu")
+    assert not without.pool_prompt, "the same pooling, asked for by name"
+    with pytest.raises(UserError, match=r"encoder\.token_weights: this encoder has a mean that leaves out the prompt"):
+        weigh_tokens(without, [np.arange(5)], asked=True)
+    assert weigh_tokens(without, [np.arange(5)], asked=False) is None
+    assert SentenceEncoder.load(folders["without"], pooling="cls", device="cpu").pool_prompt
+    without.token_weights = TokenWeights(torch.ones(without.tokenizer.vocabulary_size))
+    without.save(tmp_path)
+    with pytest.raises(UserError, match="include_prompt is false: a mean that leaves out the prompt and weighs tokens"):
+        SentenceEncoder.load(tmp_path, device="cpu")
+
+
+def test_every_prompt_is_kept_by_a_save(folders: dict[str, Path], tmp_path: Path) -> None:
+    for layout in ("nomic", "e5-passage", "default-alone"):
+        SentenceEncoder.load(folders[layout], device="cpu").save(tmp_path / layout)
+        assert prompts_in(tmp_path / layout) == prompts_in(folders[layout])
+
+
+def test_one_text_and_a_tensor_come_back_as_from_encode(folders: dict[str, Path]) -> None:
+    encoder = SentenceEncoder.load(folders["e5"], device="cpu")
+    np.testing.assert_array_equal(encoder.encode_query("a dog"), encoder.encode("query: a dog"))
+    np.testing.assert_array_equal(encoder.encode_document("a dog"), encoder.encode("passage: a dog"))
+    tensor = encoder.encode_query(["a dog"], convert_to_tensor=True)
+    np.testing.assert_array_equal(tensor.numpy(), encoder.encode(["query: a dog"]))
+    with pytest.raises(TypeError, match="output_value"):
+        encoder.encode_query("a dog", output_value="x")  # type: ignore[call-overload]
+
+
+def test_a_wrong_choice_of_prompt_is_refused(folders: dict[str, Path]) -> None:
+    encoder = SentenceEncoder.load(folders["nomic"], device="cpu")
+    with pytest.raises(UserError, match=r"no prompt 'clusters' \(did you mean 'clustering'\?\); it has query, docum"):
+        encoder.encode("a", prompt_name="clusters")
+    with pytest.raises(UserError, match="a prompt or a prompt_name, not both"):
+        encoder.encode_query("a", prompt_name="query", prompt="b")
+    with pytest.raises(TypeError, match="prompt is a string, not int"):
+        encoder.encode("a", prompt=3)  # type: ignore[call-overload]
+    with pytest.raises(UserError, match="surrogate"):
+        encoder.encode("a", prompt="\ud800")
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"prompts": {"query": "q", "other": 3}}, "other is 3; a string was expected"),
+        ({"prompts": {"query": "q"}, "default_prompt_name": ""}, "default_prompt_name: the default prompt '' is not"),
+        ({"prompts": {"query": "q"}, "default_prompt_name": "doc"}, "the default prompt 'doc' is not among"),
+        ({"prompts": {"query": "\ud800"}}, "prompts: 'query' holds half of a surrogate pair"),
+    ],
+)
+def test_a_prompt_that_cannot_be_is_refused_by_file_and_key(
+    config: dict[str, Any], message: str, folders: dict[str, Path]
+) -> None:
+    file = folders["none"] / SENTENCE_CONFIG
+    before = file.read_text()
+    try:
+        file.write_text(json.dumps(config))
+        with pytest.raises(UserError, match=message) as caught:
+            SentenceEncoder.load(folders["none"], device="cpu")
+        assert str(file) in str(caught.value)
+    finally:
+        file.write_text(before)
+
+
+def test_what_a_model_reads_before_each_kind_of_text() -> None:
+    for layout, single, pair in (
+        ("none", "", ("", "")),
+        ("e5", "passage: ", ("query: ", "passage: ")),
+        ("e5-default-query", "passage: ", ("query: ", "passage: ")),
+        ("bge-default", BGE, (BGE, "")),
+        ("default-alone", "text: ", ("text: ", "text: ")),
+    ):
+        config = LAYOUTS[layout]
+        prompts = Prompts(config["prompts"], config["default_prompt_name"])
+        assert prompts.columns.of(1) == (single,)
+        assert prompts.columns.of(2) == pair
+        assert prompts.columns.of(3) == (*pair, pair[1])
+        assert bool(prompts) == (layout != "none")
+    passage = Prompts(LAYOUTS["e5-passage"]["prompts"])
+    assert "'passage' is only used by name" in passage.note
+    assert Prompts(LAYOUTS["e5"]["prompts"]).note == ""
+    assert passage.line(Role.QUERY) == "queries 'query: '"
+
+
+def test_prompts_that_give_other_vectors_have_another_identity() -> None:
+    alone = Prompts({"default": "x"}, "default")
+    assert Prompts().identity == Prompts({"clustering": "c"}).identity == ""
+    assert len({Prompts().identity, alone.identity, Prompts({"query": "x"}).identity}) == 3

@@ -1,0 +1,269 @@
+"""The four functions that vectors are compared by, wherever the project compares vectors."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+import opencse
+from opencse.adapting.finding import answer_ranks
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.evaluation.ranking import nearest_rows
+from opencse.modules.similarity import Similarity, read_similarity
+from opencse.search.building import How
+from opencse.search.exact import nearest_prepared
+from opencse.search.index import Index
+from opencse.search.negatives import Mining
+from opencse.search.pairs import duplicate_rows, nearest_pairs
+from opencse.search.recall import measure_recall
+
+FUNCTIONS = list(Similarity)
+Vectors = NDArray[np.float32]
+
+
+def naive(function: Similarity, a: Vectors, b: Vectors) -> NDArray[np.float64]:
+    """Similarities (n, m) by the definition."""
+    one, two = a[:, None].astype(np.float64), b[None].astype(np.float64)
+    dots = (one * two).sum(-1)
+    values = {
+        Similarity.COSINE: dots / np.linalg.norm(one, axis=-1) / np.linalg.norm(two, axis=-1),
+        Similarity.DOT: dots,
+        Similarity.EUCLIDEAN: -np.sqrt(((one - two) ** 2).sum(-1)),
+        Similarity.MANHATTAN: -np.abs(one - two).sum(-1),
+    }
+    return np.asarray(values[function], dtype=np.float64)
+
+
+@pytest.fixture(scope="module")
+def vectors() -> Vectors:
+    """300 vectors of very different lengths, some of them twice."""
+    random = np.random.default_rng(1)
+    rows = random.normal(size=(300, 12)) * random.uniform(0.2, 4, size=(300, 1))
+    rows[200:230] = rows[:30]
+    return rows.astype(np.float32)
+
+
+@pytest.fixture(scope="module", params=FUNCTIONS)
+def model(request: pytest.FixtureRequest, tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that names the function, whose vectors have different lengths."""
+    folder = tmp_path_factory.mktemp(request.param) / "model"
+    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+    with torch.no_grad():
+        for weight in encoder.backbone.parameters():
+            if weight.ndim == 2:
+                weight.normal_(0, 0.3, generator=torch.Generator().manual_seed(len(weight)))
+        norm = encoder.backbone.get_submodule("encoder.layer.2.output.LayerNorm")
+        assert isinstance(norm, torch.nn.LayerNorm)
+        norm.weight.copy_(torch.linspace(0.2, 3, len(norm.weight)))
+    encoder.similarity_fn_name = Similarity(request.param)
+    encoder.save(folder)
+    return folder
+
+
+TEXTS = ["The kettle boils.", "Snow fell on the roof.", "A dog barks at night.", "The train is late again.", "Bread."]
+TEXTS += [f"{first} {second}" for first in TEXTS for second in TEXTS[:3]]
+
+
+def expected_order(model: Path, query: str) -> list[str]:
+    encoder = SentenceEncoder.load(model, device="cpu")
+    scores = naive(encoder.similarity_fn_name, encoder.encode([query]), encoder.encode(TEXTS))[0]
+    return [TEXTS[row] for row in np.argsort(-scores, kind="stable")]
+
+
+def test_the_functions_are_those_of_sentence_transformers(model: Path) -> None:
+    from sentence_transformers import SentenceTransformer
+
+    encoder, theirs = SentenceEncoder.load(model, device="cpu"), SentenceTransformer(str(model), device="cpu")
+    assert encoder.similarity_fn_name == theirs.similarity_fn_name
+    a, b = encoder.encode(TEXTS[:4]), encoder.encode(TEXTS[:7])
+    expected = np.asarray(theirs.similarity(a, b))
+    assert np.abs(encoder.similarity(TEXTS[:4], TEXTS[:7]) - expected).max() < 1e-5
+    assert np.abs(expected - naive(encoder.similarity_fn_name, a, b)).max() < 1e-5
+    pairwise = np.asarray(theirs.similarity_pairwise(a, b[:4]))
+    assert np.abs(encoder.similarity_pairwise(TEXTS[:4], TEXTS[:4]) - pairwise).max() < 1e-5
+    with pytest.raises(UserError, match="row by row"):
+        encoder.similarity_pairwise(a, b)
+
+
+def test_the_functions_rank_differently(vectors: Vectors) -> None:
+    first = {function: naive(function, vectors[:40], vectors[40:200]).argmax(axis=1).tolist() for function in FUNCTIONS}
+    assert len({tuple(rows) for rows in first.values()}) == 4
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_exact_searches_rank_by_the_definition(vectors: Vectors, function: Similarity) -> None:
+    queries = vectors[:25]
+    scores = naive(function, queries, vectors)
+    prepared = function.prepared(vectors)
+    places, found = nearest_prepared(prepared[:25], prepared, 9, similarity=function)
+    assert np.abs(np.take_along_axis(scores, places, axis=1) - found).max() < 1e-5
+    assert np.abs(-np.sort(-scores, axis=1)[:, :9] - found).max() < 1e-5
+    rows, values = nearest_rows(queries, vectors, 9, function)
+    assert np.array_equal(rows, places)
+    assert np.abs(values - found).max() < 1e-5
+    among = np.arange(0, 300, 7)
+    some, _ = nearest_prepared(prepared[:25], prepared, 3, among, similarity=function)
+    assert set(some.ravel().tolist()) <= set(among.tolist())
+    best, pair_scores = nearest_pairs(prepared, 40, similarity=function)
+    upper = np.sort(naive(function, vectors, vectors)[np.triu_indices(300, 1)])[::-1][:40]
+    assert np.abs(pair_scores - upper).max() < 1e-5
+    assert np.abs(naive(function, vectors, vectors)[best[:, 0], best[:, 1]] - upper).max() < 1e-5
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_duplicates_reach_the_threshold(vectors: Vectors, function: Similarity) -> None:
+    texts = [f"text {number}" for number in range(300)]
+    scores = naive(function, vectors, vectors)
+    threshold = {"cosine": 0.999999, "dot": 150.0, "euclidean": -1e-3, "manhattan": -1e-3}[function]
+    groups = duplicate_rows(function.prepared(vectors), texts, threshold, similarity=function)
+    joined = np.triu(scores >= threshold, 1)
+    assert {row for rows, _ in groups for row in rows} == set(np.nonzero(joined | joined.T)[0].tolist())
+    assert groups
+    equal = duplicate_rows(function.prepared(vectors[:2]), ["One.", "one."], None, similarity=function)
+    assert equal[0][0] == [0, 1]
+    assert equal[0][1] == pytest.approx(scores[0, 0], abs=1e-5)
+
+
+def test_thresholds_that_no_score_can_have() -> None:
+    rows = np.ones((2, 3), dtype=np.float32)
+    for function, threshold in ((Similarity.COSINE, 2.0), (Similarity.EUCLIDEAN, 0.5), (Similarity.DOT, float("nan"))):
+        with pytest.raises(UserError, match="the threshold is a"):
+            duplicate_rows(rows, ["a", "b"], threshold, similarity=function)
+
+
+@pytest.mark.parametrize("function", FUNCTIONS)
+def test_held_out_questions_are_ranked_by_it(vectors: Vectors, function: Similarity) -> None:
+    queries, candidates = vectors[:30], vectors[30:200]
+    answers = np.arange(30, dtype=np.int64) * 3
+    ranks = answer_ranks(queries, candidates, answers, np.full(30, -1), function)
+    scores = naive(function, queries, candidates)
+    mine = scores[np.arange(30), answers]
+    assert ranks.tolist() == (scores >= mine[:, None] - 1e-6).sum(axis=1).tolist()
+
+
+def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
+    function = read_similarity(model)
+    query = "Snow fell on the kettle."
+    order = expected_order(model, query)
+    encoder = SentenceEncoder.load(model, device="cpu")
+    for kind in ("flat", "hnsw"):
+        folder = tmp_path / kind
+        if kind == "hnsw" and function is Similarity.MANHATTAN:
+            with pytest.raises(UserError, match=r"hnsw searches by cosine, dot or euclidean, and this .* take flat"):
+                Index.build(folder, TEXTS, encoder, how=How(kind="hnsw"))
+            continue
+        with Index.build(folder, TEXTS, encoder, how=How(kind=kind)) as index:
+            assert index.info().similarity == function
+            hits = index.search([query], 6)[0]
+            assert [hit.text for hit in hits] == order[:6]
+            scores = naive(function, encoder.encode([query]), encoder.encode([hit.text for hit in hits]))[0]
+            assert np.abs([hit.score for hit in hits] - scores).max() < 1e-5
+            assert [h.text for h in index.search([query], 6, threshold=hits[2].score)[0]] == order[:3]
+            assert measure_recall(index, ks=(1, 5)).at == {1: 1.0, 5: 1.0}
+            best = index.pairs(1)[0]
+            again = float(encoder.similarity(best.first_text, best.second_text)[0, 0])
+            assert best.score == pytest.approx(again, abs=1e-4)
+            assert len(index.search([query], 3, hybrid=True)[0]) == 3
+    other = SentenceEncoder.load(model, device="cpu")
+    other.similarity_fn_name = Similarity.COSINE if function is not Similarity.COSINE else Similarity.DOT
+    with pytest.raises(UserError, match=rf"compares vectors by {function}, and the model by .*build the index again"):
+        Index.open(tmp_path / "flat", encoder=other)
+
+
+def test_mined_negatives_are_less_similar_than_the_answer(model: Path, tmp_path: Path) -> None:
+    encoder = SentenceEncoder.load(model, device="cpu")
+    opencse.build_index(tmp_path / "index", encoder, TEXTS)
+    pairs = [(query, expected_order(model, query)[1]) for query in TEXTS[:2]]
+    out, how = tmp_path / "triples.jsonl", Mining(ceiling=0.99, same=None, count=3)
+    opencse.index_negatives(tmp_path / "index", pairs, out, how=how, model=encoder)
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert rows
+    for row in rows:
+        positive, negative = encoder.similarity(row["anchor"], [row["positive"], row["negative"]])[0].tolist()
+        assert negative < (0.99 * positive if positive >= 0 else positive / 0.99)
+
+
+def test_similarity_and_nearest_use_it(model: Path) -> None:
+    query = "Snow fell on the kettle."
+    order = expected_order(model, query)
+    found = opencse.similarity(str(model), query, TEXTS)
+    assert [one.text for one in found] == order
+    assert {one.function for one in found} == {read_similarity(model).value}
+    near = opencse.nearest(str(model), TEXTS, [query], k=4)
+    assert [one.text for one in near.queries[0].models[str(model)]] == order[:4]
+    assert near.similarity == {str(model): read_similarity(model)}
+
+
+def test_it_is_kept_by_every_save(model: Path, tmp_path: Path) -> None:
+    function = read_similarity(model)
+    SentenceEncoder.load(model, device="cpu").save(tmp_path / "saved")
+    opencse.whiten(str(model), [f"{text} {n}" for n in range(9) for text in TEXTS], tmp_path / "white", dimension=4)
+    for folder in ("saved", "white"):
+        assert read_similarity(tmp_path / folder) is function
+
+
+@pytest.mark.slow
+def test_training_and_adapting_keep_it(model: Path, tmp_path: Path) -> None:
+    quick = ["training.max_steps=1", "training.batch_size=8"]
+    run = opencse.train(TEXTS * 3, tmp_path / "run", model=model, settings=quick, dev=None)
+    assert read_similarity(run.folder) is read_similarity(model)
+
+
+def test_retrieval_ranks_by_it(model: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "retrieval" / "set"
+    (folder / "qrels").mkdir(parents=True)
+    query = "Snow fell on the kettle."
+    answer = expected_order(model, query)[0]
+    corpus = "".join(json.dumps({"_id": f"d{n}", "title": "", "text": text}) + "\n" for n, text in enumerate(TEXTS))
+    (folder / "corpus.jsonl").write_text(corpus)
+    (folder / "queries.jsonl").write_text(json.dumps({"_id": "q", "text": query}) + "\n")
+    judged = f"query-id\tcorpus-id\tscore\nq\td{TEXTS.index(answer)}\t1\n"
+    (folder / "qrels" / "test.tsv").write_text(judged)
+    result = opencse.evaluate(str(model), tmp_path, "retrieval")
+    assert result.similarity is read_similarity(model)
+    assert result.values()["retrieval.set.mrr_at_10"] == 100
+
+
+@pytest.mark.slow
+def test_an_onnx_export_keeps_lengths_where_they_count(model: Path, tmp_path: Path) -> None:
+    from opencse.export.runtime import OnnxEncoder
+
+    function = read_similarity(model)
+    opencse.export_onnx(str(model), tmp_path / "onnx", text=TEXTS)
+    exported = OnnxEncoder(tmp_path / "onnx")
+    assert exported.description["similarity"] == function
+    assert exported.description["normalized"] is (function is Similarity.COSINE)
+    encoder = SentenceEncoder.load(model, device="cpu")
+    expected = encoder.encode(TEXTS, normalize_embeddings=function is Similarity.COSINE)
+    assert np.abs(exported.encode(TEXTS) - expected).max() < 1e-5
+
+
+def test_an_unknown_name_is_refused_with_file_and_key(model: Path, tmp_path: Path) -> None:
+    folder = shutil.copytree(model, tmp_path / "copy")
+    path = folder / "config_sentence_transformers.json"
+    for name, more in (("cosin", r" \(did you mean 'cosine'\?\)"), ("l2", "")):
+        path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": name}))
+        with pytest.raises(UserError, match=f"similarity_fn_name is '{name}'{more}; known: cosine, dot, euclidean"):
+            SentenceEncoder.load(folder, device="cpu")
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"similarity_fn_name": None}))
+    assert SentenceEncoder.load(folder, device="cpu").similarity_fn_name is Similarity.COSINE
+
+
+def test_the_command_line_names_it(model: Path, opencse: Callable[..., tuple[int, str, str]], tmp_path: Path) -> None:
+    function = read_similarity(model)
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{one}\n" for one in TEXTS))
+    assert opencse("index", "build", str(tmp_path / "ix"), str(model), str(text))[0] == 0
+    for command in (("query", "Snow."), ("pairs",), ("info",)):
+        code, out, _ = opencse("index", command[0], str(tmp_path / "ix"), *command[1:])
+        assert code == 0
+        assert function in out
+        assert function is Similarity.COSINE or "cosine" not in out
