@@ -1,0 +1,15 @@
+"""Names for the types of NumPy arrays that the package passes around."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+"""Numbers in double precision, of any shape."""
+Integers = NDArray[np.int64]
+"""Whole numbers, of any shape."""
+Flags = NDArray[np.bool_]
+"""True or false, of any shape."""
+Vectors = NDArray[np.floating]
+"""(n, d) vectors, one in each row, in any precision."""
