@@ -78,7 +78,7 @@ def losses(asked: argparse.Namespace, packed: bool, seed: int, *settings: str) -
     )
     with tempfile.TemporaryDirectory() as folder:
         run = Path(folder) / "run"
-        TrainJob(Source(asked.text), "simcse", asked.model, settings=settings, dev=None).run(run)
+        TrainJob(text=Source(asked.text), recipe="simcse", model=asked.model, settings=settings, dev=None).run(run)
         lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
     return [line["loss"] for line in lines if "loss" in line]
 

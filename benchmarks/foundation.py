@@ -137,7 +137,7 @@ def main() -> None:
         for seed in arguments.seeds:
             folder = work / f"{experiment.key}-{seed}"
             job = TrainJob(
-                experiment.source,
+                text=experiment.source,
                 recipe=experiment.recipe,
                 model=str(start),
                 settings=(*experiment.settings, "training.checkpoint_every=100", f"training.seed={seed}"),

@@ -16,9 +16,10 @@ import torch
 from scale import step_of, told_environment
 from soak import resident
 
-from opencse.adapting.adaptation import adaptation_job
+from opencse.adapting.adaptation import RECIPE, plan_adaptation
 from opencse.objective.vectors.chunks import WHOLE
 from opencse.progress import Silent
+from opencse.runs.job import TrainJob
 from opencse.training.memory import keep_freed_memory
 
 
@@ -30,7 +31,15 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=64)
     asked = parser.parse_args()
     torch.set_num_threads(1)
-    run = adaptation_job(asked.corpus, model=asked.model, device="cpu", progress=Silent()).prepare(Silent())
+    adaptation = plan_adaptation(asked.corpus, model=asked.model, progress=Silent())
+    run = TrainJob(
+        text=adaptation.text,
+        recipe=RECIPE,
+        model=asked.model,
+        preset=adaptation.preset,
+        dev=adaptation.dev,
+        device="cpu",
+    ).prepare(Silent())
     keep_freed_memory()  # as `opencse train` does
     step, held = step_of(run, WHOLE), []
     started = time.process_time()

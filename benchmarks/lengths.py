@@ -64,7 +64,9 @@ def cost(model: str, length: int, tokens: int, folder: str, mixed: bool, whole: 
         "encoder.pooling=cls",
         "encoder.head.kind=none",
     )
-    p = TrainJob(Source(str(text)), "simcse", model, settings=settings, dev=None, device="cpu").prepare(Silent())
+    p = TrainJob(
+        text=Source(str(text)), recipe="simcse", model=model, settings=settings, dev=None, device="cpu"
+    ).prepare(Silent())
     before = peak()
     step = step_of(p, WHOLE)
     taken = []

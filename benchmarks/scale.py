@@ -76,7 +76,9 @@ def generated(count: int, path: Path) -> Path:
 def prepared(model: str, text: Path, batch: int, *more: str) -> Prepared:
     """The recipe simcse at ``batch`` examples."""
     settings = (f"training.batch_size={batch}", "training.precision=float32", "encoder.pooling=cls", *more)
-    return TrainJob(Source(str(text)), "simcse", model, settings=settings, dev=None, device="cpu").prepare(Silent())
+    return TrainJob(
+        text=Source(str(text)), recipe="simcse", model=model, settings=settings, dev=None, device="cpu"
+    ).prepare(Silent())
 
 
 def step_of(run: Prepared, chunks: Chunks) -> Callable[[int], None]:

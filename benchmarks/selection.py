@@ -168,7 +168,15 @@ def run(
 ) -> dict[str, Any]:
     """Trains, and judges the last encoder and its average with the start."""
     recipe = RECIPES.get(case_.recipe, case_.recipe)
-    job = TrainJob(task.source, recipe, models[case_.start], None, case_.settings, dev="text", device="cpu")
+    job = TrainJob(
+        text=task.source,
+        recipe=recipe,
+        model=models[case_.start],
+        preset=None,
+        settings=case_.settings,
+        dev="text",
+        device="cpu",
+    )
     prepared = job.prepare(Silent())  # holds out the very rows that the criteria ask about
     start = {key: value.detach().clone() for key, value in prepared.encoder.state_dict().items()}
     work.mkdir(parents=True, exist_ok=True)
@@ -211,7 +219,11 @@ def study(data: Path, minilm: Path, out: Path) -> None:
         first = records / f"{case_.task} {case_.start} start.json"
         if not first.is_file():
             name = RECIPES.get(case_.recipe, case_.recipe)
-            recipe = TrainJob(task.source, name, models[case_.start], None, case_.settings).resolve().recipe
+            recipe = (
+                TrainJob(text=task.source, recipe=name, model=models[case_.start], preset=None, settings=case_.settings)
+                .resolve()
+                .recipe
+            )
             encoder = load_start(recipe, models[case_.start], "cpu")
             write_json(first, {"start": judged(encoder, task, kept, data)})
         path = records / f"{case_.name}.json"

@@ -192,7 +192,9 @@ def our_step(model: str, text: str, precision: str, way: str, length: int = LENG
         "encoder.pooling=cls",
         "encoder.head.kind=none",
     )
-    prepared: Prepared = TrainJob(Source(text), "simcse", model, settings=settings, dev=None).prepare(Silent())
+    prepared: Prepared = TrainJob(text=Source(text), recipe="simcse", model=model, settings=settings, dev=None).prepare(
+        Silent()
+    )
     encoder, training = prepared.encoder, prepared.plan.recipe.training
     optimizer = build_optimizer([*encoder.parameters()], training)
     made = Step(encoder, prepared.objective, prepared.plan.precision)

@@ -55,7 +55,7 @@ def main() -> None:
     keep_freed_memory()
     source = Source(str(arguments.text))
     jobs = [
-        TrainJob(source, recipe, arguments.model, settings=tuple(arguments.set), dev=None)
+        TrainJob(text=source, recipe=recipe, model=arguments.model, settings=tuple(arguments.set), dev=None)
         for recipe in arguments.recipes
     ]
     prepared = [job.prepare(Silent()) for job in jobs]

@@ -91,7 +91,9 @@ def prepared(name: str, model: Path, folder: Path, sentences: list[str], *more: 
     if load_recipe(recipe).training.batch_tokens is not None:
         settings.append("training.batch_tokens=200")
     source = text_for(recipe, folder, sentences)
-    job = TrainJob(source, recipe, str(model), settings=(*settings, *VARIANTS.get(name, ()), *more), dev=None)
+    job = TrainJob(
+        text=source, recipe=recipe, model=str(model), settings=(*settings, *VARIANTS.get(name, ()), *more), dev=None
+    )
     made = job.prepare(Silent())
     made.encoder.double()
     made.objective.double()

@@ -56,7 +56,7 @@ class StopAt(Silent):
 
 
 def job(model: Path, recipe: str = str(EXAMPLE / "mixed.toml")) -> TrainJob:
-    return TrainJob(Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
+    return TrainJob(text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=SHORT, dev=None)
 
 
 def test_without_the_package_the_kind_is_unknown() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,14 @@ import torch
 
 from helpers import Broken
 from opencse import SentenceEncoder, UserError, adapt, train
-from opencse.adapting.adaptation import adaptation_job, read_pairs
+from opencse.adapting.adaptation import RECIPE, plan_adaptation, read_pairs
 from opencse.adapting.graded import Dev
 from opencse.adapting.selection import DevScore
 from opencse.errors import InterruptedRunError
 from opencse.evaluation import read_scored_pairs
 from opencse.progress import Silent
+from opencse.recipes.recipe import resolve_recipe
+from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.documents import read_documents
 from opencse.training.trainer import average
@@ -51,11 +53,12 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.slow
 def test_every_pair_that_was_written_is_trained_on(folder: Path, tmp_path: Path) -> None:
     """What is held out is not among them, so none is left out a second time."""
-    job = adaptation_job(folder, progress=Silent())
+    adaptation = plan_adaptation(folder, progress=Silent())
+    job = TrainJob(text=adaptation.text, recipe=RECIPE, preset=adaptation.preset, dev=adaptation.dev)
     plan = job.prepare(Silent()).plan
     assert plan.dev is not None
     assert plan.dev.name == "questions from the text itself"
-    assert plan.examples == plan.corpus.rows == len(job.text.read().rows)
+    assert plan.examples == plan.corpus.rows == len(adaptation.text.rows)
 
 
 @pytest.mark.slow
@@ -149,7 +152,7 @@ def test_fields_of_a_file_and_documents_at_hand_train_alike(
     at_hand = [(row["headline"], row["body"]) for row in rows]
     adapt(at_hand, tmp_path / "b", settings=QUICK)
     assert (tmp_path / "a" / "model.safetensors").read_bytes() == (tmp_path / "b" / "model.safetensors").read_bytes()
-    with pytest.raises(UserError, match="fields and keep_code are of a file"):
+    with pytest.raises(UserError, match="fields and keep_code apply to files"):
         adapt(at_hand, tmp_path / "c", fields=["a", "b"])
 
 
@@ -164,7 +167,7 @@ def test_the_command_with_pairs(opencse: Callable[..., tuple[int, str, str]], tm
     assert "and 30 given pairs, 10 times each" in err
     code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--pairs", table, "--columns", "answer")
     assert code == 2
-    assert "1 text in a row; pairs are two" in err
+    assert "1 text in a row; pairs have two" in err
     code, _, err = opencse("adapt", sample.TRAIN, "-o", tmp_path / "o", "--columns", "question,answer")
     assert code == 2
     assert "give pairs too" in err
@@ -179,9 +182,10 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
     (queries / "queries.jsonl").write_text('{"_id": "q", "text": "what is thing 1 made of"}\n')
     (queries / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nq\t1\t1\n")
 
-    def shares(**given: Any) -> tuple[float, ...]:
-        made = adaptation_job(sample.TRAIN, model=str(tiny_folder), progress=Silent(), **given)
-        return made.resolve().recipe.training.average_with_start
+    def shares(settings: Sequence[str] = (), **options: Any) -> tuple[float, ...]:
+        model = str(tiny_folder)
+        preset = plan_adaptation(sample.TRAIN, model=model, progress=Silent(), **options).preset
+        return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.training.average_with_start
 
     assert shares() == (0.5,)
     assert shares(pairs=pairs[:10]) == (0.5,), "too few to hold any out"
@@ -194,9 +198,9 @@ def test_where_people_ask_all_the_way_may_be_kept_too(tiny_folder: Path, tmp_pat
 def test_with_pairs_an_encoder_with_layers_reads_texts_to_their_end(tiny_folder: Path) -> None:
     pairs = [(f"what is thing {n} made of", f"thing {n} is made of {n} small parts") for n in range(30)]
 
-    def read(model: str, **given: Any) -> int | str:
-        made = adaptation_job(sample.TRAIN, model=model, progress=Silent(), **given)
-        return made.resolve().recipe.data.max_length
+    def read(model: str, settings: Sequence[str] = (), **options: Any) -> int | str:
+        preset = plan_adaptation(sample.TRAIN, model=model, progress=Silent(), **options).preset
+        return resolve_recipe(RECIPE, preset=preset, model=model, overrides=settings).recipe.data.max_length
 
     assert [read(str(tiny_folder)), read(str(tiny_folder), pairs=pairs)] == [64, "auto"]
     assert [read("opencse-mini"), read("opencse-mini", pairs=pairs)] == [64, 64]
@@ -223,4 +227,4 @@ def test_pairs_of_a_folder_are_its_train_judgements(folder: Path) -> None:
     expected = [("question 0", documents[4]), ("question 0", documents[2]), ("question 1", documents[5])]
     assert sorted(read_pairs(folder)) == sorted(expected)
     with pytest.raises(UserError, match=r"no judgements called dev .*its train judgements are the pairs"):
-        adaptation_job(folder, pairs=folder, dev=folder, progress=Silent())
+        plan_adaptation(folder, pairs=folder, dev=folder, progress=Silent())

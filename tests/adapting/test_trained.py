@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opencse import UserError
-from opencse.adapting.adaptation import adaptation_job
+from opencse.adapting.adaptation import plan_adaptation
 from opencse.adapting.asking import Asking
 from opencse.adapting.chosen import load_selector, unseen
 from opencse.adapting.given_queries import GivenQueries
@@ -57,7 +57,7 @@ def prepared(text: GivenTexts | Source, model: Path) -> tuple[Prepared, Asking, 
     lines = Lines()
     settings = ("training.max_steps=1", "training.batch_size=4", "training.precision=float32")
     recipe = "simcse-supervised" if text.read().width > 1 else "simcse"
-    made = TrainJob(text, recipe=recipe, model=str(model), settings=settings, dev="text").prepare(lines)
+    made = TrainJob(text=text, recipe=recipe, model=str(model), settings=settings, dev="text").prepare(lines)
     assert isinstance(made.plan.dev, Asking)
     return made, made.plan.dev, lines.lines
 
@@ -96,13 +96,13 @@ def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: 
 @pytest.mark.parametrize("with_pairs", [False, True])
 def test_what_adapt_trains_on_and_asks_is_disjoint(with_pairs: bool) -> None:
     given = [(question, f"{answer} {number}") for number, (question, answer) in enumerate(PAIRS[:900])]
-    job = adaptation_job(str(sample.TRAIN), pairs=given if with_pairs else None, progress=Silent())
-    assert isinstance(job.dev, Asking)
-    assert isinstance(job.dev.questions, OwnText)
-    assert job.dev.questions.given is with_pairs
-    trained = {normalised(text) for text in texts_of(job.text)}
+    adaptation = plan_adaptation(str(sample.TRAIN), pairs=given if with_pairs else None, progress=Silent())
+    assert isinstance(adaptation.dev, Asking)
+    assert isinstance(adaptation.dev.questions, OwnText)
+    assert adaptation.dev.questions.given is with_pairs
+    trained = {normalised(text) for text in texts_of(adaptation.text)}
     assert len(trained) > 500
-    assert not trained & {normalised(text) for text in job.dev.questions.held_out()}
+    assert not trained & {normalised(text) for text in adaptation.dev.questions.held_out()}
 
 
 def beir(folder: Path, queries: list[str]) -> Path:

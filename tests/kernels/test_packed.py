@@ -251,7 +251,9 @@ def test_other_backbones_are_refused() -> None:
 
 def job(model: Path, recipe: str = "simcse", *settings: str) -> TrainJob:
     short = ("training.max_steps=12", "training.batch_size=8", "training.checkpoint_every=4", "training.packed=true")
-    return TrainJob(Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*short, *settings), dev=None)
+    return TrainJob(
+        text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*short, *settings), dev=None
+    )
 
 
 def test_a_packed_run_is_resumed_bit_for_bit(tiny_folder: Path, tmp_path: Path) -> None:

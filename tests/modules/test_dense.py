@@ -32,7 +32,9 @@ def seeded(seed: int = 3) -> torch.Generator:
 
 
 def job(model: Path, *settings: str, dev: str | None = None) -> TrainJob:
-    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=dev, device="cpu")
+    return TrainJob(
+        text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=dev, device="cpu"
+    )
 
 
 @pytest.mark.parametrize(("features", "size"), [(32, 5), (32, 32), (768, 128), (6, 9)])

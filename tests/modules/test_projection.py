@@ -192,7 +192,7 @@ def test_a_kept_head_resumes_bit_for_bit_and_is_two_dense_layers(
 ) -> None:
     from sentence_transformers import SentenceTransformer
 
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=SETTINGS, dev=None, device="cpu")
+    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=SETTINGS, dev=None, device="cpu")
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "broken", progress=Broken(5))

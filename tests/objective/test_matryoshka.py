@@ -107,9 +107,9 @@ def test_chunks_give_the_gradient_of_the_whole_batch(
         "training.batch_size=16",
         "training.precision=float32",
     )
-    run = TrainJob(Source(str(path)), "simcse", str(tiny_folder), settings=settings, dev=None, device="cpu").prepare(
-        Heard()
-    )
+    run = TrainJob(
+        text=Source(str(path)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None, device="cpu"
+    ).prepare(Heard())
     encoder = run.encoder.train().double()
     step = Step(encoder, run.objective, run.plan.precision)
     found = []
@@ -130,9 +130,9 @@ def test_a_head_that_is_dropped_is_refused(
     path = tmp_path / "a.txt"
     path.write_text("\n".join(sentences[:32]))
     job = TrainJob(
-        Source(str(path)),
-        "simcse",
-        str(tiny_folder),
+        text=Source(str(path)),
+        recipe="simcse",
+        model=str(tiny_folder),
         settings=("objective.matryoshka={dimensions=[4,16]}", "encoder.pooling=cls"),
         dev=None,
         device="cpu",

@@ -162,7 +162,7 @@ def test_views_without_positive_rows_leave_it_nothing_to_read() -> None:
 
 
 def engine(folder: Path, model: Path, stop: int = -1, *settings: str) -> Trainer:
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=None)
+    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=None)
     prepared = job.prepare(Silent())
     folder.mkdir(parents=True, exist_ok=True)
     return prepared.trainer(folder, Stopped(stop), dev=None, start=None)
@@ -218,7 +218,7 @@ def test_the_folder_holds_the_first_encoder_alone(
     for dual in (True, False):
         settings = (*SETTINGS, f"objective.dual_encoder={str(dual).lower()}")
         folders[dual] = tmp_path / str(dual)
-        TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None).run(folders[dual])
+        TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None).run(folders[dual])
     names = [sorted(str(p.relative_to(f)) for p in f.rglob("*") if p.is_file()) for f in folders.values()]
     assert names[0] == names[1]
     tensors = [load_file(folder / "model.safetensors") for folder in folders.values()]

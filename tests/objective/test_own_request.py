@@ -170,7 +170,7 @@ def test_a_run_trains_with_it(tiny_folder: Path, tmp_path: Path) -> None:
         "training.precision=float32",
         f'objective.terms=[{{ kind = "{__name__}:OrderLoss" }}]',
     )
-    TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None).run(tmp_path / "run")
+    TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None).run(tmp_path / "run")
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert len(lines) == 3
     assert all('"loss_order"' in line for line in lines)

@@ -125,7 +125,7 @@ def notes(monkeypatch: pytest.MonkeyPatch) -> Notes:
 
 
 def job(model: Path, *settings: str) -> TrainJob:
-    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, SPY, *settings), dev=None)
+    return TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, SPY, *settings), dev=None)
 
 
 def metrics(folder: Path) -> list[dict[str, float]]:

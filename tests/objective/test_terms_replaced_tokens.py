@@ -392,7 +392,14 @@ def job(model: Path, *settings: str) -> TrainJob:
         "training.learning_rate=1e-3",
         *settings,
     )
-    return TrainJob(Source(str(sample.TRAIN)), "diffcse:reference", str(model), settings=asked, dev=None, device="cpu")
+    return TrainJob(
+        text=Source(str(sample.TRAIN)),
+        recipe="diffcse:reference",
+        model=str(model),
+        settings=asked,
+        dev=None,
+        device="cpu",
+    )
 
 
 @pytest.mark.slow
@@ -425,7 +432,7 @@ def headless(model: Path) -> Path:
 
 REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
     "no layers": (
-        lambda model: TrainJob(Source(str(sample.TRAIN)), "diffcse", dev=None, device="cpu"),
+        lambda model: TrainJob(text=Source(str(sample.TRAIN)), recipe="diffcse", dev=None, device="cpu"),
         r"opencse-mini: has no layers, and the replaced_tokens term needs a discriminator",
     ),
     "size": (

@@ -121,7 +121,7 @@ def test_a_run_reports_equal_views(tiny_folder: Path, tmp_path: Path, shared: bo
         "training.precision=float32",
         f"objective.view.shared_mask={str(shared).lower()}",
     )
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "run")
     lines = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert len(lines) == 3

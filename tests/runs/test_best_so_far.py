@@ -49,7 +49,7 @@ TEXTS = ["A dog barks.", "It rains in the hills."]
 def job(tiny_folder: Path, sentences: list[str], tmp_path: Path) -> TrainJob:
     (tmp_path / "text.txt").write_text("\n".join(sentences[:24]) + "\n")
     text = Source(str(tmp_path / "text.txt"))
-    return TrainJob(text, model=str(tiny_folder), settings=SETTINGS, dev="sample", device="cpu")
+    return TrainJob(text=text, model=str(tiny_folder), settings=SETTINGS, dev="sample", device="cpu")
 
 
 def stopped(job: TrainJob, out: Path, step: int) -> str:
@@ -205,7 +205,7 @@ def test_every_kind_of_encoder_is_made_of_a_checkpoint(
     job: TrainJob, tmp_path: Path, settings: tuple[str, ...], recipe: str
 ) -> None:
     own = tuple(one for one in SETTINGS if recipe == "simcse" or "batch_size" not in one)
-    other = TrainJob(job.text, recipe, job.model, settings=(*own, *settings), dev=None, device="cpu")
+    other = TrainJob(text=job.text, recipe=recipe, model=job.model, settings=(*own, *settings), dev=None, device="cpu")
     other.run(tmp_path / "three")
     stopped(other, tmp_path / "run", 3)
     opencse.finish(tmp_path / "run")
@@ -222,7 +222,7 @@ def test_every_kind_of_encoder_is_made_of_a_checkpoint(
 def test_a_start_that_is_gone_or_changed_is_named(job: TrainJob, tmp_path: Path) -> None:
     start = tmp_path / "start"
     shutil.copytree(job.model, start)
-    moved = TrainJob(job.text, model=str(start), settings=SETTINGS, dev=None, device="cpu")
+    moved = TrainJob(text=job.text, model=str(start), settings=SETTINGS, dev=None, device="cpu")
     stopped(moved, tmp_path / "run", 3)
     (start / "config.json").write_text((start / "config.json").read_text() + "\n")
     with pytest.raises(UserError, match="which has changed since"):

@@ -71,7 +71,7 @@ def test_the_plan_says_it(tiny_folder: Path, sentences: list[str], tmp_path: Pat
     settings = ("training.max_steps=60", "training.batch_size=8", "encoder.pooling=mean")
     queue = 'objective.negatives=[{kind="in_batch"}, {kind="momentum_queue", size=500}]'
     text = Source(str(tmp_path / "text.txt"))
-    job = TrainJob(text, model=str(tiny_folder), settings=(*settings, queue), dev=None, device="cpu")
+    job = TrainJob(text=text, model=str(tiny_folder), settings=(*settings, queue), dev=None, device="cpu")
     plan = job.prepare(Silent()).plan
     limits = [line for line in plan.lines() if line.startswith("limit ")]
     assert plan.steps == 5

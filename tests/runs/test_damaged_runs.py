@@ -42,7 +42,7 @@ def interrupted(tiny_folder: Path, sentences: list[str], tmp_path_factory: pytes
     shutil.copy(sample.DEV, folder / "dev.tsv")
     shutil.copytree(tiny_folder, folder / "start")
     job = TrainJob(
-        Source(str(folder / "text.txt")), model=str(folder / "start"), settings=SETTINGS, dev=folder / "dev.tsv",
+        text=Source(str(folder / "text.txt")), model=str(folder / "start"), settings=SETTINGS, dev=folder / "dev.tsv",
         device="cpu",
     )  # fmt: skip
     with pytest.raises(InterruptedRunError):

@@ -312,10 +312,10 @@ def test_the_record_reads_back_and_keeps_what_a_later_version_added(finished: Pa
 
 
 def test_a_dry_run_asks_the_same_and_writes_nothing(finished: Path, text: Path, tiny_folder: Path) -> None:
-    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=QUICK, dev=None, device="cpu")
+    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=QUICK, dev=None, device="cpu")
     before = contents(finished)
     assert job.dry_run(finished, resume=True).steps == 2
-    other = TrainJob(Source(str(text)), model=str(tiny_folder), settings=("training.max_steps=3",), dev=None)
+    other = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=("training.max_steps=3",), dev=None)
     with pytest.raises(UserError, match="cannot resume with another"):
         other.dry_run(finished, resume=True)
     with pytest.raises(UserError, match="holds a run already"):

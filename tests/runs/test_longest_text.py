@@ -38,7 +38,7 @@ def test_a_batch_too_small_for_it_is_refused(encoder: SentenceEncoder) -> None:
 def test_a_run_cuts_its_texts_there(tiny_folder: Path, tmp_path: Path) -> None:
     rows = [(f"a question about number {n}", "many words of an answer " * 40) for n in range(12)]
     settings = ("data.max_length=auto", "training.batch_size=4", "training.precision=float32")
-    job = TrainJob(open_texts(rows), "adapt", str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(text=open_texts(rows), recipe="adapt", model=str(tiny_folder), settings=settings, dev=None)
     plan = job.prepare(Silent()).plan
     assert plan.corpus.max_length == min(256, SentenceEncoder.load(tiny_folder, device="cpu").max_length)
     assert plan.corpus.at_limit == 12

@@ -22,7 +22,7 @@ KEPT = [("simcse", "best"), ("simcse", "last"), ("simcse", "start"), ("simcse", 
 
 def told(recipe: str, kept: str) -> list[tuple[str, str]]:
     plan: Any = SimpleNamespace(recipe=load_recipe(recipe))
-    job = TrainJob(Source("my text.txt"), recipe=recipe, model="some/start")
+    job = TrainJob(text=Source("my text.txt"), recipe=recipe, model="some/start")
     return next_steps(job, TrainResult(Path("a folder"), kept, "", {}, plan))
 
 

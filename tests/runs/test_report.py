@@ -38,7 +38,7 @@ SETTINGS = (
 def job(tiny_folder: Path, tmp_path: Path, sentences: list[str]) -> TrainJob:
     text = tmp_path / "text.txt"
     text.write_text("\n".join(sentences[:64]) + "\n")
-    return TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=SETTINGS)
+    return TrainJob(text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=SETTINGS)
 
 
 @pytest.mark.slow
@@ -71,7 +71,7 @@ def test_questions_that_selected_come_before_the_general_pairs(
 ) -> None:
     text = tmp_path / "documents.txt"
     text.write_text("".join("\n".join(sentences[n : n + 12]) + "\n\n" for n in range(0, 1_200, 12)))
-    asked = TrainJob(Source(str(text)), "next-sentence", job.model, settings=SETTINGS, dev="text")
+    asked = TrainJob(text=Source(str(text)), recipe="next-sentence", model=job.model, settings=SETTINGS, dev="text")
     result = asked.run(tmp_path / "run")
     page = unescape(write_run_report(asked, result, Silent()).read_text())
     told = page.index(f'class="verdict">{result.verdict[0].upper()}{result.verdict[1:]}')
@@ -82,7 +82,9 @@ def test_questions_that_selected_come_before_the_general_pairs(
 
 def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJob, tmp_path: Path) -> None:
     settings = (*SETTINGS, "training.batch_size=24", "training.epochs=2", "training.max_steps=6")
-    result = TrainJob(job.text, job.recipe, job.model, settings=settings, dev=None).run(tmp_path / "run")
+    result = TrainJob(text=job.text, recipe=job.recipe, model=job.model, settings=settings, dev=None).run(
+        tmp_path / "run"
+    )
     folder = RunFolder(result.folder)
     log = MetricsLog(folder.metrics_file).read()
     assert list(losses_of(log, folder.record())) == [1, 2, 4, 5], "64 rows: 24, 24 and 16"
@@ -94,7 +96,7 @@ def test_the_smaller_last_batch_of_an_epoch_is_no_point_of_the_curve(job: TrainJ
 
 @pytest.mark.slow
 def test_without_dev_pairs_there_is_a_page_too(job: TrainJob, tmp_path: Path) -> None:
-    plain = TrainJob(job.text, job.recipe, job.model, settings=SETTINGS, dev=None)
+    plain = TrainJob(text=job.text, recipe=job.recipe, model=job.model, settings=SETTINGS, dev=None)
     page = write_run_report(plain, plain.run(tmp_path / "run"), Silent())
     assert "Nearest neighbours" in page.read_text()
 

@@ -50,7 +50,7 @@ def layerless(tiny_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 def taken(model: Path, recipe: str = "simcse", *settings: str) -> tuple[str, str, bool]:
     """Pooling, kind of head, and whether it is kept."""
-    encoder = TrainJob(TEXT, recipe, str(model), settings=settings).start().recipe.encoder
+    encoder = TrainJob(text=TEXT, recipe=recipe, model=str(model), settings=settings).start().recipe.encoder
     return str(encoder.pooling), encoder.head.kind, encoder.head.keep
 
 
@@ -59,7 +59,7 @@ class TestSettle:
         assert taken(tiny_folder) == ("cls", "mlp", False)
         assert taken(tiny_folder, "simcse-supervised") == ("cls", "mlp", True)
         assert taken(tiny_folder, "simcse", "encoder.pooling=own") == ("mean", "mlp", False)
-        assert TrainJob(TEXT, "simcse", str(tiny_folder)).start().reason == ""
+        assert TrainJob(text=TEXT, recipe="simcse", model=str(tiny_folder)).start().reason == ""
 
     @pytest.mark.parametrize("recipe", ["simcse", "simcse-supervised", "next-sentence", "sscl", "esimcse", "dcl-post"])
     def test_a_model_with_its_own_pooling_keeps_it_and_gets_no_head(self, recipe: str, foreign: Path) -> None:
@@ -85,7 +85,7 @@ class TestSettle:
         assert taken(foreign, str(mine)) == ("mean", "none", False)
         mine.write_text('name = "mine"\ntitle = "t"\n[encoder]\npooling = "own"\n')
         assert taken(foreign, str(mine)) == ("mean", "none", False)
-        start = TrainJob(TEXT, load_recipe("simcse"), str(foreign)).start()
+        start = TrainJob(text=TEXT, recipe=load_recipe("simcse"), model=str(foreign)).start()
         assert (start.recipe.encoder.pooling, start.recipe.encoder.head.kind) == (Pooling.CLS, "mlp")
 
     def test_a_head_of_training_is_used_where_both_pool_alike(self, tiny_folder: Path, tmp_path: Path) -> None:
@@ -94,14 +94,14 @@ class TestSettle:
         assert taken(tmp_path, "simcse-supervised") == ("cls", "none", False)
         assert (
             "--set encoder.head.kind=mlp to force it"
-            in TrainJob(TEXT, "simcse-supervised", str(tmp_path)).start().reason
+            in TrainJob(text=TEXT, recipe="simcse-supervised", model=str(tmp_path)).start().reason
         )
 
     @pytest.mark.parametrize("recipe", ["simcse", "simcse++"])
     @pytest.mark.parametrize("preset", ["sbert-base", "sbert-large"])
     def test_the_presets_for_sbert_say_cls(self, recipe: str, preset: str) -> None:
         """Their own pooling is the mean."""
-        job = TrainJob(TEXT, recipe, preset)
+        job = TrainJob(text=TEXT, recipe=recipe, model=preset)
         assert job.resolve().recipe.encoder.pooling is Pooling.CLS
         assert "encoder.pooling" in job.resolve().said
 
@@ -109,7 +109,9 @@ class TestSettle:
     def test_the_plan_says_which_and_why(self, foreign: Path, tiny_folder: Path) -> None:
         def plan(model: Path, *settings: str) -> str:
             return "\n".join(
-                TrainJob(TEXT, "simcse", str(model), None, (*QUICK, *settings)).prepare(Silent()).plan.lines()
+                TrainJob(text=TEXT, recipe="simcse", model=str(model), preset=None, settings=(*QUICK, *settings))
+                .prepare(Silent())
+                .plan.lines()
             )
 
         told = "pooling    mean: the model's own; the recipe's cls and mlp head are for plain backbones"
@@ -130,13 +132,15 @@ class TestSettle:
         with pytest.raises(UserError, match="pooling weightedmean is not supported here"):
             taken(odd)
         assert taken(odd, "simcse", "encoder.pooling=mean")[0] == "mean"
-        start = TrainJob(TEXT, "simcse", str(odd), None, ("encoder.pooling=mean",)).start()
+        start = TrainJob(
+            text=TEXT, recipe="simcse", model=str(odd), preset=None, settings=("encoder.pooling=mean",)
+        ).start()
         assert load_given(start.recipe, start.model) is None
 
 
 @pytest.mark.slow
 def test_training_a_foreign_model_leaves_its_modules_as_they_are(foreign: Path, tmp_path: Path) -> None:
-    result = TrainJob(TEXT, "simcse", str(foreign), None, QUICK).run(tmp_path / "run")
+    result = TrainJob(text=TEXT, recipe="simcse", model=str(foreign), preset=None, settings=QUICK).run(tmp_path / "run")
     for folder in (result.folder, result.folder / "last"):
         for name in ("modules.json", "1_Pooling/config.json", "2_Dense/config.json"):
             assert (folder / name).read_text() == (foreign / name).read_text(), name
@@ -151,7 +155,13 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
         def say(self, line: str) -> None:
             said.append(line)
 
-    job = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls", "training.learning_rate=1e-9"))
+    job = TrainJob(
+        text=TEXT,
+        recipe="simcse",
+        model=str(foreign),
+        preset=None,
+        settings=(*QUICK, "encoder.pooling=cls", "training.learning_rate=1e-9"),
+    )
     start = job.start()
     given = load_given(start.recipe, start.model, "cpu")
     assert given is not None
@@ -163,7 +173,7 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
     assert record["given"]["value"] != record["start"]["value"] == result.scores[0]
     assert f"with its own pooling mean {record['given']['value']:.2f}" in result.verdict
     assert any(line.startswith("as given") and "own pooling mean" in line for line in said)
-    assert load_given(TrainJob(TEXT, "simcse", str(foreign)).start().recipe, str(foreign)) is None
+    assert load_given(TrainJob(text=TEXT, recipe="simcse", model=str(foreign)).start().recipe, str(foreign)) is None
 
 
 @pytest.mark.slow
@@ -172,7 +182,14 @@ def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monke
     from opencse.adapting.selection import DevScore
 
     monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0))
-    job = TrainJob(TEXT, "simcse", str(foreign), None, (*QUICK, "encoder.pooling=cls"), dev="sample")
+    job = TrainJob(
+        text=TEXT,
+        recipe="simcse",
+        model=str(foreign),
+        preset=None,
+        settings=(*QUICK, "encoder.pooling=cls"),
+        dev="sample",
+    )
     result = job.run(tmp_path / "run")
     assert result.scores[0] == 50.0
     assert result.kept == "given"
@@ -208,7 +225,7 @@ class TestNothingRuined:
         assert not (tmp_path / "x").exists()
 
     def test_without_a_word_about_pooling_word_vectors_are_trained_by_their_mean(self, layerless: Path) -> None:
-        start = TrainJob(TEXT, "next-sentence", str(layerless)).start()
+        start = TrainJob(text=TEXT, recipe="next-sentence", model=str(layerless)).start()
         assert build_encoder(start.recipe, start.model, "cpu").pooling is Pooling.MEAN
 
     @pytest.mark.slow
@@ -219,7 +236,13 @@ class TestNothingRuined:
             if name.startswith("encoder.") and "output.dense" in name:
                 torch.nn.init.zeros_(weight)
         encoder.save(tmp_path / "idle")
-        job = TrainJob(TEXT, "simcse", str(tmp_path / "idle"), None, (*QUICK, "encoder.pooling=cls"))
+        job = TrainJob(
+            text=TEXT,
+            recipe="simcse",
+            model=str(tmp_path / "idle"),
+            preset=None,
+            settings=(*QUICK, "encoder.pooling=cls"),
+        )
         with pytest.raises(
             UserError, match=r"untrained: every text has the same vector \(pooling cls\); choose another"
         ):
@@ -281,7 +304,7 @@ class TestNothingRuined:
             return outcome
 
         monkeypatch.setattr(Trainer, "_step", spoiled)
-        job = TrainJob(TEXT, "simcse", str(tiny_folder), None, QUICK, dev)
+        job = TrainJob(text=TEXT, recipe="simcse", model=str(tiny_folder), preset=None, settings=QUICK, dev=dev)
         with pytest.raises(UserError, match=r"^step 1: training ruined the encoder: .*lower training\.learning_rate"):
             job.run(tmp_path / "run")
         assert not list((tmp_path / "run").rglob("*.safetensors"))

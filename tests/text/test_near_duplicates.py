@@ -73,7 +73,9 @@ def test_rows_of_a_run_are_left_out(tmp_path: Path, tiny_folder: Path, monkeypat
     path.write_text("\n".join(row[0] for row in ROWS) + "\n")
 
     def prepared(*settings: str) -> tuple[int, str]:
-        job = TrainJob(Source(str(path)), "simcse", str(tiny_folder), settings=settings, dev=None, device="cpu")
+        job = TrainJob(
+            text=Source(str(path)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None, device="cpu"
+        )
         made = job.prepare(Heard())
         return len(made.inputs), "\n".join(made.plan.lines())
 

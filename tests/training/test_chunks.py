@@ -176,7 +176,9 @@ def test_resumed_is_uninterrupted(tiny_folder: Path, tmp_path: Path, sentences: 
     def job(fit: int) -> TrainJob:
         monkeypatch.setattr(budget, "free_memory", lambda device: fit * 10**6)
         more = ("training.log_every=1", "training.chunk=auto", "training.learning_rate=1e-3")
-        return TrainJob(Source(str(text)), "esimcse", str(tiny_folder), settings=(*settings, *more), dev=None)
+        return TrainJob(
+            text=Source(str(text)), recipe="esimcse", model=str(tiny_folder), settings=(*settings, *more), dev=None
+        )
 
     with pytest.MonkeyPatch.context() as monkeypatch:
         job(1).run(tmp_path / "whole")

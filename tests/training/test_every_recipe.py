@@ -46,7 +46,9 @@ def test_resumed_is_uninterrupted(name: str, tiny_folder: Path, tmp_path: Path, 
     settings: tuple[str, ...] = (*SETTINGS, "data.max_length=32")
     if load_recipe(name).training.batch_tokens is not None:
         settings = (*settings, "training.batch_tokens=200")
-    job = TrainJob(text_for(name, tmp_path, sentences), name, str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(
+        text=text_for(name, tmp_path, sentences), recipe=name, model=str(tiny_folder), settings=settings, dev=None
+    )
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "broken", progress=Broken(STOP))

@@ -37,7 +37,9 @@ BOTH = 'objective.terms=[{ kind = "dcl" }, { kind = "barlow_twins", artificial =
 
 
 def job(model: Path, *settings: str, dev: str | None = None) -> TrainJob:
-    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=dev, device="cpu")
+    return TrainJob(
+        text=Source(str(sample.TRAIN)), model=str(model), settings=(*SETTINGS, *settings), dev=dev, device="cpu"
+    )
 
 
 def lines(folder: Path) -> list[dict[str, Any]]:

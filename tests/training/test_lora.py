@@ -38,7 +38,9 @@ TEXTS = ["A cat sat.", "Rain fell all day on the town.", "The train is late agai
 
 
 def run(model: Path, out: Path, *more: str, recipe: str = "simcse", dev: str | None = None) -> Path:
-    job = TrainJob(Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*SETTINGS, *more), dev=dev)
+    job = TrainJob(
+        text=Source(str(sample.TRAIN)), recipe=recipe, model=str(model), settings=(*SETTINGS, *more), dev=dev
+    )
     return job.run(out).folder
 
 
@@ -83,7 +85,7 @@ def test_only_adapted_weights_change_and_both_folders_are_one_model(trained: Pat
 
 def test_the_plan_says_what_is_trained(tiny_folder: Path, tmp_path: Path) -> None:
     heard = Heard()
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=SETTINGS, dev=None)
+    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=SETTINGS, dev=None)
     plan = job.dry_run(tmp_path / "out", progress=heard)
     assert 0 < plan.trained < plan.parameters / 2
     assert any("rank 4, alpha 16 on all linear maps" in line for line in plan.lines())
@@ -129,7 +131,11 @@ def test_what_peft_itself_wrote_is_opened(tiny_folder: Path, tmp_path: Path) -> 
 def test_a_resumed_run_is_the_same_bit_for_bit(tiny_folder: Path, tmp_path: Path, more: tuple[str, ...]) -> None:
     whole = run(tiny_folder, tmp_path / "whole", *more, dev="sample")
     job = TrainJob(
-        Source(str(sample.TRAIN)), model=str(tiny_folder), settings=(*SETTINGS, *more), dev="sample", recipe="simcse"
+        text=Source(str(sample.TRAIN)),
+        model=str(tiny_folder),
+        settings=(*SETTINGS, *more),
+        dev="sample",
+        recipe="simcse",
     )
     with pytest.raises(RuntimeError, match="broken off"):
         job.run(tmp_path / "parts", progress=Broken(3, RuntimeError("broken off")))
@@ -145,7 +151,7 @@ def test_a_resumed_run_is_the_same_bit_for_bit(tiny_folder: Path, tmp_path: Path
 def test_other_objectives_train_adapters(tiny_folder: Path, tmp_path: Path, recipe: str) -> None:
     text = sample.PAIRS if recipe == "simcse-supervised" else sample.TRAIN
     settings = (*(SETTINGS[1:] if recipe == "pretrain" else SETTINGS), "training.max_steps=2", "data.max_length=32")
-    job = TrainJob(Source(str(text)), recipe=recipe, model=str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(text=Source(str(text)), recipe=recipe, model=str(tiny_folder), settings=settings, dev=None)
     folder = job.run(tmp_path / "out").folder
     written = load_file(folder / "adapter" / "adapter_model.safetensors")
     assert any("lora_B" in name and weight.abs().max() > 0 for name, weight in written.items())

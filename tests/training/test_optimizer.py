@@ -125,7 +125,9 @@ def test_a_resumed_run_is_the_uninterrupted_one(tiny_folder: Path, tmp_path: Pat
             "training.precision=float32",
             f"training.adamw={kind}",
         )
-        return TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None, device="cpu")
+        return TrainJob(
+            text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None, device="cpu"
+        )
 
     job("transformers").run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):

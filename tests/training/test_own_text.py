@@ -40,7 +40,7 @@ SETTINGS = (
     ],
 )
 def test_nothing_held_out_is_in_any_batch(recipe: str, source: Source) -> None:
-    prepared = TrainJob(source, recipe, settings=SETTINGS).prepare(Silent())
+    prepared = TrainJob(text=source, recipe=recipe, settings=SETTINGS).prepare(Silent())
     chooser = prepared.plan.dev
     assert isinstance(chooser, Asking)
     texts = source.read()
@@ -59,7 +59,7 @@ def test_the_best_by_the_text_is_kept_and_scored_as_saved(tmp_path: Path) -> Non
     result = train(sample.TRAIN, tmp_path / "out", recipe="next-sentence", settings=SETTINGS)
     assert result.kept == "best"
     assert "questions from held-out text" in result.verdict
-    chooser = TrainJob(Source(str(sample.TRAIN)), "next-sentence").prepare(Silent()).plan.dev
+    chooser = TrainJob(text=Source(str(sample.TRAIN)), recipe="next-sentence").prepare(Silent()).plan.dev
     assert chooser is not None
     start = SentenceEncoder.load("opencse-mini")
     assert chooser.begin(start).value == pytest.approx(result.scores[0])
@@ -82,7 +82,7 @@ def test_a_ruinous_rate_keeps_the_start(tmp_path: Path) -> None:
 
 
 def test_flags_of_another_text_are_refused() -> None:
-    prepared = TrainJob(Source(str(sample.TRAIN)), "simcse", settings=SETTINGS, dev=None).prepare(Silent())
+    prepared = TrainJob(text=Source(str(sample.TRAIN)), recipe="simcse", settings=SETTINGS, dev=None).prepare(Silent())
     corpus, encoder = prepared.inputs.corpus, prepared.encoder
     with pytest.raises(ValueError, match="flags for"):
         InputBuilder(corpus, encoder.tokenizer, prepared.objective, 1, np.ones(len(corpus) + 1, dtype=bool))
@@ -90,7 +90,7 @@ def test_flags_of_another_text_are_refused() -> None:
 
 @pytest.mark.parametrize("stop", [2, 9])
 def test_a_resumed_run_holds_out_and_chooses_the_same(tmp_path: Path, stop: int) -> None:
-    job = TrainJob(Source(str(sample.TRAIN)), "next-sentence", settings=SETTINGS)
+    job = TrainJob(text=Source(str(sample.TRAIN)), recipe="next-sentence", settings=SETTINGS)
     whole = job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "stopped", progress=Stopped(stop))

@@ -77,7 +77,9 @@ def test_a_faster_machine_makes_more_steps() -> None:
 
 
 def job(model: Path, *settings: str) -> TrainJob:
-    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None, device="cpu")
+    return TrainJob(
+        text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None, device="cpu"
+    )
 
 
 def measured(prepared: Prepared, settings: TrainingSettings) -> float:

@@ -176,7 +176,9 @@ def test_it_goes_on_where_it_ended(run: Run, tmp_path: Path) -> None:
     settings = (*SETTINGS, "training.max_steps=4", "training.learning_rate=1e-4", "training.seed=5")
     pretrain(run.text, tmp_path / "on", model=str(run.folder), settings=settings, device="cpu")
     assert not (tmp_path / "on" / "start").exists()
-    job = TrainJob(Source(str(run.text)), "pretrain", str(run.folder), settings=settings, dev=None, device="cpu")
+    job = TrainJob(
+        text=Source(str(run.text)), recipe="pretrain", model=str(run.folder), settings=settings, dev=None, device="cpu"
+    )
     prepared = job.prepare(Silent())
     step = prepared.inputs.build(prepared.batches.batch(0), 0)
     (copy,) = step.prepared.values()
@@ -284,7 +286,9 @@ def test_a_start_left_by_a_kill_is_made_anew_and_any_other_is_left_alone(text: P
 
 
 def prepared(text: Path, model: Path, *settings: str, recipe: str = "pretrain") -> Any:
-    return TrainJob(Source(str(text)), recipe, str(model), None, settings, None, "cpu").prepare(Silent())
+    return TrainJob(
+        text=Source(str(text)), recipe=recipe, model=str(model), preset=None, settings=settings, dev=None, device="cpu"
+    ).prepare(Silent())
 
 
 def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sentences: list[str]) -> None:
@@ -322,7 +326,19 @@ def test_only_the_anchors_are_read_where_no_part_reads_sentences(run: Run, sente
 def test_lengths_of_triples_count_every_text_that_is_read(tiny_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "t.tsv").write_text("a b\tc\td e f\ng\th i\tj\n")
     source = Source(str(tmp_path / "t.tsv"), columns=("1", "2", "3"))
-    triples = TrainJob(source, "simcse-supervised", str(tiny_folder), None, (), None, "cpu").prepare(Silent()).inputs
+    triples = (
+        TrainJob(
+            text=source,
+            recipe="simcse-supervised",
+            model=str(tiny_folder),
+            preset=None,
+            settings=(),
+            dev=None,
+            device="cpu",
+        )
+        .prepare(Silent())
+        .inputs
+    )
     assert triples.hard == 1
     assert triples.lengths.tolist() == [12, 10]  # two special ids each
     tokens = triples.build(np.array([0, 1]), 0).tokens

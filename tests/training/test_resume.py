@@ -131,7 +131,7 @@ def test_killed_ten_times_at_random_points_gives_the_uninterrupted_run(
 
 @pytest.mark.parametrize("stop", [1, 13, 40])
 def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, text: Path, tmp_path: Path, stop: int) -> None:
-    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
+    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=45"))
     job.run(tmp_path / "whole")
     before = signal.getsignal(signal.SIGTERM)
     with pytest.raises(InterruptedRunError, match=f"step {stop}"):
@@ -146,7 +146,7 @@ def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, text: Path, tmp_pa
 def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     settings = (*SETTINGS, "training.max_steps=16", "training.evaluate_every=16", "encoder.head.kind=mlp")
     negatives = f'objective.negatives=[{{kind="in_batch"}}, {QUEUE}, {LAYERS}]'
-    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*settings, negatives))
+    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*settings, negatives))
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 9"):
         job.run(tmp_path / "stopped", progress=Stopped(9))
@@ -158,7 +158,7 @@ def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, text: 
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
     for name, source in (("queue", QUEUE), ("layers", LAYERS)):  # each of them makes a difference
         alone = (*settings, f'objective.negatives=[{{kind="in_batch"}}, {source}]')
-        TrainJob(Source(str(text)), model=str(tiny_folder), settings=alone, dev=None).run(tmp_path / name)
+        TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=alone, dev=None).run(tmp_path / name)
         assert files(tmp_path / name)["model.safetensors"] != files(tmp_path / "whole")["last/model.safetensors"]
 
 
@@ -167,7 +167,7 @@ def test_the_comparison_is_not_vacuous(tiny_folder: Path, text: Path, tmp_path: 
     ends = {}
     for seed in (1, 2):
         settings = (*SETTINGS, "training.max_steps=10", f"training.seed={seed}")
-        TrainJob(Source(str(text)), model=str(tiny_folder), settings=settings).run(tmp_path / str(seed))
+        TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=settings).run(tmp_path / str(seed))
         ends[seed] = load_file(tmp_path / str(seed) / "last" / "model.safetensors")
     start = load_file(tiny_folder / "model.safetensors")
     name = "encoder.layer.0.attention.self.query.weight"
@@ -178,10 +178,10 @@ def test_the_comparison_is_not_vacuous(tiny_folder: Path, text: Path, tmp_path: 
 def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     from opencse.errors import UserError
 
-    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=20"))
+    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=20"))
     with pytest.raises(InterruptedRunError):
         job.run(tmp_path / "run", progress=Stopped(9))
-    other = TrainJob(Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
+    other = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
     with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(20 then, 30 now\)"):
         other.run(tmp_path / "run", resume=True)
     with pytest.raises(UserError, match="go on with --resume"):
@@ -199,7 +199,7 @@ def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, 
         'objective.positive.of={kind="noisy"}',
         'objective.negatives=[{kind="in_batch", of={kind="clean"}}, {kind="in_batch", of={kind="mean", samples=2}}]',
     )
-    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=settings, dev=None)
     job.run(tmp_path / "whole")
     with pytest.raises(InterruptedRunError, match="step 5"):
         job.run(tmp_path / "stopped", progress=Stopped(5))
@@ -218,7 +218,7 @@ def test_generated_negatives_go_on_bit_for_bit(tiny_folder: Path, text: Path, tm
     )
     negatives = f'objective.negatives=[{{kind="in_batch"}}, {", ".join(generated)}]'
     settings = (*SETTINGS, "training.max_steps=12", "training.evaluate_every=12", "encoder.head.kind=mlp", negatives)
-    job = TrainJob(Source(str(text)), model=str(tiny_folder), settings=settings)
+    job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=settings)
     job.run(tmp_path / "whole")
     for stop in (1, 6):
         folder = tmp_path / str(stop)

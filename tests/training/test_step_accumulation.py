@@ -157,7 +157,9 @@ def text(tmp_path: Path, sentences: list[str]) -> Path:
 
 
 def job(model: Path, text: Path, *settings: str) -> TrainJob:
-    return TrainJob(Source(str(text)), "simcse", str(model), settings=(*SETTINGS, *settings), dev=None)
+    return TrainJob(
+        text=Source(str(text)), recipe="simcse", model=str(model), settings=(*SETTINGS, *settings), dev=None
+    )
 
 
 @pytest.mark.slow

@@ -166,7 +166,7 @@ def test_a_text_smaller_than_the_batch_is_one_number_everywhere(
     """Twenty sentences under a batch of 64: what the parts hold and what the plan counts are of batches of 20."""
     (tmp_path / "text.txt").write_text("\n".join(sentences[:20]))
     settings = (f'objective.negatives=[{{ kind = "in_batch" }}, {source}]', "training.batch_size=64")
-    job = TrainJob(Source(str(tmp_path / "text.txt")), model=str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(text=Source(str(tmp_path / "text.txt")), model=str(tiny_folder), settings=settings, dev=None)
     prepared = job.prepare(Silent())
     part = prepared.objective.negatives[1]
     store = part.store if isinstance(part, Fitted) else part.queue

@@ -85,7 +85,9 @@ def test_a_run_of_several_is_killed_stopped_and_goes_on_as_one(
     assert state["step"] % 10 or state["step"] > at, "where it was stopped, not where it last saved"
     assert state["chunks"] == {"rows": 3, "keep": 1, "processes": 2}
 
-    job = TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=RUN, dev=None, device="cpu")
+    job = TrainJob(
+        text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=RUN, dev=None, device="cpu"
+    )
     job.run(out, resume=True)
     job.run(tmp_path / "alone")
     one, other = (load_file(folder / "model.safetensors") for folder in (out, tmp_path / "alone"))
@@ -101,7 +103,9 @@ def test_masks_that_depend_on_the_number_of_processes_are_refused(
     text = tmp_path / "text.txt"
     text.write_text("\n".join(sentences[:20]))
     plain = (*(setting for setting in RUN if "chunk" not in setting), "training.max_steps=12")
-    job = TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=plain, dev=None, device="cpu")
+    job = TrainJob(
+        text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=plain, dev=None, device="cpu"
+    )
     trainer = job.prepare(Silent()).trainer(tmp_path, Silent(), dev=None, start=None)
     trainer._begin()
     trainer._step(0)

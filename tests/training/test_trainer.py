@@ -33,7 +33,7 @@ QUICK = ("training.max_steps=6", "training.batch_size=8", "training.evaluate_eve
 
 
 def trainer(folder: Path, model: Path, *settings: str, progress: Progress | None = None) -> Trainer:
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None)
+    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=(*QUICK, *settings), dev=None)
     prepared = job.prepare(Silent())
     folder.mkdir(parents=True, exist_ok=True)
     return prepared.trainer(folder, progress or Silent(), dev=None, start=None)
@@ -103,7 +103,7 @@ def test_another_device_with_other_masks_is_told_of(
 @pytest.mark.parametrize(("layers", "told"), [(None, ""), (2, ", its first 2 layers"), (0, ", its embeddings alone")])
 def test_the_plan_tells_which_layers_are_kept(layers: int | None, told: str, tiny_folder: Path) -> None:
     settings = (*QUICK, *keeping(layers), "encoder.pooling=mean")
-    job = TrainJob(Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(text=Source(str(sample.TRAIN)), model=str(tiny_folder), settings=settings, dev=None)
     plan = job.prepare(Silent()).plan
     line = next(line for line in plan.lines() if line.startswith("model"))
     assert line.startswith(f"model      {tiny_folder}{told}: {plan.parameters / 1e6:.1f}M parameters")
@@ -280,7 +280,7 @@ def test_bf16_follows_float32_closely(tiny_folder: Path, tmp_path: Path) -> None
 
 
 def test_settings_beside_a_recipe_object_are_refused_not_ignored(tiny_folder: Path) -> None:
-    job = TrainJob(Source(str(sample.TRAIN)), recipe=load_recipe("simcse"), model=str(tiny_folder), settings=QUICK)
+    job = TrainJob(text=Source(str(sample.TRAIN)), recipe=load_recipe("simcse"), model=str(tiny_folder), settings=QUICK)
     with pytest.raises(UserError, match="change the Recipe itself"):
         job.resolve()
 

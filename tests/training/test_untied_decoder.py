@@ -32,7 +32,7 @@ def job(model: Path, tied: bool) -> TrainJob:
         "encoder.dropout=0",
         f'objective.terms=[{{ kind = "mlm", weight = {WEIGHT}, rate = 0.3, tied = {str(tied).lower()} }}]',
     )
-    return TrainJob(Source(str(sample.TRAIN)), model=str(model), settings=settings, dev=None, device="cpu")
+    return TrainJob(text=Source(str(sample.TRAIN)), model=str(model), settings=settings, dev=None, device="cpu")
 
 
 def by_hand(model: Path, tied: bool) -> dict[str, Tensor]:

@@ -175,7 +175,7 @@ def test_fgsm_inputs_follow_the_first_pass(encoder: SentenceEncoder, sentences: 
 
 
 def train(model: Path, out: Path, text: Path, *settings: str) -> dict[str, Tensor]:
-    job = TrainJob(Source(str(text)), "simcse", str(model), settings=(*SETTINGS, *settings), dev=None)
+    job = TrainJob(text=Source(str(text)), recipe="simcse", model=str(model), settings=(*SETTINGS, *settings), dev=None)
     job.run(out)
     weights: dict[str, Tensor] = load_file(out / "model.safetensors")
     return weights
@@ -237,7 +237,7 @@ def test_a_queue_sees_the_weights_as_they_are(tiny_folder: Path, tmp_path: Path,
 @pytest.mark.slow
 def test_the_plan_and_the_log_tell(tiny_folder: Path, tmp_path: Path, text: Path) -> None:
     settings = (*SETTINGS, 'training.worst_case={kind="awp"}')
-    job = TrainJob(Source(str(text)), "simcse", str(tiny_folder), settings=settings, dev=None)
+    job = TrainJob(text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None)
     lines = job.prepare(Silent()).plan.lines()
     assert "passes     two a step, the second at worst-case weights (awp)" in lines
     job.run(tmp_path / "run")

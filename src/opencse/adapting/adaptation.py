@@ -1,130 +1,157 @@
-"""Adapting an encoder to somebody's documents: the run that what they allow makes."""
+"""Decides how `opencse adapt` trains: the training rows, the recipe's presets and how a checkpoint is selected."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from opencse.adapting.chosen import AUTO, TEXT, asking
+from opencse.adapting.chosen import AUTO, TEXT, DevChoice, asking
 from opencse.adapting.finding import Measure
 from opencse.adapting.given_queries import require_split
-from opencse.adapting.material import material_of
+from opencse.adapting.material import Material, material_of
 from opencse.adapting.own_text import FEWEST
-from opencse.adapting.selection import Selector
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.io import is_folder
 from opencse.model_folder.locate import BUILTIN
 from opencse.model_folder.reading import has_layers
 from opencse.progress import Counted, Progress
-from opencse.runs.job import TrainJob
-from opencse.text.documents import GivenDocument, ReadingNotes, documents_at_hand, find_corpus, read_documents
+from opencse.text.documents import Document, GivenDocument, ReadingNotes, documents_at_hand, find_corpus, read_documents
 from opencse.text.given import GivenTexts, Text, open_texts
 
 RECIPE = "adapt"
 LOOSE = "sentences"
-"""The recipe's preset for texts without any order: nothing but the sentence itself is a positive."""
+"""Preset of the recipe for texts without any order: only the sentence itself can be a positive."""
 ASKED = "asked"
-"""The recipe's preset where people's own questions select: the trained weights themselves may be kept, too."""
+"""Preset of the recipe where people's own questions select: the trained weights without averaging may be kept too."""
+WHOLE = "whole"
+"""Preset of the recipe where pairs are given: an encoder with layers reads texts to their end."""
 STRONGER = (
     "start      opencse-mini is small and fast; --model sentence-transformers/all-MiniLM-L6-v2 finds more (8 points of "
     "nDCG@10 when both are adapted), has 87 MB and encodes 10 to 30 times slower"
 )
-"""What the plan says of a start from the built-in encoder; measured in docs/guides/adapt.md."""
-WHOLE = "whole"
-"""The recipe's preset where pairs are given: an encoder with layers reads texts to their end."""
+"""Line of the plan for a start from the built-in encoder; measured in docs/guides/adapt.md."""
 
 
-def adaptation_job(
+@dataclass(frozen=True, kw_only=True)
+class Adaptation:
+    """What decides a run of `opencse.adapt`.
+
+    Attributes:
+        text: the rows to train on.
+        preset: presets of the recipe that suit the documents, joined by colons; None if there are none.
+        dev: how the encoder to keep is selected; see `opencse.adapting.chosen.load_selector`.
+        metric: by which answers are scored, where ``dev`` is still to be opened; None otherwise.
+    """
+
+    text: GivenTexts
+    preset: str | None
+    dev: DevChoice
+    metric: str | None
+
+
+def plan_adaptation(
     corpus: str | Path | Sequence[GivenDocument],
     *,
     fields: Sequence[str] | None = None,
     keep_code: bool = False,
-    model: str = BUILTIN,
-    recipe: str = RECIPE,
-    settings: Iterable[str] = (),
-    dev: str | Path | None = AUTO,
-    metric: str | None = None,
-    keep_identical_ids: bool = False,
-    device: str | None = None,
-    trust_remote_code: bool = False,
     pairs: Text | None = None,
     columns: Sequence[str] | None = None,
+    model: str = BUILTIN,
+    recipe: str = RECIPE,
+    dev: str | Path | None = AUTO,
+    metric: str | None = None,
     progress: Progress,
-) -> TrainJob:
-    """The job of `opencse.adapt`, which has its arguments; ``progress`` hears what the documents allow."""
+) -> Adaptation:
+    """Reads the documents and pairs, and decides what is trained on and what selects; the arguments of `opencse.adapt`.
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
     if pairs is None and columns is not None:
-        raise UserError("columns are those of the pairs; give pairs too, or leave them out")
+        raise UserError("columns name the two columns of pairs; give pairs too, or leave columns out")
     if is_folder(pairs) and is_folder(dev) and Path(str(dev)).resolve() == Path(str(pairs)).resolve():
         require_split(Path(str(dev)), "dev", "its train judgements are the pairs that are trained on")
-    given = () if pairs is None else read_pairs(pairs, columns)
-    by = None if metric is None else Measure.parse(metric)
-    if isinstance(corpus, str | Path):
-        place, notes = str(find_corpus(corpus)), ReadingNotes()
-        documents = read_documents(place, fields, keep_code=keep_code, notes=notes)
-        for line in notes.lines():
-            progress.say(line)
-    elif fields is not None or keep_code:
-        raise UserError("fields and keep_code are of a file; leave them out with documents at hand")
-    else:
-        documents, place = documents_at_hand(corpus), f"{len(corpus):,} documents at hand"
-    material = material_of(documents, by, given, Counted(progress, "shared words"))
-    progress.say(f"documents  {place}: {material.facts}")
+    question_pairs = () if pairs is None else read_pairs(pairs, columns)
+    measure = None if metric is None else Measure.parse(metric)
+    documents, source = _read(corpus, fields, keep_code, progress)
+    material = material_of(documents, measure, question_pairs, Counted(progress, "shared words"))
+    progress.say(f"documents  {source}: {material.facts}")
     if model == BUILTIN:
         progress.say(STRONGER)
-    selector: str | Path | Selector | None = dev
+    selector: DevChoice = dev
     by_text = dev is not None and str(dev) in (AUTO, TEXT)
     if by_text and material.asked is not None:
         selector = asking(material.asked)
     elif by_text:
-        _require_graded(place, str(dev), metric)
+        _require_graded(source, str(dev), metric)
         progress.say(
-            f"selection  by 150 general English pairs, for the documents are too few for {FEWEST} questions; where "
-            "you know what people ask, give it with --dev FOLDER"
+            f"selection  by 150 general English pairs, because the documents are too few for {FEWEST} questions; if "
+            "you have queries with their relevant documents, select by them with --dev FOLDER"
         )
         selector = "sample"
-    own = str(recipe).split(":")
-    by_pairs = by_text and material.asked is not None and material.asked.given
-    fitting = {
-        LOOSE: len(material.rows[0]) == 1,
-        ASKED: by_pairs or is_folder(dev),
-        WHOLE: bool(given) and has_layers(model),
-    }
-    presets = [name for name, fits in fitting.items() if fits and own[0] == RECIPE and name not in own]
-    return TrainJob(
-        GivenTexts(tuple(material.rows), f"{place}, {material.kind}{' and given pairs' if given else ''}"),
-        recipe,
-        model,
-        ":".join(presets) or None,
-        tuple(settings),
-        selector,
-        device,
-        trust_remote_code,
+    label = f"{source}, {material.kind}{' and given pairs' if question_pairs else ''}"
+    return Adaptation(
+        text=GivenTexts(tuple(material.rows), label),
+        preset=_presets(
+            recipe, model, material, by_text=by_text, by_queries=is_folder(dev), pairs=bool(question_pairs)
+        ),
+        dev=selector,
         metric=metric if selector == dev else None,
-        keep_identical_ids=keep_identical_ids,
     )
 
 
-def _require_graded(place: str, dev: str, metric: str | None) -> None:
-    """Refuses to choose by graded pairs, the only ones left, where something else is asked for.
+def _read(
+    corpus: str | Path | Sequence[GivenDocument], fields: Sequence[str] | None, keep_code: bool, progress: Progress
+) -> tuple[list[Document], str]:
+    """The documents, and what to call their source in messages."""
+    if isinstance(corpus, str | Path):
+        source, notes = str(find_corpus(corpus)), ReadingNotes()
+        documents = read_documents(source, fields, keep_code=keep_code, notes=notes)
+        for line in notes.lines():
+            progress.say(line)
+        return documents, source
+    if fields is not None or keep_code:
+        raise UserError("fields and keep_code apply to files; leave them out for a list of documents")
+    return documents_at_hand(corpus), f"a list of {len(corpus):,} documents"
+
+
+def _presets(
+    recipe: str, model: str, material: Material, *, by_text: bool, by_queries: bool, pairs: bool
+) -> str | None:
+    """The recipe's presets that suit the documents, the model and what selects; those already named are left out."""
+    name, *named = str(recipe).split(":")
+    by_pairs = by_text and material.asked is not None and material.asked.given
+    suits = {
+        LOOSE: len(material.rows[0]) == 1,
+        ASKED: by_pairs or by_queries,
+        WHOLE: pairs and has_layers(model),
+    }
+    presets = [preset for preset, does in suits.items() if does and name == RECIPE and preset not in named]
+    return ":".join(presets) or None
+
+
+def _require_graded(source: str, dev: str, metric: str | None) -> None:
+    """Refuses to select by graded pairs, the only data left, where the user requested something else.
 
     Raises:
-        UserError: naming the mend.
+        UserError: naming the fix.
     """
     if dev == TEXT:
         raise UserError(
-            f"{place}: too small to hold documents out and ask {FEWEST} questions about them; choose by something "
-            "else: --dev with graded pairs, or with a folder of queries and documents"
+            f"{source}: too small to hold documents out and ask {FEWEST} questions about them; select by "
+            "something else: --dev with graded pairs, or with a folder of queries and documents"
         )
     if metric is not None:
         raise UserError(
-            f"{place}: too small to hold documents out, so graded pairs choose, and --metric does not apply to "
-            "them; leave it out, or choose by a folder of queries and documents (--dev)"
+            f"{source}: too small to hold documents out, so graded pairs select, and --metric does not apply to "
+            "them; leave it out, or select by a folder of queries and documents (--dev)"
         )
 
 
 def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[str, str]]:
-    """Questions with what answers them.
+    """Reads pairs of a question and a text that answers it.
 
     Args:
         pairs: a file with two columns, or a list of pairs; or a folder in BEIR's layout, whose judgements called
@@ -136,17 +163,17 @@ def read_pairs(pairs: Text, columns: Sequence[str] | None = None) -> list[tuple[
     """
     if is_folder(pairs):
         return [
-            (query, task.documents[place])
+            (query, task.documents[row])
             for task in load_retrieval(Path(str(pairs)), split="train").tasks.values()
             for query, levels in zip(task.queries, task.judged, strict=True)
-            for place, level in levels.items()
-            if level > 0 and task.documents[place]
+            for row, level in levels.items()
+            if level > 0 and task.documents[row]
         ]
     source = open_texts(pairs, columns=columns)
     texts = source.read()
     if texts.width != 2:
         raise UserError(
-            f"{source.location}: {texts.width} {'text' if texts.width == 1 else 'texts'} in a row; pairs are two, a "
+            f"{source.location}: {texts.width} {'text' if texts.width == 1 else 'texts'} in a row; pairs have two, a "
             "question and its answer: name their columns with --columns question,answer"
         )
     return [(first, second) for first, second in texts.rows]

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from opencse.adapting.adaptation import RECIPE, adaptation_job
+from opencse.adapting.adaptation import RECIPE, plan_adaptation
 from opencse.adapting.chosen import AUTO, NONE, SAMPLE, TEXT, DevChoice
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import missing_packages
@@ -111,7 +111,7 @@ def train(
     start = RunFolder.at(out).start if own is not None else model
     _require_path(start, "model")
     job = TrainJob(
-        open_texts(
+        text=open_texts(
             text,
             columns=columns,
             split=split,
@@ -120,15 +120,15 @@ def train(
             keep_code=keep_code,
             say=None if progress is None else progress.say,
         ),
-        recipe,
-        str(start),
-        preset,
-        _settings(settings),
-        dev,
-        device,
-        trust_remote_code,
-        own,
-        metric,
+        recipe=recipe,
+        model=str(start),
+        preset=preset,
+        settings=_settings(settings),
+        dev=dev,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        begin=own,
+        metric=metric,
         keep_identical_ids=keep_identical_ids,
     )
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, progress)
@@ -204,7 +204,7 @@ def pretrain(
     size = shape or Shape()
     begin = NewBackbone(vocabulary, size) if model is None else None
     job = TrainJob(
-        open_texts(
+        text=open_texts(
             text,
             columns=columns,
             split=split,
@@ -213,14 +213,14 @@ def pretrain(
             keep_code=keep_code,
             say=None if progress is None else progress.say,
         ),
-        recipe,
-        str(model or RunFolder.at(out).start),
-        None,
-        _settings(settings),
-        dev,
-        device,
-        trust_remote_code,
-        begin,
+        recipe=recipe,
+        model=str(model or RunFolder.at(out).start),
+        preset=None,
+        settings=_settings(settings),
+        dev=dev,
+        device=device,
+        trust_remote_code=trust_remote_code,
+        begin=begin,
     )
     asked = job.resolve().recipe
     if asked.objective.negatives:
@@ -309,21 +309,29 @@ def adapt(
     _require_path(model, "model")
     _require_own(out, resume, overwrite, dev, recipe, corpus, pairs)
     tell = progress or Silent()
-    job = adaptation_job(
+    adaptation = plan_adaptation(
         corpus,
         fields=fields,
         keep_code=keep_code,
+        pairs=pairs,
+        columns=columns,
         model=str(model),
         recipe=recipe,
-        settings=_settings(settings),
         dev=dev,
         metric=metric,
+        progress=tell,
+    )
+    job = TrainJob(
+        text=adaptation.text,
+        recipe=recipe,
+        model=str(model),
+        preset=adaptation.preset,
+        settings=_settings(settings),
+        dev=adaptation.dev,
+        metric=adaptation.metric,
         keep_identical_ids=keep_identical_ids,
         device=device,
         trust_remote_code=trust_remote_code,
-        pairs=pairs,
-        columns=columns,
-        progress=tell,
     )
     return _carry_out(_heard(job, callbacks, track), out, resume, overwrite, dry_run, report, tell)
 

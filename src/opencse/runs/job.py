@@ -100,7 +100,7 @@ class Asked:
     replaced: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class TrainJob:
     """Everything that decides what a run does; see `opencse.train` for the arguments."""
 

@@ -120,7 +120,16 @@ class Study:
     def job(self, run: RunSpec) -> TrainJob:
         """The training job of ``run``."""
         settings = (*self.settings, f"training.seed={run.seed}")
-        return TrainJob(self.text, run.recipe, run.start, None, settings, self.dev, self.device, self.trust_remote_code)
+        return TrainJob(
+            text=self.text,
+            recipe=run.recipe,
+            model=run.start,
+            preset=None,
+            settings=settings,
+            dev=self.dev,
+            device=self.device,
+            trust_remote_code=self.trust_remote_code,
+        )
 
     def folder(self, run: RunSpec) -> Path:
         """Where ``run`` is kept."""
