@@ -15,7 +15,7 @@ from scipy.stats import spearmanr
 from torch import nn
 
 from opencse.evaluation.classifiers.regressor import SETTINGS, Regressor, RegressorSettings, fit, soft_labels
-from opencse.evaluation.correlation import spearman
+from opencse.statistics.correlation import spearman
 
 Rows = NDArray[np.float64]
 SHORT = RegressorSettings(batch_size=8, passes=12, misses=2, max_passes=120)

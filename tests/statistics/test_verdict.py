@@ -11,7 +11,6 @@ from opencse.statistics import (
     brief,
     holm,
     paired_seeds,
-    steiger,
     verdict,
     williams,
 )
@@ -139,8 +138,8 @@ def test_verdict_where_nothing_can_be_told() -> None:
     assert verdict(same) == ("+1.00 over 3 paired seeds: the same at every seed, so there is no spread to test against")
     zero = paired_seeds({1: 76.0, 2: 75.0, 3: 74.0}, {1: 76.0, 2: 75.0, 3: 74.0})
     assert verdict(zero) == "+0.00 over 3 paired seeds: no difference shown"
-    assert verdict(steiger(1.0, 0.5, 0.5, 50)) == (
-        "+50.00 over 50 pairs (Steiger test): the test is not defined for these correlations"
+    assert verdict(williams(0.5, -0.5, -1.0, 50)) == (
+        "+100.00 over 50 pairs (Williams test): the test is not defined for these correlations"
     )
 
 

@@ -12,9 +12,9 @@ from pydantic import FiniteFloat
 from opencse.analysis.tiles import Floats
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, spearman
-from opencse.evaluation.correlation import mean_ranks
 from opencse.evaluation.overlap import bag_f1, plain_words
 from opencse.settings import Settings
+from opencse.statistics.correlation import mean_ranks
 
 LENGTH_EDGES = (0, 1, 2, 3, 4, 6, 10)
 """Where the bins of the difference in words begin; the fourth ends where ESimCSE cuts (3 words)."""

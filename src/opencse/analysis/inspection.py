@@ -229,7 +229,7 @@ def _look(
 
 
 def _on_pairs(subject: Subject, pairs: ScoredPairs, tell: Progress) -> tuple[dict[str, object], Floats]:
-    from opencse.evaluation.correlation import spearman
+    from opencse.statistics.correlation import spearman
 
     embedded = embed(subject.judged.encode, distinct([pairs.first, pairs.second]))
     cosines = embedded.cosines(pairs.first, pairs.second)

@@ -1,6 +1,5 @@
 """Evaluating sentence vectors: any `encode(texts) -> (n, d) array` will do, so any model can be evaluated."""
 
-from opencse.evaluation.correlation import cosine_of_rows, pearson, spearman
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Encode, distinct, embed
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs
 from opencse.evaluation.record import DataRecord, EvaluationRecord
@@ -8,6 +7,7 @@ from opencse.evaluation.sts.data import TASKS, StsData, StsTask, TaskPairs, load
 from opencse.evaluation.sts.result import Aggregates, Score, StsResult, StsScores, TaskScore, sts_table
 from opencse.evaluation.sts.score import Sts
 from opencse.evaluation.suite import Evaluation, Suite
+from opencse.statistics.correlation import cosine_of_rows, pearson, spearman
 
 __all__ = [
     "TASKS",

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Floats
 from opencse.errors import UserError
-from opencse.evaluation.correlation import Floats, cosine_of_rows, rows_not_finite
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import Similarity
+from opencse.statistics.correlation import cosine_of_rows, rows_not_finite
 
 Encode = Callable[[Sequence[str]], NDArray[np.floating]]
 """n texts -> (n, d) floating-point array, row i for text i. Any model can be evaluated through it."""

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.evaluation.correlation import Floats, cosine_of_rows
+from opencse.arrays import Floats
 from opencse.modules.similarity import Similarity
 from opencse.search.exact import nearest_prepared
+from opencse.statistics.correlation import cosine_of_rows
 
 Vectors = NDArray[np.floating]
 QUERIES = 64  # scored again at a time, so that the arrays of their candidates stay small

@@ -10,8 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVar
 
+from opencse.arrays import Floats
 from opencse.environment import Environment
-from opencse.evaluation.correlation import Floats
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, distinct, embed, silent
 from opencse.evaluation.record import DataRecord, EvaluationRecord, Text
 

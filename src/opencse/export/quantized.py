@@ -10,9 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from opencse.evaluation.correlation import cosine_of_rows, spearman
 from opencse.evaluation.embedding import Encode
 from opencse.evaluation.pairs import ScoredPairs
+from opencse.statistics.correlation import cosine_of_rows, spearman
 
 
 @dataclass(frozen=True)

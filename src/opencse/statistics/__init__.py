@@ -1,10 +1,10 @@
-"""Is one system better than another, or did it only look so? Tests over seeds, over pairs, over a family.
+"""Tests and intervals for the difference of two systems, over seeds, over pairs, and over a family of comparisons.
 
-Two sources of chance are kept apart. *Seeds*: train again and the score moves (``paired_seeds``); *pairs*: other
-sentence pairs would have given another score (``paired_bootstrap``, ``williams``, ``steiger``), for two models as they
-are. A claim about a method needs the first; a claim about two models the second (Dror, Baumer, Shlomov and Reichart
-2018, "The hitchhiker's guide to testing statistical significance in natural language processing"). With several
-comparisons, ``after_holm`` first, then ``verdict``.
+A difference has two sources of chance. *Seeds*: train again and the score moves (``paired_seeds``). *Pairs*: other
+sentence pairs would have given another score to the same two models (``paired_bootstrap``, ``williams``). A claim about
+a method needs the first, a claim about two models the second (Dror, Baumer, Shlomov and Reichart 2018, "The
+hitchhiker's guide to testing statistical significance in natural language processing"). With several comparisons, call
+``after_holm`` first, then ``verdict``.
 """
 
 from opencse.statistics.bootstrap import (
@@ -13,7 +13,6 @@ from opencse.statistics.bootstrap import (
     paired_bootstrap,
     paired_bootstrap_tasks,
 )
-from opencse.statistics.correlations import DependentCorrelations, steiger, williams
 from opencse.statistics.difference import (
     ALPHA,
     AfterHolm,
@@ -25,6 +24,7 @@ from opencse.statistics.difference import (
     verdict,
 )
 from opencse.statistics.seeds import PairedSeeds, Summary, paired_seeds, summary
+from opencse.statistics.williams import DependentCorrelations, williams
 
 __all__ = [
     "ALPHA",
@@ -42,7 +42,6 @@ __all__ = [
     "paired_bootstrap",
     "paired_bootstrap_tasks",
     "paired_seeds",
-    "steiger",
     "summary",
     "verdict",
     "williams",

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
 from opencse.errors import UserError, nearest
-from opencse.evaluation.correlation import mean_ranks
 from opencse.settings import Settings
 from opencse.statistics import (
     DependentCorrelations,
@@ -23,6 +22,7 @@ from opencse.statistics import (
     verdict,
     williams,
 )
+from opencse.statistics.correlation import mean_ranks
 from opencse.studies.record import StudyRecord, Which
 
 Floats = NDArray[np.float64]

@@ -10,10 +10,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from opencse.arrays import Floats
 from opencse.evaluation.classifiers.nets import new_net
 from opencse.evaluation.classifiers.optim import StackedOptimizer
 from opencse.evaluation.classifiers.settings import MODES
-from opencse.evaluation.correlation import Floats
 
 CLASSES = 5
 

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.evaluation.correlation import pearson, spearman
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import listed
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.regression.data import PARTS, PUBLISHED, GradedSplit, RegressorData, load_sts_regressor
 from opencse.evaluation.regression.result import RegressorResult, RegressorScore, regressor_table
 from opencse.evaluation.suite import Options, Suite
+from opencse.statistics.correlation import pearson, spearman
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from opencse.arrays import Floats
 from opencse.errors import UserError, nearest
-from opencse.evaluation.correlation import Floats
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.record import EvaluationRecord

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from opencse.evaluation.correlation import Floats, pearson, spearman
+from opencse.arrays import Floats
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.sts.data import HUB, StsData, TaskPairs, load_sts, load_sts_hub
 from opencse.evaluation.sts.result import (
@@ -28,6 +28,7 @@ from opencse.evaluation.sts.result import (
     sts_table,
 )
 from opencse.evaluation.suite import Options, Suite
+from opencse.statistics.correlation import pearson, spearman
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,17 +1,15 @@
-"""Cosine of paired rows, and its correlation with gold scores."""
+"""Pearson's and Spearman's correlation, and the cosine of paired vectors."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from opencse.arrays import Flags, Floats, Vectors
 from opencse.errors import UserError
 
-Floats = NDArray[np.float64]
 
-
-def cosine_of_rows(first: NDArray[np.floating], second: NDArray[np.floating]) -> Floats:
-    r"""The cosine of row i of one matrix with row i of the other, in float64.
+def cosine_of_rows(first: Vectors, second: Vectors) -> Floats:
+    r"""Returns the cosine of row i of one matrix with row i of the other, in float64.
 
     .. math:: c_i = \frac{u_i \cdot v_i}{\sqrt{(u_i \cdot u_i)(v_i \cdot v_i)}}
 
@@ -26,8 +24,14 @@ def cosine_of_rows(first: NDArray[np.floating], second: NDArray[np.floating]) ->
         (n,) values in [-1, 1], no unit.
 
     Raises:
-        UserError: if a value is NaN or infinite (SentEval turns those into 0 without a word).
+        UserError: if a value is NaN or infinite (SentEval silently turns those into 0).
         ValueError: if the shapes differ or are not (n, d).
+
+    Example:
+        >>> first = np.array([[3.0, 4.0], [1.0, 0.0], [0.0, 0.0]])
+        >>> second = np.array([[4.0, 3.0], [-2.0, 0.0], [1.0, 1.0]])
+        >>> cosine_of_rows(first, second).tolist()
+        [0.96, -1.0, 0.0]
     """
     if first.ndim != 2 or first.shape != second.shape:
         raise ValueError(f"two (n, d) matrices of one shape are expected, got {first.shape} and {second.shape}")
@@ -38,35 +42,41 @@ def cosine_of_rows(first: NDArray[np.floating], second: NDArray[np.floating]) ->
     return cosines.clip(-1.0, 1.0)
 
 
-def _scaled(rows: NDArray[np.floating]) -> Floats:
-    bad = rows_not_finite(rows)
-    if bad.any():
+def _scaled(rows: Vectors) -> Floats:
+    invalid = rows_not_finite(rows)
+    if invalid.any():
         raise UserError(
-            f"{int(bad.sum())} of {len(rows)} sentence vectors hold NaN or infinite values (first: row "
-            f"{int(bad.argmax())}, from 0), so their cosine is undefined; the model has diverged, or "
+            f"{int(invalid.sum())} of {len(rows)} sentence vectors hold NaN or infinite values (first: row "
+            f"{int(invalid.argmax())}, from 0), so their cosine is undefined; the model has diverged, or "
             "overflows its number format: try float32"
         )
     return _near_one(rows.astype(np.float64), axis=1)
 
 
-def rows_not_finite(rows: NDArray[np.floating]) -> NDArray[np.bool_]:
-    """Which rows (n,) of an (n, d) matrix hold a NaN or infinite value."""
-    finite: NDArray[np.bool_] = np.isfinite(rows).all(axis=1)
-    return ~finite
+def rows_not_finite(rows: Vectors) -> Flags:
+    """Marks the rows (n,) of an (n, d) matrix that hold a NaN or infinite value."""
+    return ~np.asarray(np.isfinite(rows).all(axis=1))
 
 
 def spearman(predicted: Floats, gold: Floats) -> float:
-    r"""Spearman's correlation: Pearson's of the ranks, ties sharing their mean rank; bit for bit scipy's ``spearmanr``.
+    """Returns Spearman's correlation: Pearson's of the ranks, where ties share their mean rank.
+
+    Bit for bit the value of scipy's ``spearmanr``.
 
     Args:
         predicted: (n,).
         gold: (n,).
 
     Returns:
-        A value in [-1, 1]; 0.0 if either side is constant, since it then orders nothing.
+        A value in [-1, 1]; 0.0 if either side is constant, since it then gives no order.
 
     Raises:
         ValueError: for lengths that differ, fewer than 2 values, or values that are not finite.
+
+    Example:
+        >>> cosines, gold = np.array([0.2, 0.9, 0.4, 0.4]), np.array([1.0, 5.0, 3.0, 2.0])
+        >>> round(spearman(cosines, gold), 4)
+        0.9487
     """
     if _constant(predicted, gold):
         return 0.0
@@ -74,14 +84,19 @@ def spearman(predicted: Floats, gold: Floats) -> float:
 
 
 def mean_ranks(values: Floats) -> Floats:
-    """The rank of each value (n,) from 1 up, equal values sharing the mean of theirs (scipy's ``rankdata``)."""
-    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
-    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[places]
+    """Ranks the values (n,) from 1 upwards; equal values share the mean of their ranks (scipy's ``rankdata``).
+
+    Example:
+        >>> mean_ranks(np.array([0.2, 0.9, 0.4, 0.4])).tolist()
+        [1.0, 4.0, 2.5, 2.5]
+    """
+    _, groups, counts = np.unique(values, return_inverse=True, return_counts=True)
+    ranks: Floats = (np.cumsum(counts) - (counts - 1) / 2)[groups]
     return ranks
 
 
 def pearson(predicted: Floats, gold: Floats) -> float:
-    r"""Pearson's correlation, bit for bit scipy's ``pearsonr``.
+    r"""Returns Pearson's correlation, bit for bit the value of scipy's ``pearsonr``.
 
     .. math:: r = \frac{\sum_i (x_i - \bar x)(y_i - \bar y)}
                        {\sqrt{\sum_i (x_i - \bar x)^2 \sum_i (y_i - \bar y)^2}}
@@ -95,18 +110,23 @@ def pearson(predicted: Floats, gold: Floats) -> float:
 
     Raises:
         ValueError: for lengths that differ, fewer than 2 values, or values that are not finite.
+
+    Example:
+        >>> cosines, gold = np.array([0.2, 0.9, 0.4, 0.4]), np.array([1.0, 5.0, 3.0, 2.0])
+        >>> round(pearson(cosines, gold), 4)
+        0.9641
     """
     if _constant(predicted, gold):
         return 0.0
     units = [_unit_deviations(_near_one(side, axis=0)) for side in (predicted, gold)]
     if any(side is None for side in units):
         return 0.0
-    found = float(np.clip(np.vecdot(*(side for side in units if side is not None)), -1.0, 1.0))
-    return found if len(gold) > 2 else float(np.sign(found))  # of two values exactly 1 or -1
+    correlation = float(np.clip(np.vecdot(*(side for side in units if side is not None)), -1.0, 1.0))
+    return correlation if len(gold) > 2 else float(np.sign(correlation))  # of two values exactly 1 or -1
 
 
 def _unit_deviations(values: Floats) -> Floats | None:
-    """(n,) the deviations from the mean, L2-normalised; None where they are no more than rounding."""
+    """Returns the deviations from the mean (n,), L2-normalised; None where they are only rounding."""
     mean = values.mean()
     deviations: Floats = values - mean
     largest = np.abs(deviations).max()
@@ -123,7 +143,7 @@ def _constant(predicted: Floats, gold: Floats) -> bool:
 
 
 def _near_one(values: Floats, axis: int) -> Floats:
-    """``values`` times the power of two that brings the largest along ``axis`` into [1, 2); zeros stay."""
+    """Multiplies values by the power of two that brings the largest along ``axis`` into [1, 2); zeros stay."""
     _, exponents = np.frexp(np.abs(values).max(axis=axis, keepdims=True, initial=0.0))
     scaled: Floats = np.ldexp(values, 1 - exponents)
     return scaled

@@ -1,3 +1,7 @@
+"""Correlations and cosines against naive loops and scipy."""
+
+from __future__ import annotations
+
 import math
 import warnings
 
@@ -5,14 +9,11 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 from scipy.stats import pearsonr, rankdata, spearmanr
 
+from opencse.arrays import Floats
 from opencse.errors import UserError
-from opencse.evaluation import cosine_of_rows, pearson, spearman
-from opencse.evaluation.correlation import mean_ranks
-
-Floats = NDArray[np.float64]
+from opencse.statistics.correlation import cosine_of_rows, mean_ranks, pearson, spearman
 
 
 def naive_ranks(values: list[float]) -> list[float]:
@@ -155,7 +156,7 @@ def test_equal_rows_tie_at_exactly_one() -> None:
 
 
 @pytest.mark.parametrize("bad", [math.nan, math.inf])
-def test_vectors_that_are_not_finite_are_told(bad: float) -> None:
+def test_vectors_that_are_not_finite_are_reported(bad: float) -> None:
     u = np.ones((4, 3), dtype=np.float32)
     v = u.copy()
     v[2, 1] = bad
