@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
+from opencse import SentenceEncoder
 from opencse.text.readers import Source
 
 LINES = [f"sentence number {n} of the text" + " and more" * (n % 5) for n in range(23)]
@@ -14,3 +19,19 @@ def numbered(folder: Path) -> Source:
     path = folder / "a.txt"
     path.write_text("\n".join(LINES) + "\n")
     return Source(str(path))
+
+
+@contextmanager
+def broken_off(monkeypatch: pytest.MonkeyPatch, calls: int, error: BaseException) -> Iterator[list[int]]:
+    """Makes encoding raise ``error`` after ``calls`` calls; yields a list of the number of texts in each call."""
+    encode, sizes = SentenceEncoder.encode, list[int]()
+
+    def ending(self: SentenceEncoder, texts: list[str], **how: object) -> object:
+        if len(sizes) == calls:
+            raise error
+        sizes.append(len(texts))
+        return encode(self, texts, **how)  # type: ignore[call-overload]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(SentenceEncoder, "encode", ending)
+        yield sizes

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from numbered import LINES, numbered
+from numbered import LINES, broken_off
 from opencse import SentenceEncoder
 from opencse.bulk import folders as bulk
 from opencse.bulk.folders import encode_folder
@@ -26,16 +25,6 @@ from opencse.errors import UserError
 from opencse.text.readers import Source
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Source:
-    return numbered(tmp_path)
 
 
 @pytest.fixture
@@ -64,22 +53,6 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
-
-
-@contextmanager
-def broken_off(monkeypatch: pytest.MonkeyPatch, pieces: int, error: BaseException) -> Iterator[list[int]]:
-    """Encoding ends with ``error`` after so many pieces; what is yielded counts the texts of each."""
-    encode, sizes = SentenceEncoder.encode, list[int]()
-
-    def ending(self: SentenceEncoder, texts: list[str], **how: object) -> object:
-        if len(sizes) == pieces:
-            raise error
-        sizes.append(len(texts))
-        return encode(self, texts, **how)  # type: ignore[call-overload]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceEncoder, "encode", ending)
-        yield sizes
 
 
 def test_files_in_order_with_a_manifest(source: Source, out: Path, encoder: SentenceEncoder) -> None:
@@ -137,7 +110,7 @@ def test_broken_off_it_goes_on_and_ends_with_the_same_folder(
     said: list[str] = []
     with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
         found = made(source, out, encoder, say=said.append)
-    assert said == [f"{out}: going on after 10 of 23 texts"]
+    assert said == [f"{out}: continues after 10 of 23 texts"]
     assert (found.before, sizes) == (10, [5, 5, 3])
     assert content(out) == content(tmp_path / "whole")
 

@@ -4,8 +4,7 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,26 +13,16 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from numbered import LINES, numbered
+from numbered import LINES, broken_off
 from opencse import SentenceEncoder
-from opencse.bulk import streaming
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import EncodedFile, encode_file
+from opencse.crash_safe import GrowingFile
 from opencse.encoder.encoding import encoded
 from opencse.errors import UserError
 from opencse.text.readers import Source
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
-
-
-@pytest.fixture
-def source(tmp_path: Path) -> Source:
-    return numbered(tmp_path)
 
 
 @pytest.fixture
@@ -43,22 +32,6 @@ def out(tmp_path: Path) -> Path:
 
 def beside(out: Path) -> list[str]:
     return sorted(path.name for path in out.parent.iterdir() if path.suffix != ".txt")
-
-
-@contextmanager
-def broken_off(monkeypatch: pytest.MonkeyPatch, windows: int, error: BaseException) -> Iterator[list[int]]:
-    """Encoding ends with ``error`` after so many windows; what is yielded counts the texts of each."""
-    encode, sizes = SentenceEncoder.encode, list[int]()
-
-    def ending(self: SentenceEncoder, texts: list[str], **how: object) -> object:
-        if len(sizes) == windows:
-            raise error
-        sizes.append(len(texts))
-        return encode(self, texts, **how)  # type: ignore[call-overload]
-
-    with monkeypatch.context() as patch:
-        patch.setattr(SentenceEncoder, "encode", ending)
-        yield sizes
 
 
 def begun(monkeypatch: pytest.MonkeyPatch, source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> None:
@@ -113,7 +86,7 @@ def test_broken_off_it_goes_on_and_ends_with_the_same_file(
     said: list[str] = []
     with broken_off(monkeypatch, 99, KeyboardInterrupt()) as sizes:
         made = encode_file(source, out, encoder, window=5, say=said.append)
-    assert said == ["v.npy.partial: going on after 10 of 23 texts"]
+    assert said == ["v.npy.partial: continues after 10 of 23 texts"]
     assert (made.before, sizes) == (10, [5, 5, 3])
     assert out.read_bytes() == whole
     assert beside(out) == ["v.npy"]
@@ -148,7 +121,7 @@ def test_another_text_model_or_setting_begins_anew(
 ) -> None:
     begun(monkeypatch, source, out, encoder)
     assert again(source, out, encoder, form=Form(normalize=True)) == (
-        "v.npy.partial: was begun with another normalize; it begins anew"
+        "v.npy.partial: was begun with another normalize; starting again"
     )
     out.unlink()
     begun(monkeypatch, source, out, encoder)
@@ -277,14 +250,14 @@ def test_a_file_that_another_process_finished_just_now_is_not_touched(
 ) -> None:
     begun(monkeypatch, source, out, encoder)
     partial = out.with_name("v.npy.partial")
-    lock = streaming._lock
+    lock = GrowingFile.lock
 
-    def late(stream: object, path: Path) -> None:
+    def late(file: GrowingFile) -> bool:
         partial.rename(out)
-        lock(stream, path)  # type: ignore[arg-type]
+        return lock(file)
 
     content = partial.read_bytes()
-    monkeypatch.setattr(streaming, "_lock", late)
+    monkeypatch.setattr(GrowingFile, "lock", late)
     assert "another process is writing it" in told(source, out, encoder, form=Form(normalize=True), window=5)
     assert out.read_bytes() == content
 

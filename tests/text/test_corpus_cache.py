@@ -19,7 +19,7 @@ from opencse.text.corpus import cache_root, describe_cache, tokenise
 from opencse.text.formats import Record
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
-from opencse.text.tokenising import Growing, Made, write_arrays
+from opencse.text.tokenising import CorpusCounts, GrowingArray, write_arrays
 from opencse.text.tokenizer import Tokenizer
 
 
@@ -64,16 +64,16 @@ def test_another_length_tokenizer_or_text_is_another_corpus(source: Source, toke
 def test_an_interrupted_write_leaves_nothing(
     source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    add = Growing.add
+    add = GrowingArray.add
     saved: list[np.ndarray] = []
 
-    def interrupted(array: Growing, values: np.ndarray) -> None:
+    def interrupted(array: GrowingArray, values: np.ndarray) -> None:
         if len(saved) == 2:
             raise KeyboardInterrupt
         saved.append(values)
         add(array, values)
 
-    monkeypatch.setattr(Growing, "add", interrupted)
+    monkeypatch.setattr(GrowingArray, "add", interrupted)
     with pytest.raises(KeyboardInterrupt):
         tokenise(source, tokenizer, 12, cache=cache)
     assert len(saved) == 2
@@ -91,10 +91,10 @@ def told(source: Source, tokenizer: Tokenizer, cache: Path) -> str:
 
 
 def test_full_disk(source: Source, tokenizer: Tokenizer, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(array: Growing, values: np.ndarray) -> None:
+    def full(array: GrowingArray, values: np.ndarray) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(Growing, "add", full)
+    monkeypatch.setattr(GrowingArray, "add", full)
     assert told(source, tokenizer, cache) == (
         f"{cache / 'corpora'}: the token cache cannot be written ([Errno 28] No space left on device); "
         "make room there, or name another folder in the environment variable OPENCSE_CACHE"
@@ -201,7 +201,7 @@ def test_what_was_begun_long_ago_is_gone_on_with(
     os.utime(unfinished, (0, 0))
     seen: list[set[str]] = []
 
-    def spy(source: TextSource, folder: Path, *rest: Any, **more: Any) -> tuple[Made, int]:
+    def spy(source: TextSource, folder: Path, *rest: Any, **more: Any) -> tuple[CorpusCounts, int]:
         seen.append({path.name for path in folder.iterdir()})
         return write_arrays(source, folder, *rest, **more)
 

@@ -11,7 +11,7 @@ from opencse.text import tokenising
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.given import open_texts
 from opencse.text.readers import Source
-from opencse.text.tokenising import Growing, Piece, Tokenising, Writing, count_duplicates
+from opencse.text.tokenising import CorpusWriter, GrowingArray, Piece, Tokenising, count_duplicates
 from opencse.text.tokenizer import Tokenizer
 
 LINES = [f"the bread number {n % 17} rises" + " again" * (n % 5) for n in range(90)]
@@ -32,7 +32,7 @@ def source(tmp_path: Path) -> Source:
 @pytest.fixture
 def pieces_of_ten(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(corpus_room, "_CHUNK", 10)
-    monkeypatch.setattr(tokenising, "_NOTED", 2)
+    monkeypatch.setattr(tokenising, "_RECORD_EVERY", 2)
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -42,7 +42,8 @@ def content(folder: Path) -> dict[str, bytes]:
 
 def test_an_array_that_grows_is_what_numpy_saves(tmp_path: Path) -> None:
     rows = np.random.default_rng(0).integers(0, 9, (7, 2))
-    grown = Growing(tmp_path / "grown.npy", np.int64, 2, None)
+    grown = GrowingArray(tmp_path / "grown.npy", np.int64, 2)
+    grown.restart()
     grown.add(rows[:3])
     grown.add(rows[3:])
     grown.close()
@@ -89,14 +90,14 @@ def test_what_another_process_makes_is_left_to_it(
     source: Source, tokenizer: Tokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Both make it at once; each in a folder of its own."""
-    add, others = Writing.add, list[Corpus]()
+    add, others = CorpusWriter.add, list[Corpus]()
 
-    def slow(writing: Writing, piece: Piece, max_length: int) -> None:
-        monkeypatch.setattr(Writing, "add", add)
+    def slow(writing: CorpusWriter, piece: Piece, max_length: int) -> None:
+        monkeypatch.setattr(CorpusWriter, "add", add)
         others.append(tokenise(source, tokenizer, 9, cache=tmp_path / "cache"))
         add(writing, piece, max_length)
 
-    monkeypatch.setattr(Writing, "add", slow)
+    monkeypatch.setattr(CorpusWriter, "add", slow)
     made = tokenise(source, tokenizer, 9, cache=tmp_path / "cache")
     assert made.facts == others[0].facts
     assert np.array_equal(made.ids, others[0].ids)
@@ -113,7 +114,7 @@ def test_several_processes_make_the_same(
     counts: list[int] = []
     share = tokenising._shared_out
 
-    def counting(work: Tokenising, pieces: Iterator[tokenising.Rows], count: int) -> Iterator[Piece]:
+    def counting(work: Tokenising, pieces: Iterator[tokenising.NumberedRows], count: int) -> Iterator[Piece]:
         counts.append(count)
         return share(work, pieces, count)
 

@@ -7,7 +7,6 @@ disk. At the end ``manifest.json`` takes their place: who finds it has all vecto
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,9 +17,10 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.crash_safe import append_lines, changed_key, read_lines, remove_leftovers
 from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
-from opencse.io import WRITING, hash_file, sync, unfinished_name, write_text, writing
+from opencse.io import hash_file, sync, write_text, writing
 from opencse.outputs import foreign, has_keys, held_lock, made_folder, names_in
 from opencse.progress import Say
 
@@ -108,10 +108,7 @@ class Shards:
 
     def add(self, number: int, shard: Shard) -> None:
         """Notes a file that is on the disk."""
-        with (self.folder / _JOURNAL).open("a", encoding="utf-8") as stream:
-            stream.write(json.dumps({"number": number, **asdict(shard)}) + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
+        append_lines(self.folder / _JOURNAL, [json.dumps({"number": number, **asdict(shard)})])
         self.done[number] = shard
 
     def finish(self) -> None:
@@ -131,7 +128,7 @@ class Shards:
             require_own(self.folder)
             write_text(self.folder / _BEGUN, json.dumps(self.identity, indent=1) + "\n")
             return
-        self._remove_leftovers()
+        remove_leftovers(self.folder, lambda name: _OWN.fullmatch(name) is not None)
         if self.whole:
             self.done = self._kept(json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["shards"])
             if len(self.done) == self.count:
@@ -147,32 +144,24 @@ class Shards:
             (self.folder / MANIFEST).unlink()
         else:
             self.done = self._kept(self._noted())
-        say(f"{self.folder}: going on after {self.rows:,} of {self.identity['rows']:,} texts")
+        say(f"{self.folder}: continues after {self.rows:,} of {self.identity['rows']:,} texts")
 
     def _require_same(self, path: Path) -> None:
         try:
             before = dict(json.loads(path.read_text(encoding="utf-8")))
         except (ValueError, TypeError):
             raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
-        for key, value in self.identity.items():
-            if before.get(key) != value:
-                raise UserError(
-                    f"{self.folder}: was begun with another {key} ({_short(before.get(key))}, now {_short(value)}); "
-                    "choose another --out, or remove it"
-                )
+        if (key := changed_key(before, self.identity)) is not None:
+            raise UserError(
+                f"{self.folder}: was begun with another {key} ({_short(before.get(key))}, now "
+                f"{_short(self.identity[key])}); choose another --out, or remove it"
+            )
 
     def _noted(self) -> list[dict[str, Any]]:
-        """The journal's lines; a last one that a kill cut off is taken away."""
+        """The files that the journal lists."""
         path = self.folder / _JOURNAL
-        if not path.exists():
-            return []
-        content = path.read_bytes()
-        whole = content[: content.rfind(b"\n") + 1]
-        if len(whole) < len(content):
-            with path.open("r+b") as stream:
-                stream.truncate(len(whole))
         try:
-            return [dict(json.loads(line)) for line in whole.splitlines()]
+            return [dict(json.loads(line)) for line in read_lines(path)]
         except (ValueError, TypeError):
             raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
 
@@ -187,11 +176,6 @@ class Shards:
                 if path.stat().st_size == shard.bytes and hash_file(path) == shard.sha256:
                     found[number] = shard
         return found
-
-    def _remove_leftovers(self) -> None:
-        for path in self.folder.glob(f"{WRITING}*"):
-            if _OWN.fullmatch(unfinished_name(path) or ""):
-                path.unlink(missing_ok=True)
 
 
 def require_own(folder: Path) -> None:

@@ -6,22 +6,21 @@ Beside the target stand, until it is whole, ``NAME.partial`` (the file as far as
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TextIO
+from typing import Any, Literal, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from opencse.bulk.forms import Form, first_wrong
+from opencse.crash_safe import ResumableFile, partial_path, record_path
 from opencse.encoder.batches import require_options
 from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.encoder import SentenceEncoder
@@ -30,7 +29,7 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.encoder.known import tell_unknown
 from opencse.errors import UserError, reason
 from opencse.foreign import told
-from opencse.io import WRITING, lock, npy_header, sync, write_text
+from opencse.io import WRITING, npy_header
 from opencse.modules.prompts import Role
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
@@ -39,7 +38,6 @@ from opencse.text.given import FileTexts
 
 Precision = Literal["float32", "bf16"]
 SUFFIX = ".npy"
-_BLOCK = 1 << 20
 _NPY = b"\x93NUMPY"
 
 
@@ -115,26 +113,28 @@ def encode_file(
     prompt = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
     identity = {"version": 2, **identity_of(text, rows, encoder, prompt, form, precision), "window": window}
     try:
-        with _Partial.open(target, identity, form, say) as partial:
-            before, started = partial.done, time.perf_counter()
+        width = form.width(form.kept(encoder.dimension))
+        header, row_size = npy_header(form.stored, (rows, width)), width * form.stored.itemsize
+        with ResumableFile.open(target, identity, header=header, row_size=row_size, say=say) as file:
+            before, started = file.done, time.perf_counter()
             for records in _windows(source, before, window):
                 first = [texts[0] for _, texts in records]
-                if partial.done == before:
+                if file.done == before:
                     tell_unknown(encoder, first, say)
-                counting = None if progress is None else partial.counting(progress)
+                counting = None if progress is None else _counted_from(file.done, rows, progress)
                 try:
                     written = written_vectors(encoder, first, prompt, form, precision, counting)
                 except DamagedVectorError as error:
-                    partial.discard()
+                    file.discard()
                     raise fault(source, records[error.row][0].number, error) from None
-                partial.add(written)
-            if partial.done != rows:
-                partial.discard()
-                raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {partial.done:,})")
-            partial.finish()
+                file.add(np.ascontiguousarray(written, dtype=form.stored).tobytes(), len(written))
+            if file.done != rows:
+                file.discard()
+                raise UserError(f"{source.name}: changed while it was read ({rows:,} texts, then {file.done:,})")
+            file.finish()
             return EncodedFile(rows, form.kept(encoder.dimension), before, time.perf_counter() - started)
     except OSError as error:
-        kept = _partial_of(target)
+        kept = partial_path(target)
         goes_on = f"; what is made is in {kept.name}, and the same command goes on" if kept.exists() else ""
         raise UserError(f"{out}: cannot be written ({reason(error)}){goes_on}") from None
 
@@ -235,116 +235,6 @@ def write_lines(
     return EncodedFile(rows, form.kept(encoder.dimension), 0, time.perf_counter() - started)
 
 
-class _Partial:
-    """The unfinished file: header, then rows; every whole window is on the disk before the state names it."""
-
-    def __init__(self, target: Path, identity: dict[str, Any], form: Form, stream: BinaryIO) -> None:
-        self._target, self._identity, self._stream = target, identity, stream
-        self._type, self._shape = form.stored, (int(identity["rows"]), form.width(int(identity["dimension"])))
-        self._hash, self.done = hashlib.sha256(), 0
-
-    @classmethod
-    @contextmanager
-    def open(cls, target: Path, identity: dict[str, Any], form: Form, say: Say) -> Iterator[_Partial]:
-        """What an earlier call made of the same, or a new file; locked against a second process."""
-        path = _partial_of(target)
-        with path.open("r+b" if path.exists() else "x+b", buffering=0) as stream:
-            _lock(stream, path)
-            _remove_leftovers(_state_of(target))
-            partial = cls(target, identity, form, stream)
-            why = partial._resume()
-            if why is None:
-                say(f"{path.name}: going on after {partial.done:,} of {identity['rows']:,} texts")
-            else:
-                if path.stat().st_size:
-                    say(f"{path.name}: {why}; it begins anew")
-                partial.done = 0
-            try:
-                if why is not None:
-                    partial._begin()
-                yield partial
-            except BaseException:
-                if partial.done == 0:
-                    partial.discard()
-                raise
-
-    def counting(self, progress: Count) -> Count:
-        """``progress`` of the whole, for a window's own."""
-        done, rows = self.done, self._identity["rows"]
-        return lambda here, _: progress(done + here, rows)
-
-    def add(self, vectors: NDArray[Any]) -> None:
-        """Appends a window of rows, and makes sure of it."""
-        self._write(np.ascontiguousarray(vectors, dtype=self._type).tobytes())
-        self.done += len(vectors)
-        self._make_sure()
-
-    def finish(self) -> None:
-        """The target is this file from now on."""
-        if os.name == "nt":  # where an open file cannot be renamed
-            self._stream.close()
-        _partial_of(self._target).replace(self._target)
-        _state_of(self._target).unlink(missing_ok=True)
-        sync(self._target.parent)
-
-    def discard(self) -> None:
-        """Removes what is made; nothing could go on with it."""
-        if os.name == "nt":
-            self._stream.close()
-        _state_of(self._target).unlink(missing_ok=True)
-        _partial_of(self._target).unlink(missing_ok=True)
-
-    def _begin(self) -> None:
-        self._stream.truncate(0)
-        self._stream.seek(0)
-        self._hash = hashlib.sha256()
-        needed, free = self._row * self._shape[0], shutil.disk_usage(self._target.parent).free
-        if needed > free:
-            raise OSError(f"it needs {needed / 1e9:,.3f} GB, and {free / 1e9:,.3f} GB are free; make room")
-        self._write(self._header)
-        self._make_sure()
-
-    def _resume(self) -> str | None:
-        """Goes to the end of what is whole; or the reason why nothing can be gone on with."""
-        try:
-            state = json.loads(_state_of(self._target).read_text(encoding="utf-8"))
-            before, done, checksum = dict(state["identity"]), int(state["done"]), str(state["sha256"])
-        except (OSError, ValueError, TypeError, KeyError):
-            return f"its record {_state_of(self._target).name} is missing or damaged"
-        for key, value in self._identity.items():
-            if before.get(key) != value:
-                return f"was begun with another {key}"
-        left = len(self._header) + done * self._row
-        while block := self._stream.read(min(_BLOCK, left)):
-            self._hash.update(block)
-            left -= len(block)
-        if left or self._hash.hexdigest() != checksum:
-            return "is damaged (its checksum is another)"
-        self._stream.truncate(self._stream.tell())
-        self.done = done
-        return None
-
-    @property
-    def _row(self) -> int:
-        """Bytes of a row."""
-        return self._shape[1] * self._type.itemsize
-
-    @property
-    def _header(self) -> bytes:
-        return npy_header(self._type, self._shape)
-
-    def _write(self, content: bytes) -> None:
-        view = memoryview(content)
-        while view:
-            view = view[self._stream.write(view) :]
-        self._hash.update(content)
-
-    def _make_sure(self) -> None:
-        os.fsync(self._stream.fileno())
-        state = {"identity": self._identity, "done": self.done, "sha256": self._hash.hexdigest()}
-        write_text(_state_of(self._target), json.dumps(state, indent=1) + "\n")
-
-
 def _checked_target(out: Path) -> Path:
     """The file behind ``out``; a ``UserError`` if it could not be written."""
     if out.suffix != SUFFIX:
@@ -358,7 +248,7 @@ def _checked_target(out: Path) -> Path:
         if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
             raise UserError(f"{out}: may not be written; choose another --out")
         # the longest name that is needed beside it
-        _state_of(target).with_name(f"{WRITING}{os.getpid()}-{_state_of(target).name}").exists()
+        record_path(target).with_name(f"{WRITING}{os.getpid()}-{record_path(target).name}").exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"{out}: cannot be written ({reason(error)})") from None
     return target
@@ -366,7 +256,7 @@ def _checked_target(out: Path) -> Path:
 
 def _require_own(target: Path) -> None:
     """Refuses to write over files of those names that no earlier call began."""
-    partial, state = _partial_of(target), _state_of(target)
+    partial, state = partial_path(target), record_path(target)
     with suppress(OSError, ValueError):
         if has_keys(json.loads(state.read_text(encoding="utf-8")), ["identity", "done"]):
             return
@@ -378,36 +268,15 @@ def _require_own(target: Path) -> None:
         raise UserError(f"{name}: exists and is not of opencse encode; move it, or choose another --out")
 
 
-def _partial_of(target: Path) -> Path:
-    return target.with_name(f"{target.name}.partial")
-
-
-def _state_of(target: Path) -> Path:
-    return target.with_name(f"{target.name}.partial.json")
-
-
-def _lock(stream: BinaryIO, path: Path) -> None:
-    """Keeps a second process from the file."""
-    try:
-        lock(stream.fileno())
-        free = os.path.samestat(os.fstat(stream.fileno()), path.stat())  # else it was finished just now
-    except OSError:
-        free = False
-    if not free:
-        raise UserError(f"{path}: another process is writing it; wait for it, or choose another --out")
-
-
-def _remove_leftovers(state: Path) -> None:
-    """Removes records that a killed process was writing."""
-    for path in state.parent.iterdir():
-        if path.name.startswith(WRITING) and path.name.endswith(f"-{state.name}"):
-            path.unlink(missing_ok=True)
-
-
 def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple[Record, tuple[str, ...]]]]:
     examples = islice(source.examples(), before, None)
     while records := list(islice(examples, window)):
         yield records
+
+
+def _counted_from(before: int, rows: int, progress: Count) -> Count:
+    """``progress`` of the whole text, for the counts of one window."""
+    return lambda done, _: progress(before + done, rows)
 
 
 def _silent(line: str) -> None:

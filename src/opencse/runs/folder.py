@@ -12,6 +12,7 @@ from fnmatch import fnmatch
 from pathlib import Path
 
 from opencse import io
+from opencse.crash_safe import folder_versions, remove_leftovers
 from opencse.errors import UserError
 from opencse.model_folder.layout import CALIBRATION
 from opencse.model_folder.writing import ADAPTER, OPENING, RUN, is_ours
@@ -20,7 +21,7 @@ from opencse.progress import Progress
 from opencse.runs import lock
 from opencse.runs.record import Identity, RunRecord
 from opencse.runs.trackers import WRITTEN as TRACKED
-from opencse.training.checkpoint import CHECKPOINT, checkpoint_folders
+from opencse.training.checkpoint import CHECKPOINT
 from opencse.training.metrics import METRICS
 
 RECORD, LAST, START = RUN, "last", "start"
@@ -266,7 +267,7 @@ class RunFolder:
 
     def has_checkpoint(self) -> bool:
         """Whether there is a checkpoint to continue from, whole or damaged."""
-        return any(folder.exists() for folder in checkpoint_folders(self.checkpoint))
+        return any(folder.exists() for folder in folder_versions(self.checkpoint))
 
     def require_idle(self) -> None:
         """Refuses a run that another process is working on.
@@ -278,7 +279,7 @@ class RunFolder:
 
     def remove_checkpoints(self) -> None:
         """Removes the state of a run that has finished."""
-        for folder in checkpoint_folders(self.checkpoint):
+        for folder in folder_versions(self.checkpoint):
             shutil.rmtree(folder, ignore_errors=True)
 
     def _remove_leftovers(self, record: RunRecord | None) -> None:
@@ -286,10 +287,9 @@ class RunFolder:
             io.remove(self.start)
         for folder in (self.path, self.last):
             remove_unfinished(folder)
-            for left in folder.glob(f"{io.WRITING}*"):
-                name = io.unfinished_name(left)
-                if name and any(fnmatch(name, pattern) for pattern in (*_MODEL, *_RESULTS, RECORD)):
-                    io.remove(left)
+            remove_leftovers(
+                folder, lambda name: any(fnmatch(name, pattern) for pattern in (*_MODEL, *_RESULTS, RECORD))
+            )
         if self._staged_is_ours():
             io.remove(self.staged_start)
         if record is not None and record.result is not None and not record.ended_early:
@@ -310,7 +310,7 @@ class RunFolder:
             return
         parts = [found for pattern in _MODEL for found in sorted(self.path.glob(pattern))]
         parts += [path for path in self.path.iterdir() if path.is_dir() and _MODULE.fullmatch(path.name)]
-        parts += checkpoint_folders(self.checkpoint)
+        parts += folder_versions(self.checkpoint)
         parts += [self.path / name for name in (*_RESULTS, LAST, ADAPTER)]
         if self._start_is_ours():
             parts.append(self.start)

@@ -7,12 +7,12 @@ file of the index, each before it is made: nothing else in the folder is ever re
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from opencse.crash_safe import append_lines
 from opencse.errors import UserError, reason
 from opencse.io import remove, write_text
 from opencse.outputs import foreign, held_lock, names_in
@@ -104,10 +104,7 @@ def note(folder: Path, *names: str) -> None:
     if not path.exists():  # whole or not at all: a folder with half of the list would be nobody's
         write_text(path, "".join(f"{line}\n" for line in (_HEADER, *new)))
         return
-    with path.open("a", encoding="utf-8") as stream:
-        stream.write("".join(f"{name}\n" for name in new))
-        stream.flush()
-        os.fsync(stream.fileno())
+    append_lines(path, new)
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -20,6 +19,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.crash_safe import GrowingFile
 from opencse.errors import UserError
 from opencse.io import npy_header, write_text
 from opencse.progress import Count
@@ -32,14 +32,15 @@ CHUNK = 20_000
 """Texts that are tokenised together."""
 SHARED = 2_000_000
 """Texts from which on it is worth starting processes."""
-_NOTED = 50
-"""Chunks between two notes of what is on the disk."""
-_STATE = "made.json"
+_RECORD_EVERY = 50
+"""Pieces between two records of what is on the disk."""
+_RECORD = "made.json"
 _AT_ONCE = 4_000_000
 """Keys that are compared in memory."""
 _READ = 1_000_000
 """Rows of keys that are read at a time."""
-Rows = list[tuple[int, tuple[str, ...]]]
+NumberedRows = list[tuple[int, tuple[str, ...]]]
+"""Rows of texts, each with the number of its document."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,18 @@ class Piece:
 
 
 @dataclass
-class Made:
-    """What is written so far, and on the disk."""
+class CorpusCounts:
+    """Counts of what is written of a corpus; they are recorded, so that a killed call can continue.
+
+    Attributes:
+        rows: number of rows.
+        texts: number of texts, one or several per row.
+        tokens: number of ids.
+        at_limit: texts that were truncated, or are just as long as allowed.
+        documents: number of documents that the rows come from.
+        last: number of the document of the last row.
+        largest: largest id.
+    """
 
     rows: int = 0
     texts: int = 0
@@ -90,7 +101,7 @@ class Tokenising:
         self._prompts = prompts if any(prompts) else ()
         self._prompted = [_words_of(prompt, tokenizer) for prompt in prompts] if words else []
 
-    def __call__(self, rows: Rows) -> Piece:
+    def __call__(self, rows: NumberedRows) -> Piece:
         """The ids of every text of ``rows``.
 
         Raises:
@@ -129,69 +140,85 @@ def _words_of(prompt: str, tokenizer: Tokenizer) -> int:
     return count if prompt[-1].isspace() else max(0, count - 1)
 
 
-class Growing:
-    """An ``.npy`` file that rows are appended to; its header is that of `numpy.save` once it is closed."""
+class GrowingArray:
+    """An ``.npy`` file that rows are appended to; once closed it is what `numpy.save` writes."""
 
-    def __init__(self, path: Path, dtype: Any, columns: int | None, rows: int | None) -> None:  # noqa: ANN401
+    def __init__(self, path: Path, dtype: Any, columns: int | None = None) -> None:  # noqa: ANN401
         self._dtype, self._columns = np.dtype(dtype), columns
-        self._stream = path.open("r+b" if rows is not None else "w+b")
-        self.rows = rows or 0
-        if rows is None:
-            self._stream.write(self._header)
-        else:
-            self._stream.truncate(len(self._header) + rows * self._dtype.itemsize * (columns or 1))
-            self._stream.seek(0, os.SEEK_END)
+        self._file = GrowingFile(path)
+        self.rows = 0
 
     @property
     def _header(self) -> bytes:
         shape = (self.rows,) if self._columns is None else (self.rows, self._columns)
         return npy_header(self._dtype, shape)
 
+    def restart(self) -> None:
+        """Removes all rows."""
+        self.rows = 0
+        self._file.restart()
+        self._file.append(self._header)
+
+    def keep(self, rows: int) -> bool:
+        """Keeps the first ``rows`` and appends after them; False if there are fewer."""
+        self.rows = rows
+        return self._file.keep(len(self._header) + rows * self._dtype.itemsize * (self._columns or 1))
+
     def add(self, values: NDArray[Any]) -> None:
         """Appends rows."""
-        self._stream.write(np.ascontiguousarray(values, dtype=self._dtype).data)
+        self._file.append(np.ascontiguousarray(values, dtype=self._dtype).tobytes())
         self.rows += values.size // (self._columns or 1)
 
     def sync(self) -> None:
         """Waits until what is written is on the disk."""
-        self._stream.flush()
-        os.fsync(self._stream.fileno())
+        self._file.sync()
 
     def close(self) -> None:
-        """Writes the header anew, and closes."""
-        self._stream.seek(0)
-        self._stream.write(self._header)
-        self._stream.close()
+        """Writes the final header, and closes."""
+        self._file.overwrite_start(self._header)
+        self._file.close()
 
     def abandon(self) -> None:
         """Closes; the header stays that of no rows."""
-        self._stream.close()
+        self._file.close()
 
 
-class Writing:
-    """The arrays of a corpus in a folder, while they are made."""
+class CorpusWriter:
+    """Writes the arrays of a corpus to a folder, and records now and then how far they are on the disk.
+
+    Attributes:
+        counts: of all rows that are written.
+        arrays: by name.
+    """
 
     def __init__(self, folder: Path, width: int, tokenizer: Tokenizer, words: bool) -> None:
-        self._folder = folder
-        self.made = self._before()
-        begun = self.made.rows > 0
-        small = tokenizer.vocabulary_size <= 2**16
-        self._small = small
+        """Continues after what is recorded in ``folder``, if there is anything.
 
-        def growing(name: str, dtype: Any, rows: int, columns: int | None = None) -> Growing:  # noqa: ANN401
-            return Growing(folder / f"{name}.npy", dtype, columns, rows if begun else None)
-
+        Args:
+            folder: of the arrays.
+            width: texts per row.
+            tokenizer: makes the ids; the size of its vocabulary decides their type.
+            words: whether the word of every id is written too.
+        """
+        self._record = folder / _RECORD
+        self.narrow = tokenizer.vocabulary_size <= 2**16
         self.arrays = {
-            "ids": growing("ids", np.uint16 if small else np.int32, self.made.tokens),
-            "offsets": growing("offsets", np.int64, self.made.texts + 1),
-            "keys": growing("keys", np.int64, self.made.rows, width),
-            "documents": growing("documents", np.int32, self.made.rows),
+            "ids": GrowingArray(folder / "ids.npy", np.uint16 if self.narrow else np.int32),
+            "offsets": GrowingArray(folder / "offsets.npy", np.int64),
+            "keys": GrowingArray(folder / "keys.npy", np.int64, width),
+            "documents": GrowingArray(folder / "documents.npy", np.int32),
         }
         if words:
-            self.arrays["words"] = growing("words", np.int16, self.made.tokens)
-        if not begun:
+            self.arrays["words"] = GrowingArray(folder / "words.npy", np.int16)
+        self.counts = self._recorded_counts()
+        counts = self.counts
+        rows = {"offsets": counts.texts + 1, "keys": counts.rows, "documents": counts.rows}
+        if not counts.rows or not all(array.keep(rows.get(name, counts.tokens)) for name, array in self.arrays.items()):
+            self.counts = CorpusCounts()
+            for array in self.arrays.values():
+                array.restart()
             self.arrays["offsets"].add(np.zeros(1, dtype=np.int64))
-        self._unnoted = 0
+        self._unrecorded = 0
 
     def __enter__(self) -> Self:
         return self
@@ -200,39 +227,39 @@ class Writing:
         for array in self.arrays.values():
             array.abandon() if kind is not None else array.close()
 
-    def _before(self) -> Made:
+    def _recorded_counts(self) -> CorpusCounts:
         try:
-            return Made(**json.loads((self._folder / _STATE).read_text(encoding="utf-8")))
+            return CorpusCounts(**json.loads(self._record.read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
-            return Made()
+            return CorpusCounts()
 
     def add(self, piece: Piece, max_length: int) -> None:
-        """Appends a piece; now and then makes sure of all of them."""
-        made = self.made
+        """Appends a piece; every 50th time all of them are waited for and recorded."""
+        counts = self.counts
         self.arrays["ids"].add(piece.ids)
-        self.arrays["offsets"].add(made.tokens + np.cumsum(piece.lengths))
+        self.arrays["offsets"].add(counts.tokens + np.cumsum(piece.lengths))
         self.arrays["keys"].add(piece.keys)
         self.arrays["documents"].add(piece.documents)
         if piece.words is not None:
             self.arrays["words"].add(piece.words)
-        made.rows += len(piece.documents)
-        made.texts += len(piece.lengths)
-        made.tokens += len(piece.ids)
-        made.at_limit += int((piece.lengths == max_length).sum())
-        made.documents += int((np.diff(piece.documents, prepend=made.last) != 0).sum())
-        made.last = int(piece.documents[-1])
-        made.largest = max(made.largest, int(piece.ids.max()))
-        self._unnoted += 1
-        if self._unnoted == _NOTED:
-            self._unnoted = 0
+        counts.rows += len(piece.documents)
+        counts.texts += len(piece.lengths)
+        counts.tokens += len(piece.ids)
+        counts.at_limit += int((piece.lengths == max_length).sum())
+        counts.documents += int((np.diff(piece.documents, prepend=counts.last) != 0).sum())
+        counts.last = int(piece.documents[-1])
+        counts.largest = max(counts.largest, int(piece.ids.max()))
+        self._unrecorded += 1
+        if self._unrecorded == _RECORD_EVERY:
+            self._unrecorded = 0
             for array in self.arrays.values():
                 array.sync()
-            write_text(self._folder / _STATE, json.dumps(asdict(made)))
+            write_text(self._record, json.dumps(asdict(counts)))
 
 
 def has_begun(folder: Path) -> bool:
     """Whether there is something in ``folder`` to go on with."""
-    return (folder / _STATE).exists()
+    return (folder / _RECORD).exists()
 
 
 def write_arrays(
@@ -246,7 +273,7 @@ def write_arrays(
     prompts: ColumnPrompts,
     chunk: int = CHUNK,
     shared: int = SHARED,
-) -> tuple[Made, int]:
+) -> tuple[CorpusCounts, int]:
     """Writes the arrays of ``source`` to ``folder``, or goes on with those that are there.
 
     Returns:
@@ -260,26 +287,26 @@ def write_arrays(
     for _, row in source.rows_with_documents():
         rows, width = rows + 1, len(row)
     work = Tokenising(tokenizer, max_length, words, source.name, prompts.of(width))
-    with Writing(folder, width, tokenizer, words) as writing:
-        pieces = _pieces(source, writing.made.rows, max(1, chunk // width))
-        count = min(cores(), 8) if (rows - writing.made.rows) * width >= shared else 1
+    with CorpusWriter(folder, width, tokenizer, words) as writer:
+        pieces = _pieces(source, writer.counts.rows, max(1, chunk // width))
+        count = min(cores(), 8) if (rows - writer.counts.rows) * width >= shared else 1
         for piece in map(work, pieces) if count == 1 else _shared_out(work, pieces, count):
-            writing.add(piece, max_length)
+            writer.add(piece, max_length)
             if progress is not None:
-                progress(writing.made.rows, rows)
-    (folder / _STATE).unlink(missing_ok=True)
-    if not writing._small and writing.made.largest <= np.iinfo(np.uint16).max:
+                progress(writer.counts.rows, rows)
+    (folder / _RECORD).unlink(missing_ok=True)
+    if not writer.narrow and writer.counts.largest <= np.iinfo(np.uint16).max:
         _shrink(folder / "ids.npy")
-    return writing.made, width
+    return writer.counts, width
 
 
-def _pieces(source: TextSource, before: int, size: int) -> Iterator[Rows]:
+def _pieces(source: TextSource, before: int, size: int) -> Iterator[NumberedRows]:
     rows = islice(source.rows_with_documents(), before, None)
     while piece := list(islice(rows, size)):
         yield piece
 
 
-def _shared_out(work: Tokenising, pieces: Iterator[Rows], count: int) -> Iterator[Piece]:
+def _shared_out(work: Tokenising, pieces: Iterator[NumberedRows], count: int) -> Iterator[Piece]:
     """What ``work`` makes of the pieces, in their order, by ``count`` processes."""
     early: dict[int, Piece] = {}
     turn = 0
@@ -300,7 +327,7 @@ def _begin(work: Tokenising) -> None:
     _here = work
 
 
-def _work(task: tuple[int, Rows]) -> Piece:
+def _work(task: tuple[int, NumberedRows]) -> Piece:
     if _here is None:
         raise RuntimeError("this process has no tokenizer")
     return _here(task[1])
@@ -310,7 +337,8 @@ def _shrink(path: Path) -> None:
     """Ids that all fit into 16 bits, written so."""
     wide = np.load(path, mmap_mode="r")
     narrow = path.with_suffix(".narrow")
-    small = Growing(narrow, np.uint16, None, None)
+    small = GrowingArray(narrow, np.uint16)
+    small.restart()
     for start in range(0, len(wide), 1 << 24):
         small.add(wide[start : start + (1 << 24)].astype(np.uint16))
     small.close()

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from opencse import io
+from opencse.crash_safe import folder_versions, replace_folder, settle_folder
 from opencse.errors import UserError, reason
 from opencse.objective.vectors.generator import random_state, restore
 
@@ -54,16 +55,16 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
     from safetensors import SafetensorError
     from safetensors.torch import save_file
 
-    new, _, _ = checkpoint_folders(folder)
+    new, _, _ = folder_versions(folder)
     try:
-        settle(folder)
+        settle_folder(folder, _is_whole)
         new.mkdir(parents=True)
         save_file(checkpoint.tensors, new / _TENSORS)
         (new / _STATE).write_text(json.dumps(checkpoint.values), encoding="utf-8")
         for name in _CONTENT:
             io.sync(new / name)
         io.write_text(new / _SUMS, json.dumps({name: io.hash_file(new / name) for name in _CONTENT}, indent=2) + "\n")
-        _swap(folder)
+        replace_folder(folder)
     except (OSError, SafetensorError) as error:
         if not (new / _SUMS).is_file():  # not whole; it would only take up room
             shutil.rmtree(new, ignore_errors=True)
@@ -100,49 +101,11 @@ def load_checkpoint(folder: Path, say: Callable[[str], None] | None = None) -> C
     return found
 
 
-def settle(folder: Path) -> None:
-    """Puts the newest whole checkpoint in its place, if a swap was broken off, and only then removes the others.
-
-    Raises:
-        OSError: if something cannot be renamed or removed.
-    """
-    new, _, old = checkpoint_folders(folder)
-    if not new.exists() and not old.exists():
-        return
-    whole = next((one for one in checkpoint_folders(folder) if one.exists() and _is_whole(one)), None)
-    if whole == new:
-        _swap(folder)
-    elif whole == old:
-        if folder.exists():
-            shutil.rmtree(folder)
-        old.rename(folder)
-    if new.exists():
-        shutil.rmtree(new)
-    if whole is not None and old.exists():
-        shutil.rmtree(old)
-
-
-def checkpoint_folders(folder: Path) -> tuple[Path, Path, Path]:
-    """Where a checkpoint may be, the newest first: just written, in its place, and the one before."""
-    return folder.with_name(f"{folder.name}.new"), folder, folder.with_name(f"{folder.name}.old")
-
-
-def _swap(folder: Path) -> None:
-    new, _, old = checkpoint_folders(folder)
-    if folder.exists():
-        if old.exists():
-            shutil.rmtree(old)
-        folder.rename(old)
-    new.rename(folder)
-    io.sync(folder.parent)
-    shutil.rmtree(old, ignore_errors=True)
-
-
 def _newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest whole checkpoint, and what is wrong with newer ones; one that was never finished is not among them."""
     damage: list[str] = []
-    new, _, _ = checkpoint_folders(folder)
-    for candidate in checkpoint_folders(folder):
+    new, _, _ = folder_versions(folder)
+    for candidate in folder_versions(folder):
         if not candidate.exists() or (candidate == new and not (candidate / _SUMS).is_file()):
             continue
         try:
