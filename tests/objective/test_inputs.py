@@ -15,14 +15,15 @@ from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.mlm import MaskedLM
-from opencse.objective.vectors.masked import Masked, MaskedCopy
+from opencse.objective.vectors.masking import MaskedCopy
+from opencse.objective.vectors.requests import Masked
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.base import Places, places
 from opencse.objective.views.dropout import Dropout

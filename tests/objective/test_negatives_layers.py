@@ -15,14 +15,12 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
+from opencse.objective.context import Context
 from opencse.objective.negatives.layers import Layers
 from opencse.objective.objective import Objective, Outcome
-from opencse.objective.part import Context
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.layer import Layer
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.vectors.requests import Layer, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import DerivesPositives
 from opencse.settings import validate
 

@@ -15,9 +15,10 @@ from opencse.objective.inputs import InputBuilder
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy
-from opencse.objective.vectors.sentences import HardNegatives, Sentences
-from opencse.objective.vectors.step import Representations, represent
+from opencse.objective.vectors.masking import MaskedCopy
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import HardNegatives, LmHead, Masked, Sentences
+from opencse.objective.vectors.step import Representations
 from opencse.recipes.recipe import Recipe
 from opencse.settings import validate
 from opencse.text.corpus import tokenise

@@ -19,8 +19,7 @@ from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.clean import Clean
-from opencse.objective.vectors.layer import Layer
+from opencse.objective.vectors.requests import Clean, Layer
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent

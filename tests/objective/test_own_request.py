@@ -14,17 +14,15 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.kernels.outputs import Encoded
+from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
 from opencse.objective.terms.base import Term
-from opencse.objective.vectors.clean import Clean
-from opencse.objective.vectors.layer import Layer
-from opencse.objective.vectors.means import Means
-from opencse.objective.vectors.request import Forward, Made, Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Clean, Layer, Means, Sentences
+from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.runs.job import TrainJob
 from opencse.settings import PartSettings
@@ -57,11 +55,11 @@ class Shuffled(Request[Tensor]):
             row[1 : length - 1] = row[1 : length - 1][torch.from_numpy(random.permutation(length - 2))]
         return Tokens(ids, tokens.attention_mask)
 
-    def ask(self, forward: Forward) -> Callable[[Made], Tensor]:
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
         rows: Tokens = forward.inputs.prepared[self]
         start = len(forward.inputs.tokens) + sum(map(len, forward.more))
         forward.more.append(rows)
-        return lambda made: made.sentences[start : start + len(rows)]
+        return lambda encoded: encoded.vectors[start : start + len(rows)]
 
 
 class OrderLoss(Term):

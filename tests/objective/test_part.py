@@ -20,10 +20,8 @@ from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.part import Part
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.masked import LmHead, Masked
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.vectors.requests import LmHead, Masked, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.settings import PartSettings, validate

@@ -24,13 +24,10 @@ from opencse.objective.negatives.layers import Layers
 from opencse.objective.objective import Objective
 from opencse.objective.terms.base import Term
 from opencse.objective.terms.mlm import MaskedLM
-from opencse.objective.vectors.clean import Clean
-from opencse.objective.vectors.layer import Layer
-from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy
-from opencse.objective.vectors.means import Means
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import HardNegatives, Sentences
-from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.vectors.masking import MaskedCopy
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Masked, Means, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import PartSettings
 from opencse.streams import seed_of

@@ -21,12 +21,9 @@ from opencse.objective.sides.clean import CleanSides
 from opencse.objective.sides.mean import Mean
 from opencse.objective.sides.noisy import Noisy
 from opencse.objective.sides.views import Anchors, Views
-from opencse.objective.vectors.clean import Clean
-from opencse.objective.vectors.layer import Layer
-from opencse.objective.vectors.means import Means
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import HardNegatives, Sentences
-from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, Means, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import validate
 from opencse.streams import seed_of
 

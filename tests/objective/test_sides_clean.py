@@ -14,10 +14,9 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.clean import Clean
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Clean, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import validate
 
 N, D = 5, 4

@@ -17,7 +17,7 @@ from opencse.objective.decorrelation import centred
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.barlow_twins import BarlowTwins
-from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.requests import Sentences
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 from opencse.streams import seed_of

@@ -20,7 +20,7 @@ from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.dcl import DCL
-from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.requests import Sentences
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 from opencse.text.corpus import tokenise

@@ -18,10 +18,10 @@ from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.losses import masked_lm
 from opencse.objective.registry import build as build_part
 from opencse.objective.terms.mlm import MaskedLM
-from opencse.objective.vectors.masked import LmHead, Masked, MaskedCopy, mask_tokens
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import LmHead, Masked, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.text.tokenizer import Tokenizer, Tokens
 
 

@@ -19,13 +19,14 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.modules.masked_lm import MaskedLMHead
+from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
 from opencse.objective.terms.replaced_tokens import Discriminator, ReplacedTokens
 from opencse.objective.vectors.chunks import WHOLE, Chunks
-from opencse.objective.vectors.masked import MaskedCopy, MaskedViews, mask_tokens
+from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.objective.vectors.replacer import Replacer
+from opencse.objective.vectors.requests import MaskedViews
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent

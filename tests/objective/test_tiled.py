@@ -20,9 +20,7 @@ from opencse.objective.negatives import gaussian
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.clean import Clean
-from opencse.objective.vectors.layer import Layer
-from opencse.objective.vectors.means import Means
+from opencse.objective.vectors.requests import Clean, Layer, Means
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 

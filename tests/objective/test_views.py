@@ -11,13 +11,14 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
 from opencse.objective.registry import build as build_part
 from opencse.objective.terms.mlm import MaskedLM
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Sentences
+from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.objective.views.base import ChangesTokens, View
 from opencse.objective.views.dropout import Dropout
 from opencse.objective.views.next_sentence import NextSentence

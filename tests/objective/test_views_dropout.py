@@ -15,12 +15,10 @@ from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.layer import Layer
-from opencse.objective.vectors.masked import Masked, MaskedCopy
-from opencse.objective.vectors.means import Means
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import StepInputs, represent
+from opencse.objective.vectors.masking import MaskedCopy
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.requests import Layer, Masked, Means, Sentences
+from opencse.objective.vectors.step import Request, StepInputs
 from opencse.runs.job import TrainJob
 from opencse.settings import validate
 from opencse.text import sample

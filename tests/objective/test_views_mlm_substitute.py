@@ -17,8 +17,7 @@ from opencse.modules.dense import Dense
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
-from opencse.objective.vectors.masked import LmHead
-from opencse.objective.vectors.sentences import Sentences
+from opencse.objective.vectors.requests import LmHead, Sentences
 from opencse.objective.vectors.step import StepInputs
 from opencse.objective.views.mlm_substitute import MlmSubstitute
 from opencse.settings import validate

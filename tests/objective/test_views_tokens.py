@@ -13,9 +13,9 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.masked_lm import MaskedLMHead
+from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.views.base import (
     ChangesInputs,

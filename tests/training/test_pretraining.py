@@ -23,8 +23,8 @@ from opencse.errors import InterruptedRunError
 from opencse.kernels.outputs import MaskedTokens
 from opencse.making.backbone import Shape, create_backbone
 from opencse.making.vocabulary import train_wordpiece
-from opencse.objective.vectors.masked import MaskedCopy, mask_tokens
-from opencse.objective.vectors.step import represent
+from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
+from opencse.objective.vectors.represent import represent
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob

@@ -10,7 +10,8 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional
 
-from opencse.objective.vectors.masked import Masked, MaskedCopy
+from opencse.objective.vectors.masking import MaskedCopy
+from opencse.objective.vectors.requests import Masked
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob

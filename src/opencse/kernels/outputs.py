@@ -32,8 +32,17 @@ class Encoded:
         sentence: (rows, d) vectors after the training head; None if no sentences were asked for.
         layers: the same for each intermediate layer asked for, pooled and projected alike.
         masked_logits: (M, vocabulary) at the masked positions, or None.
+        masked_losses: (M,) cross-entropy there, where a step took it chunk by chunk and kept no logits; else None.
     """
 
     sentence: Tensor | None
     layers: dict[int, Tensor] = field(default_factory=dict)
     masked_logits: Tensor | None = None
+    masked_losses: Tensor | None = None
+
+    @property
+    def vectors(self) -> Tensor:
+        """(rows, d) ``sentence``, where it must be there."""
+        if self.sentence is None:
+            raise RuntimeError("the encoder was asked for sentences and gave none")
+        return self.sentence

@@ -6,11 +6,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from opencse.objective.context import Context
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import HardNegatives
-from opencse.objective.vectors.step import StepInputs
+from opencse.objective.vectors.requests import HardNegatives
+from opencse.objective.vectors.step import Request, StepInputs
 from opencse.objective.views.base import ChangesTokens, DerivesPositives
 from opencse.streams import Stream
 from opencse.text.corpus import Corpus

@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.columns import Pairs, Scoring
+from opencse.objective.context import Context
 from opencse.objective.contrast import TILE_BYTES, Contrast, contrast
 from opencse.objective.losses import Similarity
 from opencse.objective.matryoshka import Matryoshka
 from opencse.objective.negatives.base import NegativeSource
-from opencse.objective.part import Context, Part
+from opencse.objective.part import Part
 from opencse.objective.registry import build
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
@@ -26,8 +27,8 @@ from opencse.objective.terms.base import Term
 from opencse.objective.vectors.chunks import RowDisturb
 from opencse.objective.vectors.disturbance import RowNoise, Watch, frozen
 from opencse.objective.vectors.generator import random_state, restore
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.step import Representations, StepInputs, represent
+from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.objective.views.base import ChangesInputs, ClimbsInputs, ClimbsOutputs, DerivesPositives, View
 from opencse.streams import seed_of
 

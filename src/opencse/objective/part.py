@@ -3,40 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence, Set
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
 
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.objective.context import Context
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
-
-if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
-    from opencse.objective.objective import Objective
-    from opencse.objective.vectors.request import Request
-    from opencse.objective.vectors.step import Representations, StepInputs
-
-
-@dataclass(frozen=True)
-class Context:
-    """What a part stands among, as far as it is known: the objective first, then the encoder, then the data.
-
-    Attributes:
-        objective: the whole of which the part is one.
-        encoder: what will be trained.
-        model: its name, for messages.
-        own_dropout: whether the encoder keeps the dropout it came with (the user set no rate).
-        hard: hard negatives an example of the data has.
-        source: what the data is called, for messages.
-    """
-
-    objective: Objective
-    encoder: SentenceEncoder | None = None
-    model: str = ""
-    own_dropout: bool = True
-    hard: int | None = None
-    source: str = ""
 
 
 class Part(nn.Module):

@@ -13,7 +13,7 @@ from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError, reason
 from opencse.modules.token_weights import TokenWeights
 from opencse.objective.objective import Objective
-from opencse.objective.vectors.masked import LmHead
+from opencse.objective.vectors.requests import LmHead
 from opencse.recipes.recipe import Recipe
 from opencse.runs.card import model_card, score_lines
 from opencse.runs.finish import add_masked_lm_head, keeps_head

@@ -14,7 +14,7 @@ from opencse.encoder.together import evaluated
 from opencse.model_folder.locate import locate
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.objective import Objective
-from opencse.objective.vectors.masked import Masked
+from opencse.objective.vectors.requests import Masked
 from opencse.processes import Processes
 from opencse.progress import Progress
 from opencse.runs.card import model_card, score_lines

@@ -13,9 +13,9 @@ from opencse.errors import UserError
 from opencse.kernels.packed import pack, unpackable
 from opencse.model_folder.locate import locate
 from opencse.modules.masked_lm import MaskedLMHead
+from opencse.objective.context import Context
 from opencse.objective.objective import Objective
-from opencse.objective.part import Context
-from opencse.objective.vectors.masked import LmHead, Masked
+from opencse.objective.vectors.requests import LmHead, Masked
 from opencse.progress import Progress
 from opencse.recipes.recipe import Recipe
 from opencse.text.batches import Batches

@@ -16,7 +16,7 @@ from opencse.kernels.precision import choose_precision
 from opencse.model_folder.locate import BUILTIN
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
-from opencse.objective.vectors.sentences import HardNegatives
+from opencse.objective.vectors.requests import HardNegatives
 from opencse.objective.views.base import ChangesTokens
 from opencse.outputs import made_folder
 from opencse.processes import ALONE, Processes, joined

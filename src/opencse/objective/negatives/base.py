@@ -8,9 +8,8 @@ from typing import Any
 
 from opencse.objective.columns import AnyColumns, Scoring
 from opencse.objective.part import Part
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import Sentences
+from opencse.objective.vectors.step import Representations, Request
 
 
 class NegativeSource(Part, ABC):

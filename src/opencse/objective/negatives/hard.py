@@ -10,11 +10,10 @@ from pydantic import Field
 
 from opencse.errors import UserError
 from opencse.objective.columns import Own, Scoring, VectorColumns
+from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
-from opencse.objective.part import Context
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import HardNegatives, Sentences
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import HardNegatives, Sentences
+from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings
 
 

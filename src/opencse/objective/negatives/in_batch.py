@@ -12,13 +12,12 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.columns import Own, Scoring, VectorColumns
+from opencse.objective.context import Context
 from opencse.objective.negatives.base import NegativeSource
-from opencse.objective.part import Context
 from opencse.objective.registry import build
 from opencse.objective.sides.base import Sides, SidesSettings
 from opencse.objective.sides.views import Views
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
 
 

@@ -12,13 +12,11 @@ from torch import Tensor
 
 from opencse.errors import UserError
 from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
+from opencse.objective.context import Context
 from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource
-from opencse.objective.part import Context
-from opencse.objective.vectors.layer import Layer
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import Layer, Sentences
+from opencse.objective.vectors.step import Representations, Request
 from opencse.objective.views.base import DerivesPositives
 from opencse.settings import PartSettings
 

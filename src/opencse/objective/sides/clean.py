@@ -8,9 +8,8 @@ from typing import Any, Literal
 from torch import Tensor
 
 from opencse.objective.sides.base import Draw, Sides
-from opencse.objective.vectors.clean import Clean
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import Clean
+from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings
 
 

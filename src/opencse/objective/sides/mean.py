@@ -9,9 +9,8 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.sides.base import Draw, Sides
-from opencse.objective.vectors.means import Means
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import Means
+from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings
 
 

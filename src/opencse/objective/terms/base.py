@@ -9,9 +9,8 @@ from typing import Any
 from torch import Tensor
 
 from opencse.objective.part import Part
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import Sentences
+from opencse.objective.vectors.step import Representations, Request
 
 
 class Term(Part, ABC):

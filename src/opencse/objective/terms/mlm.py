@@ -9,9 +9,8 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.terms.base import Term
-from opencse.objective.vectors.masked import LmHead, Masked
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.step import Representations
+from opencse.objective.vectors.requests import LmHead, Masked
+from opencse.objective.vectors.step import Representations, Request
 from opencse.settings import PartSettings
 
 

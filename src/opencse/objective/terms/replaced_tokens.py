@@ -14,14 +14,13 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import embedding_module, plain_states, trained_states
-from opencse.objective.part import Context
+from opencse.objective.context import Context
 from opencse.objective.terms.base import Term
-from opencse.objective.vectors.masked import LmHead, MaskedViews, Masking
+from opencse.objective.vectors.masking import Masking
 from opencse.objective.vectors.network import through
 from opencse.objective.vectors.replacer import START, Pick, Places, Replacer
-from opencse.objective.vectors.request import Request
-from opencse.objective.vectors.sentences import Sentences
-from opencse.objective.vectors.step import Representations, StepInputs
+from opencse.objective.vectors.requests import LmHead, MaskedViews, Sentences
+from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
 from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens

@@ -13,42 +13,26 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.kernels.outputs import Encoded
 from opencse.objective.losses import masked_lm
 from opencse.objective.vectors.generator import seeded
+from opencse.objective.vectors.masking import MaskedCopy
 from opencse.processes import ALONE, Processes
 from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens
-
-if TYPE_CHECKING:
-    from opencse.objective.vectors.masked import MaskedCopy
 
 RowDisturb = Callable[[Tensor, int], Tensor]
 """Input embeddings (rows, length, hidden) of some rows, and the number of the first of them -> the same shape."""
 Span = tuple[int, int]
 T = TypeVar("T")
 Run = Callable[[], tuple[Tensor, ...]]
-
-
-@dataclass(frozen=True)
-class Passed:
-    """What came of some rows.
-
-    Attributes:
-        sentence: (rows, d) vectors after the training head; None if no sentences were asked for.
-        layers: the same for each intermediate layer asked for.
-        masked_losses: (M,) cross-entropy at each chosen position of the masked copy; None without one.
-    """
-
-    sentence: Tensor | None
-    layers: dict[int, Tensor] = field(default_factory=dict)
-    masked_losses: Tensor | None = None
 
 
 @dataclass(frozen=True)
@@ -93,7 +77,7 @@ class Chunks:
         masked: MaskedCopy | None = None,
         disturb: RowDisturb | None = None,
         padded: bool = False,
-    ) -> Passed:
+    ) -> Encoded:
         """The training forward of ``encoder``, called as a module, with gradient.
 
         Args:
@@ -109,7 +93,7 @@ class Chunks:
             only = None if masked is None else masked.masked
             encoded = encoder(tokens, layers=layers, masked=only, disturb=change)
             losses = None if masked is None else masked_lm(encoded.masked_logits, masked.labels)
-            return Passed(encoded.sentence, encoded.layers, losses)
+            return Encoded(encoded.sentence, encoded.layers, masked_losses=losses)
         draw = self.draw(encoder, encoder.device)
         runs: list[_Pass] = []
         headless = bool(encoder.batch_heads)
@@ -142,7 +126,7 @@ class Chunks:
             shares = self.spans(len(positions))
             counts = [int(positions[s[0][0] : s[-1][1]].sum()) if s else 0 for s in shares]
             (losses,) = (self._all(parts, counts) for parts in zip(*made[edge:], strict=True))
-        return Passed(sentence, by_layer, losses)
+        return Encoded(sentence, by_layer, masked_losses=losses)
 
     @staticmethod
     def draw(network: nn.Module, device: torch.device) -> int | None:

@@ -14,7 +14,7 @@ from opencse.kernels.packed import unpackable
 from opencse.model_folder.locate import locate
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.vectors.chunks import Chunks
-from opencse.objective.vectors.masked import MaskedCopy
+from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.network import through
 from opencse.text.moving import moved
 from opencse.text.tokenizer import Tokens

@@ -1,24 +1,27 @@
-"""A step's texts, and the vectors made of them: in one forward, and a further one only for what cannot share it."""
+"""The texts of a step, the vectors that parts read of it, and the requests that say which."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.objective.vectors.chunks import WHOLE, Chunks, Passed, RowDisturb
-from opencse.objective.vectors.generator import random_state, restore
-from opencse.objective.vectors.request import Forward, Made, Request
+from opencse.kernels.outputs import Encoded
+from opencse.objective.context import Context
+from opencse.objective.vectors.chunks import WHOLE, Chunks
+from opencse.objective.vectors.masking import MaskedCopy
 from opencse.streams import seed_of
 from opencse.text.moving import moved
-from opencse.text.tokenizer import Tokens
+from opencse.text.tokenizer import Tokenizer, Tokens
 
-Derive = Callable[[Tensor, torch.Generator], Tensor]
-T = TypeVar("T")
+T = TypeVar("T", covariant=True)
+A = TypeVar("A")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,84 @@ class StepInputs:
         return replace(self, tokens=self.tokens.to(device), keys=moved(self.keys, device), prepared=prepared)
 
 
+@dataclass
+class Forward:
+    """The one forward pass of a step, to which requests add what they need before it is made.
+
+    Attributes:
+        encoder: the encoder that makes it.
+        inputs: the step's texts.
+        views: rows of the views at the beginning of ``inputs.tokens``: N, or 2N where positives have rows.
+        more: rows to encode after those of ``inputs.tokens``.
+        layers: intermediate layers to pool.
+        masked: the copy of which masked positions are predicted.
+    """
+
+    encoder: SentenceEncoder
+    inputs: StepInputs
+    views: int
+    more: list[Tokens] = field(default_factory=list)
+    layers: set[int] = field(default_factory=set)
+    masked: MaskedCopy | None = None
+
+    def again(self, times: int) -> slice:
+        """Encodes the views ``times`` more, under other dropout masks; returns the rows where their vectors will be."""
+        start = len(self.inputs.tokens) + sum(map(len, self.more))
+        self.more += [self.inputs.tokens.rows(0, self.views)] * times
+        return slice(start, start + self.views * times)
+
+    def encode(self, tokens: Tokens) -> Tensor:
+        """(rows, d): the vectors of a further pass, for what cannot share the one; the encoder stays in its mode.
+
+        Unlike a call of ``encoder`` itself, it goes in chunks, and in several processes, where the step's rows do.
+        """
+        return self.inputs.chunks.encode(self.encoder, tokens).vectors
+
+
+class Request(ABC, Generic[T]):
+    """One kind of vectors or losses that parts read of a step; a frozen dataclass, so that equal requests are one.
+
+    To add a kind, derive a class: what it needs of the texts (`prepare`), what it adds to the one forward pass, and how
+    it makes its answer of the pass's outcome (`ask`). `opencse.objective.vectors.requests` has the package's own.
+    """
+
+    encodes: ClassVar[bool] = True
+    """Whether the sentences themselves go through the encoder for it (not only a copy of them)."""
+
+    def check(self, context: Context) -> None:
+        """Refuses what this request cannot be combined with.
+
+        Raises:
+            UserError: in one line.
+        """
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> Any:  # noqa: ANN401
+        """Makes something of the step's texts beforehand, on the CPU; called only where a request defines it.
+
+        Args:
+            tokens: the rows of the views.
+            tokenizer: the tokenizer that made them.
+            random: a generator of this step and request.
+
+        Returns:
+            Anything with ``to(device)``; `Forward.inputs` has it in ``prepared``.
+        """
+        del tokens, tokenizer, random
+
+    @abstractmethod
+    def ask(self, forward: Forward) -> Callable[[Encoded], T]:
+        """Adds what it needs to ``forward``; returns a function that makes the answer of the outcome."""
+
+    def detached(self, answer: Any) -> Any:  # noqa: ANN401 - what `ask` gave
+        """The answer without gradient, as parts see it after the backward pass; None if it is dropped."""
+        return answer.detach() if isinstance(answer, Tensor) else None
+
+    @property
+    def stream(self) -> tuple[int, ...]:
+        """Seeds that set the draws of `prepare` apart from other requests' draws."""
+        return (seed_of(0, repr(self)),)
+
+
 @dataclass(frozen=True)
 class Representations:
     """What the parts of an objective see.
@@ -82,11 +163,11 @@ class Representations:
     noise_seed: int | None = None
     computed: Mapping[str, Any] = field(default_factory=dict)
 
-    def __getitem__(self, request: Request[T]) -> T:
+    def __getitem__(self, request: Request[A]) -> A:
         """What was made for ``request``; only parts that have it in their ``reads`` can count on it."""
         if request not in self.answers:
             raise RuntimeError(f"this step was not asked for {request}")
-        answer: T = self.answers[request]
+        answer: A = self.answers[request]
         return answer
 
     def noise(self, name: str) -> torch.Generator:
@@ -107,110 +188,6 @@ class Representations:
             noise_seed=self.noise_seed,
             computed={name: one.detach() for name, one in self.computed.items() if isinstance(one, Tensor)},
         )
-
-
-def represent(
-    encoder: SentenceEncoder,
-    inputs: StepInputs,
-    reads: Collection[Request[Any]],
-    *,
-    derive: Derive | None = None,
-    second: SentenceEncoder | None = None,
-    shared_mask: bool = False,
-    disturb: RowDisturb | None = None,
-) -> Representations:
-    """One forward over all the rows of a step; a further one for each thing that cannot share it.
-
-    Those are the anchors without dropout (dropout is a switch of the whole forward), the positives under the
-    anchors' own dropout masks, and whatever a second encoder reads.
-
-    Rows go as ``inputs.chunks`` says: all at once, or in chunks, of which each process encodes its share.
-    Where nothing in ``reads`` encodes the sentences, none are made, and anchor, positive and hard have width 0.
-
-    Args:
-        encoder: what is trained.
-        inputs: the step's texts, on the encoder's device.
-        reads: what all parts together ask for.
-        derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
-        second: encodes positives and hard negatives, if given.
-        shared_mask: the positives go through under the very dropout masks of the anchors.
-        disturb: changes the input embeddings of some rows, whose first one it is told, if given; masked copies and the
-            anchors without dropout stay as they are.
-    """
-    n = inputs.examples
-    forward = Forward(inputs, views=n if derive is not None else 2 * n)
-    makers = {request: request.ask(forward) for request in sorted(reads, key=str)}
-    if not any(request.encodes for request in reads):
-        encoded = inputs.chunks.encode(encoder, None, masked=forward.masked)
-        vectors = torch.zeros(0, 0, device=inputs.keys.device)
-        anchor = positive = torch.zeros(n, 0, device=inputs.keys.device)
-        hard = anchor.unsqueeze(1)[:, :0]
-    else:
-        encoded = _encode(encoder, second, forward, shared_mask, disturb)
-        vectors = _sentences(encoded)  # (rows, d): N anchors, N positives unless derived, H * N hard, more
-        anchor = vectors[:n]
-        positive = vectors[n : 2 * n] if derive is None else derive(anchor, inputs.noise("view"))
-        rest = vectors[forward.views : len(inputs.tokens)]  # (H * N, d): all first hard negatives, then all second ones
-        hard = rest.reshape(-1, n, vectors.shape[1]).transpose(0, 1)  # (N, H, d)
-    made = Made(encoder, inputs, vectors, encoded, forward.views)
-    return Representations(
-        anchor=anchor,
-        positive=positive,
-        hard=hard,
-        keys=inputs.keys,
-        answers={request: make(made) for request, make in makers.items()},
-        noise_seed=inputs.noise_seed,
-    )
-
-
-def _encode(
-    encoder: SentenceEncoder,
-    second: SentenceEncoder | None,
-    forward: Forward,
-    shared_mask: bool,
-    disturb: RowDisturb | None,
-) -> Passed:
-    """All rows: those of the texts, then those that requests added."""
-    inputs, layers = forward.inputs, sorted(forward.layers)
-    n, device, chunks = inputs.examples, inputs.keys.device, inputs.chunks
-    if second is None and not shared_mask:
-        rows = _joined([inputs.tokens, *forward.more])
-        return chunks.encode(encoder, rows, layers=layers, masked=forward.masked, disturb=disturb)
-    if forward.more or disturb is not None:
-        raise ValueError("further rows and disturbed inputs go with one encoder and independent masks")
-    before = random_state(device)
-    anchors, others = inputs.tokens.rows(0, n), inputs.tokens.rows(n, len(inputs.tokens))
-    first = chunks.encode(encoder, anchors, layers=layers, masked=forward.masked, padded=shared_mask)
-    after = random_state(device)
-    if shared_mask:
-        restore(before, device)
-    other = chunks.encode(second or encoder, others, layers=layers, padded=shared_mask)
-    if shared_mask:
-        restore(after, device)
-    return Passed(
-        torch.cat([_sentences(first), _sentences(other)]),
-        {layer: torch.cat([first.layers[layer], other.layers[layer]]) for layer in layers},
-        first.masked_losses,
-    )
-
-
-def _sentences(encoded: Passed) -> Tensor:
-    if encoded.sentence is None:
-        raise RuntimeError("the encoder was asked for sentences and gave none")
-    return encoded.sentence
-
-
-def _joined(parts: list[Tokens]) -> Tokens:
-    if len(parts) == 1:
-        return parts[0]
-    unpooled = [torch.zeros(len(p), dtype=torch.int64) if p.unpooled is None else p.unpooled for p in parts]
-    return Tokens(
-        torch.cat([p.input_ids for p in parts]),
-        torch.cat([p.attention_mask for p in parts]),
-        None
-        if all(p.unpooled is None for p in parts)
-        else torch.cat([u.to(parts[0].input_ids.device) for u in unpooled]),
-    )
 
 
 def _generator(seed: int, name: str, device: torch.device) -> torch.Generator:

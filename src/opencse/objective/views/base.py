@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.objective.part import Context, Part
-from opencse.objective.vectors.means import Means
-from opencse.objective.vectors.request import Request
+from opencse.objective.context import Context
+from opencse.objective.part import Part
+from opencse.objective.vectors.requests import Means
+from opencse.objective.vectors.step import Request
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 from opencse.errors import UserError
-from opencse.objective.part import Context
+from opencse.objective.context import Context
 from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from opencse.errors import UserError
-from opencse.objective.vectors.masked import mask_id
+from opencse.objective.vectors.masking import mask_id
 from opencse.objective.views.repetition import draw, fitting, longest
 from opencse.objective.views.tokens import TokenView, word_numbers
 from opencse.settings import PartSettings

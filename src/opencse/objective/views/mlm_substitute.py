@@ -12,8 +12,9 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import MaskedTokens
-from opencse.objective.vectors.masked import LmHead, mask_id
-from opencse.objective.vectors.request import Request
+from opencse.objective.vectors.masking import mask_id
+from opencse.objective.vectors.requests import LmHead
+from opencse.objective.vectors.step import Request
 from opencse.objective.views.sentences import SentenceView
 from opencse.objective.views.tokens import word_numbers
 from opencse.settings import PartSettings

@@ -1,0 +1,98 @@
+"""The surroundings of a part, in which it checks whether it can be used."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence, Set
+from dataclasses import dataclass
+from typing import Protocol
+
+from opencse.encoder.encoder import SentenceEncoder
+
+
+class Named(Protocol):
+    """Any part of an objective."""
+
+    @property
+    def kind(self) -> str:
+        """Its name in recipes."""
+
+
+class ComposedView(Named, Protocol):
+    """The view of an objective, as the other parts see it."""
+
+    @property
+    def shared_mask(self) -> bool:
+        """Whether both views go through the encoder under the same dropout masks."""
+
+
+class ComposedSides(Named, Protocol):
+    """The vectors that the positive's similarity is taken between, as the other parts see them."""
+
+    @property
+    def of_positives(self) -> bool:
+        """Whether one of them is the positive's own vector, as the view made it."""
+
+
+class ComposedPositive(Protocol):
+    """The positive of an objective, as the other parts see it."""
+
+    @property
+    def of(self) -> ComposedSides:
+        """Gives the two vectors of the similarity."""
+
+
+class ComposedSource(Named, Protocol):
+    """A negative source of an objective, as the other parts see it."""
+
+    @property
+    def averaged_with_plain(self) -> bool:
+        """Whether the loss is the mean of the losses with and without this source's columns."""
+
+
+class Composition(Protocol):
+    """The objective as each of its parts sees it when it checks whether they fit together."""
+
+    @property
+    def view(self) -> ComposedView:
+        """Makes the positive."""
+
+    @property
+    def positive(self) -> ComposedPositive:
+        """Gives the vectors of the positive's similarity."""
+
+    @property
+    def negatives(self) -> Sequence[ComposedSource]:
+        """The negative sources; empty without contrast."""
+
+    @property
+    def terms(self) -> Sequence[Named]:
+        """The extra losses."""
+
+    @property
+    def dual_encoder(self) -> bool:
+        """Whether a second encoder reads the positives."""
+
+    @property
+    def reads(self) -> Set[object]:
+        """The requests of all parts together."""
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a part is combined with, as far as it is known: the objective first, then the encoder, then the data.
+
+    Attributes:
+        objective: the objective that the part belongs to.
+        encoder: the encoder to be trained.
+        model: its name, for messages.
+        own_dropout: whether the encoder keeps its original dropout (the user set no rate).
+        hard: hard negatives per example of the data.
+        source: the name of the data, for messages.
+    """
+
+    objective: Composition
+    encoder: SentenceEncoder | None = None
+    model: str = ""
+    own_dropout: bool = True
+    hard: int | None = None
+    source: str = ""

@@ -1,0 +1,202 @@
+"""The kinds of vectors and losses that parts can read of a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import ClassVar
+
+import numpy as np
+from torch import Tensor
+
+from opencse.errors import UserError
+from opencse.kernels.outputs import Encoded
+from opencse.modules.dense import Projection
+from opencse.objective.context import Context
+from opencse.objective.vectors.masking import MaskedCopy, Masking, mask_id, mask_tokens
+from opencse.objective.vectors.step import Forward, Request
+from opencse.text.tokenizer import Tokenizer, Tokens
+
+
+@dataclass(frozen=True)
+class Sentences(Request[None]):
+    """The vectors of the anchors and the positives: ``Representations.anchor`` and ``positive``."""
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], None]:
+        """Adds nothing: every forward pass gives these vectors."""
+        del forward
+        return lambda encoded: None
+
+
+@dataclass(frozen=True)
+class HardNegatives(Sentences):
+    """The vectors of the data's hard negatives: ``Representations.hard``."""
+
+
+@dataclass(frozen=True)
+class Clean(Request[Tensor]):
+    """(N, d): the vectors of the anchors' texts without any dropout, with gradient.
+
+    Dropout is a switch of the whole forward pass, so they need a further one; an encoder without dropout needs none.
+    """
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
+        """Encodes the anchors in a pass after the one of all rows."""
+
+        def clean(encoded: Encoded) -> Tensor:
+            if not forward.encoder.has_dropout:
+                return encoded.vectors[: forward.inputs.examples]
+            with forward.encoder.without_dropout():
+                return forward.encode(forward.inputs.anchors)
+
+        return clean
+
+
+@dataclass(frozen=True)
+class Layer(Request[Tensor]):
+    """(2N, d): the vectors of anchors, then positives, at layer ``number``, pooled and projected like the last layer's.
+
+    0 is the output of the embeddings, -1 the last layer, -2 the layer before it. (N, d) where the view makes the
+    positives of the anchors' vectors.
+    """
+
+    number: int
+
+    def check(self, context: Context) -> None:
+        """Refuses a projection head that is kept: it learns its running means from the last layer's vectors alone."""
+        if context.encoder is not None and any(isinstance(layer, Projection) for layer in context.encoder.dense):
+            raise UserError(
+                "vectors of intermediate layers would change the running means of the projection head that is kept; "
+                "set encoder.head.keep=false, or encoder.head.kind=mlp"
+            )
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
+        """Lets the forward pass pool this layer's states too."""
+        forward.layers.add(self.number)
+        return lambda encoded: encoded.layers[self.number][: forward.views]
+
+
+@dataclass(frozen=True)
+class Means(Request[Tensor]):
+    """(2, N, d): the means of ``samples`` (K) further dropout draws of each anchor and of each positive.
+
+    Where the view makes the positives of the anchors' vectors, both are the anchors'.
+    """
+
+    samples: int
+
+    def check(self, context: Context) -> None:
+        """Refuses a second encoder and shared dropout masks: the draws need one pass with masks of their own."""
+        objective = context.objective
+        for is_set, name in (
+            (objective.dual_encoder, "dual_encoder"),
+            (objective.view.shared_mask, "view.shared_mask"),
+        ):
+            if is_set:
+                raise UserError(
+                    f"means over dropout draws do not go with objective.{name}; set it to false, or choose another "
+                    "kind than mean for the vectors of the similarity"
+                )
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
+        """Encodes the rows of the views K times more."""
+        rows = forward.again(self.samples)
+
+        def mean(encoded: Encoded) -> Tensor:
+            draws = encoded.vectors[rows]  # (K * views * N, d): draw by draw, in each the anchors, then the positives
+            n = forward.inputs.examples
+            means = draws.reshape(self.samples, -1, n, draws.shape[1]).mean(dim=0)  # (views, N, d), views 2 or 1
+            return means.expand(2, n, -1)
+
+        return mean
+
+
+@dataclass(frozen=True)
+class LmHead(Request[None]):
+    """The backbone's masked-LM head, ``encoder.lm_head``.
+
+    Attributes:
+        tied: its decoder shares the token embeddings, where the model's configuration says so; false makes a copy.
+        instead: what to do if a model has no such head, for the message.
+    """
+
+    encodes: ClassVar[bool] = False
+    tied: bool = True
+    instead: str = "drop the mlm term"
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], None]:
+        """Adds nothing: parts take the head from the encoder."""
+        del forward
+        return lambda encoded: None
+
+
+@dataclass(frozen=True)
+class Masked(Request[Tensor]):
+    """(M,): the cross-entropy of the masked-LM head at each hidden position (float32 at least).
+
+    The positions are those of a copy of the views of which ``rate`` of the tokens are chosen; M may be 0.
+    """
+
+    encodes: ClassVar[bool] = False
+    rate: float
+
+    def check(self, context: Context) -> None:
+        """Refuses a second rate (one copy goes through the forward pass) and a tokenizer without a mask token."""
+        rates = sorted(request.rate for request in context.objective.reads if isinstance(request, Masked))
+        if len(rates) > 1:
+            raise UserError(
+                f"two parts of the objective ask for different masking rates, {rates[0]} and {rates[1]}; "
+                "give both the same"
+            )
+        if context.encoder is not None:
+            mask_id(context.encoder.tokenizer)
+
+    @property
+    def stream(self) -> tuple[int, ...]:
+        """No stream of its own: there is one masked copy."""
+        return ()
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> MaskedCopy:
+        """Makes the masked copy."""
+        return mask_tokens(tokens, tokenizer, self.rate, random)
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], Tensor]:
+        """Sends the masked copy through the backbone next to the sentences."""
+        forward.masked = forward.inputs.prepared[self]
+
+        def losses(encoded: Encoded) -> Tensor:
+            if encoded.masked_losses is None:
+                raise RuntimeError("the encoder was asked for masked positions and gave none")
+            return encoded.masked_losses
+
+        return losses
+
+
+@dataclass(frozen=True)
+class MaskedViews(Request[MaskedCopy]):
+    """A masked copy of the views' texts, for a part that predicts the hidden tokens with a network of its own.
+
+    Attributes:
+        rate: share of the tokens that are chosen.
+        masking: what chosen tokens become.
+        reader: the part, for messages.
+    """
+
+    encodes: ClassVar[bool] = False
+    rate: float
+    masking: Masking = "bert"
+    reader: str = "part"
+
+    def check(self, context: Context) -> None:
+        """Refuses a tokenizer without a mask token."""
+        if context.encoder is not None:
+            mask_id(context.encoder.tokenizer, self.reader)
+
+    def prepare(self, tokens: Tokens, tokenizer: Tokenizer, random: np.random.Generator) -> MaskedCopy:
+        """Makes the masked copy."""
+        return mask_tokens(tokens, tokenizer, self.rate, random, self.masking)
+
+    def ask(self, forward: Forward) -> Callable[[Encoded], MaskedCopy]:
+        """Adds nothing to the encoder's forward pass."""
+        copy: MaskedCopy = forward.inputs.prepared[self]
+        return lambda encoded: copy
