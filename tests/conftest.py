@@ -57,10 +57,16 @@ def tiny_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_tiny_bert(tmp_path_factory.mktemp("tiny-bert"))
 
 
-@pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    """The tiny model, ready to encode; a new one for each test."""
+@pytest.fixture(scope="session")
+def tiny_encoder(tiny_folder: Path) -> SentenceEncoder:
+    """The tiny model with mean pooling, ready to encode; shared by all tests, so no test changes it."""
     return SentenceEncoder.load(tiny_folder, device="cpu")
+
+
+@pytest.fixture
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model with mean pooling, ready to encode; a new copy for each test."""
+    return tiny_encoder.twin()
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,5 @@
 """SetSim, TokSim, vectors and tokens by layer against transformers' own states, one sentence at a time."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 import torch
@@ -19,14 +17,13 @@ TEXTS = ["The spokes were loose.", "A dog.", "Clean the rims with a rag, and do 
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    """Weights are raised, for random ones leave the layers all but alike."""
-    loaded = SentenceEncoder.load(tiny_folder, device="cpu")
+def encoder(encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model with larger weights; with small random ones all layers give nearly the same vectors."""
     with torch.no_grad():
-        for name, weight in loaded.backbone.named_parameters():
+        for name, weight in encoder.backbone.named_parameters():
             if "encoder" in name and weight.ndim == 2:
                 weight.mul_(12)
-    return loaded
+    return encoder
 
 
 def states_of(encoder: SentenceEncoder, text: str) -> list[Floats]:

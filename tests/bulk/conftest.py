@@ -5,13 +5,7 @@ from pathlib import Path
 import pytest
 
 from numbered import numbered
-from opencse import SentenceEncoder
 from opencse.text.readers import Source
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,11 +11,6 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 
 A, B = ["A dog.", "A cat sits.", "Nobody is here at all."], ["A dog.", "It rains."]
-
-
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
 
 
 def test_texts_against_a_loop(encoder: SentenceEncoder) -> None:

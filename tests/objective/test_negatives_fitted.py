@@ -42,9 +42,9 @@ def generator(seed: int = 0) -> torch.Generator:
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    """With a head of another width, the vectors' in training."""
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model with a training head, whose vectors have another number of dimensions."""
+    encoder = tiny_encoder.twin()
     encoder.projection = Dense(32, D)
     return encoder
 

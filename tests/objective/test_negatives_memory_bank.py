@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -50,9 +49,9 @@ def no_inputs(n: int) -> StepInputs:
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    """With a head of another width, the vectors' in training."""
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model with a training head, whose vectors have another number of dimensions."""
+    encoder = tiny_encoder.twin()
     encoder.projection = Dense(32, D)
     return encoder
 

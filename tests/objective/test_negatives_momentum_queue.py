@@ -31,9 +31,9 @@ MOMENTUM = 0.7
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    """Mean pooling and an MLP head of another width, so that nobody can take the one for the other."""
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model with a training head, whose vectors have another number of dimensions."""
+    encoder = tiny_encoder.twin()
     torch.manual_seed(1)
     encoder.projection = Dense(32, 20)
     return encoder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -48,8 +47,9 @@ def build(**data: Any) -> Objective:
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").eval()
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model in evaluation mode."""
+    return tiny_encoder.twin()
 
 
 def vectors(step: int, noise_seed: int) -> Representations:

@@ -48,8 +48,8 @@ def build(**data: Any) -> Objective:
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+def encoder(encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
+    """The tiny model with a training head and a masked-LM head."""
     encoder.projection = Dense.mlp_head(32, torch.Generator().manual_seed(1))
     encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     return encoder.eval()

@@ -83,8 +83,9 @@ class OrderLoss(Term):
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model in evaluation mode."""
+    return tiny_encoder.twin()
 
 
 def built(encoder: SentenceEncoder, objective: Objective, folder: Path, texts: list[str], step: int = 0) -> StepInputs:

@@ -38,8 +38,9 @@ MASKED = Masked(0.15)
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model in evaluation mode."""
+    return tiny_encoder.twin()
 
 
 def step(encoder: SentenceEncoder, texts: list[str], n: int = N) -> StepInputs:

@@ -31,8 +31,9 @@ def tokenizer(tiny_folder: Path) -> Tokenizer:
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+def encoder(tiny_encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
+    """The tiny model with a masked-LM head."""
+    encoder = tiny_encoder.twin()
     encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     return encoder
 

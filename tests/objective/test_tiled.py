@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -122,9 +121,9 @@ def figures(
 
 
 @pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    """With a head of another width, the vectors' in training."""
-    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model with a training head, whose vectors have another number of dimensions."""
+    encoder = tiny_encoder.twin()
     encoder.projection = Dense(32, D)
     return encoder
 

@@ -20,8 +20,9 @@ DRAWS = 3_000
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model in evaluation mode."""
+    return tiny_encoder.twin()
 
 
 @pytest.fixture

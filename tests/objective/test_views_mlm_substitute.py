@@ -27,9 +27,8 @@ from opencse.training.settings import TrainingSettings
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
+def encoder(encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
     """The tiny model with guesses that are far from uniform."""
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, torch.nn.Embedding)
     words.weight.data *= 10

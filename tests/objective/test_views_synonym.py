@@ -29,8 +29,9 @@ DRAWS = 4_000
 
 
 @pytest.fixture
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
+def encoder(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    """The tiny model in evaluation mode."""
+    return tiny_encoder.twin()
 
 
 def begun(encoder: SentenceEncoder, **chosen: int | str) -> Synonym:

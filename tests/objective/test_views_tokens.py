@@ -73,8 +73,8 @@ def wordnet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def loaded(tiny_folder: Path) -> SentenceEncoder:
-    encoder = SentenceEncoder.load(tiny_folder, device="cpu")
+def loaded(tiny_encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
+    encoder = tiny_encoder.twin()
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, torch.nn.Embedding)
     encoder.lm_head = MaskedLMHead.load(tiny_folder, words).eval()

@@ -30,8 +30,8 @@ def encoder() -> SentenceEncoder:
 
 
 @pytest.fixture
-def tiny(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, device="cpu")
+def tiny(tiny_encoder: SentenceEncoder) -> SentenceEncoder:
+    return tiny_encoder.twin()
 
 
 def mteb_spearman(model: MtebEncoder, pairs: ScoredPairs) -> float:

@@ -28,6 +28,7 @@ TEXTS = ("A dog runs.", "The cat sleeps on the mat.", "Dogs run.")
 
 @pytest.fixture(scope="module")
 def encoder(tiny_folder: Path) -> SentenceEncoder:
+    """The tiny model with CLS pooling."""
     return SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
 
 

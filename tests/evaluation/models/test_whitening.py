@@ -146,11 +146,6 @@ def test_far_from_the_origin_in_float32() -> None:
     np.testing.assert_allclose(np.cov(Whitening.fit(x).apply(x).T, dtype=np.float64), np.eye(3), atol=1e-3)
 
 
-@pytest.fixture(scope="module")
-def encoder(tiny_folder: Path) -> SentenceEncoder:
-    return SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("dimension", [None, 12])
 def test_a_whitened_encoder_saves_and_loads_with_the_same_vectors(
