@@ -19,9 +19,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from opencse.adapting.finding import Floats
 from opencse.adapting.guard import TOLERANCE, Guard
 from opencse.adapting.own_text import quick
+from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import EmbeddingModel, ScoredPairs, Sts, distinct, embed, load_sts, read_scored_pairs, spearman
 from opencse.evaluation.sts.data import StsData

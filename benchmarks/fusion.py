@@ -34,8 +34,8 @@ from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
-from opencse.evaluation.measures import ndcg
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
+from opencse.ranking import ndcg
 from opencse.text.readers import Source
 
 Matrix = NDArray[np.float64]

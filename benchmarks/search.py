@@ -33,13 +33,12 @@ import numpy as np
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import UserError
-from opencse.evaluation.measures import ndcg
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.modules.rows import unit_rows
 from opencse.progress import Terminal
+from opencse.ranking import ndcg, nearest_prepared
 from opencse.search.building import How
 from opencse.search.engines import Kind, require_faiss
-from opencse.search.exact import nearest_prepared
 from opencse.search.index import Index
 from opencse.search.kept_words import PATTERN
 from opencse.search.keywords import best_rows

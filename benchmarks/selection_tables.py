@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import spearmanr
 
-from opencse.adapting.finding import Measure
+from opencse.ranking import Measure
 
 GUARD = "guard (150 graded pairs)"
 

@@ -13,14 +13,13 @@ from pathlib import Path
 
 import numpy as np
 
-from opencse.adapting.finding import Floats
 from opencse.adapting.holdout import fraction
+from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import distinct, embed, read_scored_pairs, spearman
 from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.measures import ndcg
-from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.retrieval.data import load_retrieval
+from opencse.ranking import ndcg, nearest_rows
 from opencse.text.readers import Source
 
 DOCUMENTS = 1_500  # of SciFact: all that are relevant, and others

@@ -138,9 +138,7 @@ def nearest_prepared(
     return nearest, scores
 
 
-def similarities(
-    queries: PreparedVectors, vectors: PreparedVectors, rows: Integers, similarity: Similarity
-) -> Floats:
+def similarities(queries: PreparedVectors, vectors: PreparedVectors, rows: Integers, similarity: Similarity) -> Floats:
     """Returns the similarity (n, c) of each query with its own ``rows`` (n, c) of the vectors, in float64."""
     return _pair_scores(queries, vectors, rows, similarity.of_pairs)
 
@@ -246,7 +244,7 @@ def ndcg(levels: Sequence[int], judged: Sequence[int], k: int) -> float:
 
     Example:
         >>> round(ndcg([0, 1, 0, 2], judged=[1, 2, 1], k=10), 4)
-        0.476
+        0.4766
     """
     return _discounted(levels, k) / _discounted(sorted(judged, reverse=True), k)
 

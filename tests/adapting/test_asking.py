@@ -15,16 +15,17 @@ import torch
 from opencse import SentenceEncoder, UserError
 from opencse.adapting.asking import Asking
 from opencse.adapting.chosen import graded_pairs, load_selector
-from opencse.adapting.finding import Floats, Integers, Measure
 from opencse.adapting.given_queries import GivenQueries
 from opencse.adapting.graded import Dev
 from opencse.adapting.guard import TOLERANCE, Guard, Guarded
 from opencse.adapting.own_text import own_text
 from opencse.adapting.selection import DevScore, Given, History
 from opencse.adapting.trained import Trained
+from opencse.arrays import Floats, Integers
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.evaluation.retrieval.score import Retrieval
+from opencse.ranking import Measure
 from opencse.text import sample
 from opencse.text.readers import Source, Texts
 

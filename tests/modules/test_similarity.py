@@ -13,13 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 import opencse
-from opencse.adapting.finding import answer_ranks
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.evaluation.ranking import nearest_rows
 from opencse.modules.similarity import Similarity, read_similarity
+from opencse.ranking import answer_ranks, nearest_prepared, nearest_rows
 from opencse.search.building import How
-from opencse.search.exact import nearest_prepared
 from opencse.search.index import Index
 from opencse.search.negatives import Mining
 from opencse.search.pairs import duplicate_rows, nearest_pairs

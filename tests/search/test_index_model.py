@@ -1,4 +1,4 @@
-"""Adding and deleting at random, against a plain dictionary; and exactness against brute force with many ties."""
+"""Adding and deleting at random, against a plain dictionary."""
 
 from __future__ import annotations
 
@@ -8,15 +8,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from numpy.typing import NDArray
 
 from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.search import exact
-from opencse.search.exact import nearest_prepared
 from opencse.search.index import Index
 from opencse.search.keywords import Keywords, best_rows
 
@@ -98,28 +95,3 @@ class Dictionary(RuleBasedStateMachine):
 
 Dictionary.TestCase.settings = settings(examples(8), stateful_step_count=12)
 TestDictionary = Dictionary.TestCase
-
-
-@given(seed=st.integers(0, 2**20), rows=st.integers(1, 60), k=st.integers(1, 70), kinds=st.integers(1, 8))
-@examples(60)
-def test_exact_search_is_brute_force_with_ties_in_their_order(seed: int, rows: int, k: int, kinds: int) -> None:
-    random = np.random.default_rng(seed)
-    different = unit(random.normal(size=(kinds, 5)))
-    vectors = different[random.integers(0, kinds, rows)]
-    queries = unit(random.normal(size=(3, 5)))
-    some = np.flatnonzero(random.random(rows) < 0.6)
-    for places in (None, some):
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(exact, "_BLOCK", 7)
-            patch.setattr(exact, "SPARE", 1)
-            found, scores = nearest_prepared(queries, vectors, k, places)
-        among = np.arange(rows) if places is None else some
-        products = (queries[:, None].astype(np.float64) * vectors[among].astype(np.float64)).sum(axis=2)
-        for row in range(3):
-            order = np.lexsort((among, -products[row]))[:k]
-            assert found[row].tolist() == among[order].tolist()
-            assert scores[row].tolist() == products[row][order].tolist()
-
-
-def unit(vectors: NDArray[np.float64]) -> NDArray[np.float32]:
-    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.adapting.chosen import AUTO, TEXT, DevChoice, asking
-from opencse.adapting.finding import Measure
 from opencse.adapting.given_queries import require_split
 from opencse.adapting.material import Material, material_of
 from opencse.adapting.own_text import FEWEST
@@ -17,6 +16,7 @@ from opencse.io import is_folder
 from opencse.model_folder.locate import BUILTIN
 from opencse.model_folder.reading import has_layers
 from opencse.progress import Counted, Progress
+from opencse.ranking import Measure
 from opencse.text.documents import Document, GivenDocument, ReadingNotes, documents_at_hand, find_corpus, read_documents
 from opencse.text.given import GivenTexts, Text, open_texts
 

@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-from opencse.adapting.finding import Difference, Floats, Integers, paired_difference
 from opencse.adapting.guard import Guard
 from opencse.adapting.holdout import Flags
 from opencse.adapting.selection import Choice, DevScore, Given, History
 from opencse.adapting.trained import Trained
+from opencse.arrays import Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
+from opencse.statistics.grouped import MeanDifference, grouped_difference
 
 
 class Questions(Protocol):
@@ -142,7 +143,7 @@ class Asking:
         guarded = None
         if self.guard is not None and general is not None and general_before is not None:
             guarded = self.guard.compare(general_before, general)
-        error = paired_difference(before, values, self.questions.units).error
+        error = grouped_difference(before, values, self.questions.units).error
         return DevScore(
             float(values.mean()),
             error=error if math.isfinite(error) else None,
@@ -173,7 +174,7 @@ class Asking:
         if kept.error is None:
             gained += ", of one text alone, so it may be noise"
         else:
-            low, high = Difference(kept.value - start.value, kept.error).interval
+            low, high = MeanDifference(kept.value - start.value, kept.error).interval
             gained += f", 95% interval {low:+.2f} to {high:+.2f}{'' if low > 0 else ', so it may be noise'}"
         shared = "" if kept.share == 1.0 else f", averaged with the start ({kept.share:.0%} trained),"
         guard = ""

@@ -6,7 +6,6 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from opencse.adapting.asking import Asking, Questions
-from opencse.adapting.finding import Measure
 from opencse.adapting.given_queries import GivenQueries
 from opencse.adapting.graded import Dev
 from opencse.adapting.guard import Guard
@@ -17,6 +16,7 @@ from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.pairs import GivenPairs, given_pairs
 from opencse.io import is_folder
+from opencse.ranking import Measure
 from opencse.text import sample
 from opencse.text.given import TextSource
 

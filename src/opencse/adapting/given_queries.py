@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from opencse.adapting.finding import Floats, Integers, Measure
 from opencse.adapting.trained import Trained
+from opencse.arrays import Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.evaluation.embedding import embed_for_search
-from opencse.evaluation.measures import ndcg, recall, reciprocal_rank
 from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.io import hash_json
+from opencse.ranking import Measure
 
 
 @dataclass(frozen=True)
@@ -126,15 +125,8 @@ class GivenQueries:
         """What each query's ranking of the documents is worth."""
         task, k = self.task, self.by.k
         embedded = embed_for_search(open_model(encoder), [(task.queries, task.documents)])
-        worth = []
-        for one in rankings(task, embedded, k, OwnDocuments.of(task, self.keep_identical_ids)):
-            of = {
-                "ndcg": partial(ndcg, one.found, one.judged, k),
-                "recall": partial(recall, one.found, one.judged, k),
-                "mrr": partial(reciprocal_rank, one.found, k),
-            }
-            worth.append(100 * of[self.by.name]())
-        return np.array(worth)
+        ranked = rankings(task, embedded, k, OwnDocuments.of(task, self.keep_identical_ids))
+        return np.array([self.by.of_ranking(one.found, one.judged) for one in ranked])
 
     def parts(self, values: Floats) -> dict[str, float]:
         """None: there is one kind of query."""

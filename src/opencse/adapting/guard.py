@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opencse.adapting.finding import Floats, Measure, paired_difference
 from opencse.adapting.own_text import FEWEST, answered
 from opencse.adapting.probes import Probes
 from opencse.adapting.trained import Trained
+from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
+from opencse.ranking import Measure
+from opencse.statistics.grouped import grouped_difference
 from opencse.text import sample
 from opencse.text.readers import Source
 
@@ -103,5 +105,5 @@ class Guard:
 
     def compare(self, before: Floats, after: Floats) -> Guarded:
         """An encoder's values beside the start's; questions about one sentence are not independent."""
-        low, _ = paired_difference(after, before, self.questions.units).interval
+        low, _ = grouped_difference(after, before, self.questions.units).interval
         return Guarded(float(after.mean()), low)

@@ -9,12 +9,12 @@ from typing import Literal
 import numpy as np
 
 from opencse.adapting import probes
-from opencse.adapting.finding import Measure
 from opencse.adapting.holdout import HeldOut, hold_out, normalised
 from opencse.adapting.own_text import FEWEST, OwnText, own_text, questions
 from opencse.adapting.shared_words import by_shared_words, passages_of
 from opencse.errors import UserError
 from opencse.progress import Count
+from opencse.ranking import Measure
 from opencse.text.documents import Document
 from opencse.text.readers import Texts
 from opencse.text.scripts import count_words

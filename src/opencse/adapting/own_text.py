@@ -8,15 +8,16 @@ from functools import partial
 
 import numpy as np
 
-from opencse.adapting.finding import Floats, Integers, Measure
 from opencse.adapting.holdout import Flags, HeldOut, hold_out
 from opencse.adapting.probes import Probes, halves, neighbours, overlapping_crops, pairs
 from opencse.adapting.trained import Trained
+from opencse.arrays import Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.embedding import EmbeddingModel, embed_for_search
 from opencse.evaluation.models.opening import open_model
 from opencse.io import hash_json
 from opencse.kernels.precision import choose_precision
+from opencse.ranking import Measure
 from opencse.text.readers import Texts
 
 FEWEST = 100

@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from opencse.adapting.finding import Integers, answer_ranks
 from opencse.adapting.holdout import HeldOut, fraction, normalised
+from opencse.arrays import Integers
 from opencse.evaluation.embedding import Embedded
+from opencse.ranking import answer_ranks
 from opencse.text.readers import Texts
 from opencse.text.scripts import first_words, joined, pieces_of, search_words
 

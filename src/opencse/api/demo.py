@@ -18,9 +18,9 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, plain_failures
 from opencse.evaluation import ScoredPairs, distinct, embed, read_scored_pairs, spearman
-from opencse.evaluation.ranking import nearest_rows
 from opencse.outputs import made_folder, names_in
 from opencse.progress import Progress, Silent
+from opencse.ranking import nearest_rows
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder, State
 from opencse.runs.job import TrainJob

@@ -9,8 +9,8 @@ from pydantic import Field, FiniteFloat
 
 from opencse.errors import UserError
 from opencse.evaluation.embedding import Progress, SearchEncode, checked, silent
-from opencse.evaluation.ranking import nearest_rows
 from opencse.modules.similarity import Similarity
+from opencse.ranking import nearest_rows
 from opencse.records import Record
 from opencse.settings import Settings
 from opencse.text.scripts import folded

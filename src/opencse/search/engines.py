@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Floats, Integers
 from opencse.errors import UserError, reason
 from opencse.io import sync
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
+from opencse.ranking import SPARE, PreparedVectors, similarities
 from opencse.search.database import mapped, new_name
-from opencse.search.exact import SPARE, Places, Prepared, Scores, similarities
 from opencse.search.folder import note
 from opencse.search.writer import Writer
 
@@ -76,7 +77,9 @@ class Engine:
             raise UserError(f"{path}: damaged (of {inner.ntotal:,} rows, not {slots:,}); build the index again")
         return cls(inner, similarity)
 
-    def search(self, queries: Prepared, vectors: Prepared, k: int, alive: Places | None) -> tuple[Places, Scores]:
+    def search(
+        self, queries: PreparedVectors, vectors: PreparedVectors, k: int, alive: Integers | None
+    ) -> tuple[Integers, Floats]:
         """The k rows found nearest to each query, scored by their true vectors.
 
         Args:

@@ -17,11 +17,11 @@ from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.progress import Counted, Progress, Silent
+from opencse.ranking import PreparedVectors
 from opencse.search import querying
 from opencse.search.building import How, add, build
 from opencse.search.changing import changing
 from opencse.search.database import Facts
-from opencse.search.exact import Prepared
 from opencse.search.filters import Where, sql_of
 from opencse.search.moments import Moments
 from opencse.search.pairs import Duplicates, Pair, duplicate_rows, nearest_pairs
@@ -209,7 +209,7 @@ class Index:
                 return querying.hybrid(state, list(queries), units, k, where, weight)
             return querying.dense(state, units, k, threshold, where)
 
-    def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> Prepared:
+    def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> PreparedVectors:
         """(n, d) vectors of queries or documents, prepared as the index has them (for the cosine L2-normalised).
 
         Vectors are taken as given.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.search.exact import Places
+from opencse.arrays import Integers
 from opencse.text.scripts import search_words
 from opencse.text.stems import stems_of
 
@@ -78,7 +78,7 @@ class Keywords:
         return np.asarray(self._inner.get_scores(known), dtype=np.float64)
 
 
-def best_rows(scores: NDArray[np.float64], most: int) -> Places:
+def best_rows(scores: NDArray[np.float64], most: int) -> Integers:
     """The rows of the highest scores above 0, the best first and equal ones in their order."""
     rows = np.flatnonzero(scores > 0)
     if len(rows) > most:

@@ -9,10 +9,11 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.modules.similarity import Similarity
 from opencse.progress import Count
-from opencse.search.exact import Places, Prepared, Scores, similarities
+from opencse.ranking import PreparedVectors, similarities
 from opencse.text.scripts import folded
 
 _BLOCK = 4_096
@@ -53,13 +54,13 @@ class Duplicates:
 
 
 def nearest_pairs(
-    vectors: Prepared,
+    vectors: PreparedVectors,
     most: int,
     *,
     similarity: Similarity = Similarity.COSINE,
     groups: NDArray[np.int64] | None = None,
     progress: Count | None = None,
-) -> tuple[Places, Scores]:
+) -> tuple[Integers, Floats]:
     """The ``most`` pairs of rows that are most similar, of all n (n - 1) / 2.
 
     Args:
@@ -96,7 +97,7 @@ def nearest_pairs(
 
 
 def duplicate_rows(
-    vectors: Prepared,
+    vectors: PreparedVectors,
     texts: Sequence[str],
     threshold: float | None,
     *,
@@ -179,7 +180,7 @@ class _Groups:
 
 
 def _blocks(
-    vectors: Prepared, least: Sequence[float], similarity: Similarity, progress: Count | None
+    vectors: PreparedVectors, least: Sequence[float], similarity: Similarity, progress: Count | None
 ) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
     """Pairs (earlier, later row) with a rough similarity of at least ``least[0]``, and these, block by block."""
     rows = len(vectors)
@@ -196,7 +197,7 @@ def _blocks(
             progress(min(start + _BLOCK, rows), rows)
 
 
-def _exact(vectors: Prepared, pairs: NDArray[np.int64], similarity: Similarity) -> Scores:
+def _exact(vectors: PreparedVectors, pairs: NDArray[np.int64], similarity: Similarity) -> Floats:
     parts = [np.empty(0)]
     for start in range(0, len(pairs), _BLOCK):
         here = pairs[start : start + _BLOCK]

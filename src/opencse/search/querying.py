@@ -9,11 +9,12 @@ from functools import cached_property
 
 import numpy as np
 
+from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.modules.similarity import Similarity
+from opencse.ranking import PreparedVectors, nearest_prepared, similarities
 from opencse.search.database import HAS_ID, Facts, Stored, sql_columns
 from opencse.search.engines import Engine
-from opencse.search.exact import Places, Prepared, Scores, nearest_prepared, similarities
 from opencse.search.filters import Where, sql_of
 from opencse.search.kept_words import keywords_of, place_of
 from opencse.search.keywords import Keywords, best_rows
@@ -42,8 +43,8 @@ class State:
 
     store: Store
     facts: Facts
-    vectors: Prepared
-    alive: Places | None
+    vectors: PreparedVectors
+    alive: Integers | None
     engine: Engine | None
 
     @property
@@ -52,7 +53,7 @@ class State:
         return self.facts.similarity
 
     @property
-    def places(self) -> Places:
+    def places(self) -> Integers:
         """The living places, ascending."""
         return np.arange(len(self.vectors)) if self.alive is None else self.alive
 
@@ -69,12 +70,12 @@ class State:
         )
 
     @cached_property
-    def sample(self) -> Prepared:
+    def sample(self) -> PreparedVectors:
         """(at most 4096, d) vectors of living rows, evenly spread over the index."""
         places = self.places
         return np.asarray(self.vectors[places[:: -(-len(places) // _SAMPLE)]])
 
-    def among(self, where: Where | None) -> Places | None:
+    def among(self, where: Where | None) -> Integers | None:
         """The places that meet conditions; None: all there are."""
         return (
             self.alive
@@ -96,7 +97,7 @@ class State:
                 raise UserError(f"{self.store.folder}: no row has the id {name[:80]!r}")
         return [row for name in ids for row in found[name]]
 
-    def nearest(self, queries: Prepared, k: int, where: Where | None) -> tuple[Places, Scores]:
+    def nearest(self, queries: PreparedVectors, k: int, where: Where | None) -> tuple[Integers, Floats]:
         """(n, at most k) places and similarities, the nearest first; -1 where there are fewer.
 
         With conditions the search is always exact.
@@ -107,7 +108,9 @@ class State:
         return self.engine.search(queries, self.vectors, k, among)
 
 
-def dense(state: State, queries: Prepared, k: int, threshold: float | None, where: Where | None) -> list[list[Hit]]:
+def dense(
+    state: State, queries: PreparedVectors, k: int, threshold: float | None, where: Where | None
+) -> list[list[Hit]]:
     """The k rows, or documents, nearest to each query."""
     most = k
     while True:
@@ -130,7 +133,7 @@ def dense(state: State, queries: Prepared, k: int, threshold: float | None, wher
 
 
 def hybrid(
-    state: State, texts: Sequence[str], queries: Prepared, k: int, where: Where | None, weight: float
+    state: State, texts: Sequence[str], queries: PreparedVectors, k: int, where: Where | None, weight: float
 ) -> list[list[Hit]]:
     r"""The rows that are best by vectors and words together: a convex combination of scaled scores.
 

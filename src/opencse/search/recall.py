@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.search.exact import nearest_prepared
+from opencse.ranking import nearest_prepared
 from opencse.search.index import Index
 
 

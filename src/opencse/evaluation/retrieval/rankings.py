@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.ranking import nearest_rows
 from opencse.evaluation.retrieval.data import RetrievalTask
 from opencse.modules.similarity import Similarity
+from opencse.ranking import nearest_rows
 
 
 @dataclass(frozen=True)

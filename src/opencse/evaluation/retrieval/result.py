@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class RetrievalScore(Settings):
-    """Measures of one data set x 100, each the mean over its queries; see ``opencse.evaluation.measures``.
+    """Measures of one data set x 100, each the mean over its queries; see ``opencse.ranking``.
 
     Attributes:
         ndcg_at_10: what BEIR and MTEB report.

@@ -16,12 +16,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
-from opencse.evaluation.measures import average_precision, ndcg, recall, reciprocal_rank
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
 from opencse.evaluation.retrieval.result import RetrievalResult, RetrievalScore, retrieval_table
 from opencse.evaluation.suite import Options, Suite
 from opencse.modules.similarity import Similarity
+from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,4 +1,4 @@
-"""The nearest rows against a sort of all similarities, computed pair by pair."""
+"""The nearest rows and the rank of an answer, against a sort of all similarities computed pair by pair."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from opencse.evaluation import ranking
-from opencse.evaluation.ranking import nearest_rows
+from fuzzing import examples
+from opencse import ranking
+from opencse.arrays import Floats, Vectors
 from opencse.modules.similarity import Similarity
-from opencse.search import exact
-
-Floats = NDArray[np.float64]
+from opencse.ranking import Measure, answer_ranks, nearest_prepared, nearest_rows
 
 
-def naive(query: NDArray[np.floating], corpus: NDArray[np.floating], similarity: Similarity) -> list[float]:
+def naive(query: Vectors, corpus: Vectors, similarity: Similarity) -> list[float]:
     scores = []
     for row in corpus.tolist():
         dot = sum(float(q) * c for q, c in zip(query.tolist(), row, strict=True))
@@ -32,9 +33,8 @@ def naive(query: NDArray[np.floating], corpus: NDArray[np.floating], similarity:
 def test_a_sort_of_all_similarities(
     monkeypatch: pytest.MonkeyPatch, similarity: Similarity, dtype: type[np.floating], block: int
 ) -> None:
-    monkeypatch.setattr(exact, "_BLOCK", block)
-    monkeypatch.setattr(ranking, "QUERIES", block)
-    monkeypatch.setattr(ranking, "PAIRS", block)
+    for name in ("_BLOCK", "_FIRST_BLOCK", "_QUERIES", "_PAIRS"):
+        monkeypatch.setattr(ranking, name, block)
     random = np.random.default_rng(0)
     queries = random.normal(size=(5, 6)).astype(dtype)
     corpus = (random.normal(size=(200, 6)) * random.uniform(0.1, 9, size=(200, 1))).astype(dtype)
@@ -82,16 +82,14 @@ def test_zero_vectors_and_a_corpus_smaller_than_k() -> None:
 
 def test_queries_without_a_direction_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
     """All rows tie with them, and the search would take more and more candidates."""
-    from opencse.search import exact
-
     compared: list[int] = []
-    candidates = exact._candidates
+    candidates = ranking._candidates
 
     def counted(queries: Any, *rest: Any) -> Any:
         compared.append(len(queries))
         return candidates(queries, *rest)
 
-    monkeypatch.setattr(exact, "_candidates", counted)
+    monkeypatch.setattr(ranking, "_candidates", counted)
     corpus = np.random.default_rng(0).normal(size=(500, 4))
     queries = np.zeros((70, 4))
     queries[3] = corpus[20]
@@ -108,3 +106,61 @@ def test_queries_without_a_direction_are_not_compared(monkeypatch: pytest.Monkey
 def test_shapes_that_do_not_fit(queries: tuple[int, ...], corpus: tuple[int, ...], k: int) -> None:
     with pytest.raises(ValueError, match=r"\(n, d\) and \(m, d\)"):
         nearest_rows(np.ones(queries), np.ones(corpus), k)
+
+
+def naive_rank(query: Vectors, candidates: Vectors, answer: int, own: int) -> int:
+    def cosine(a: Vectors, b: Vectors) -> float:
+        return float(a @ b / (np.linalg.norm(a) * np.linalg.norm(b)))
+
+    of_answer = cosine(query, candidates[answer])
+    better = [c for c in range(len(candidates)) if c not in (answer, own) and cosine(query, candidates[c]) > of_answer]
+    return 1 + len(better)
+
+
+def test_ranks_equal_a_naive_count() -> None:
+    random = np.random.default_rng(0)
+    queries, candidates = random.normal(size=(300, 8)), random.normal(size=(40, 8)) * random.uniform(0.1, 9, (40, 1))
+    answers, own = random.integers(40, size=300), random.integers(-1, 40, size=300)
+    own[own == answers] = -1
+    expected = [naive_rank(q, candidates, a, o) for q, a, o in zip(queries, answers, own, strict=True)]
+    assert answer_ranks(queries, candidates, answers, own).tolist() == expected
+    assert len(set(expected)) > 10
+
+
+def test_the_query_itself_is_no_candidate() -> None:
+    candidates = np.array([[1.0, 0.0], [1.0, 0.2], [0.0, 1.0]])
+    query = candidates[:1]
+    assert answer_ranks(query, candidates, np.array([1]), np.array([0])).tolist() == [1]
+    assert answer_ranks(query, candidates, np.array([1]), np.array([-1])).tolist() == [2]
+
+
+def test_one_vector_for_everything_finds_nothing() -> None:
+    same = np.ones((50, 4))
+    ranks = answer_ranks(same[:9], same, np.arange(9), np.full(9, -1))
+    assert (ranks == 50).all()
+    assert Measure().of_ranks(ranks).tolist() == [0.0] * 9
+
+
+@given(seed=st.integers(0, 2**20), rows=st.integers(1, 60), k=st.integers(1, 70), kinds=st.integers(1, 8))
+@examples(60)
+def test_exact_search_is_brute_force_with_ties_in_their_order(seed: int, rows: int, k: int, kinds: int) -> None:
+    random = np.random.default_rng(seed)
+    different = unit(random.normal(size=(kinds, 5)))
+    vectors = different[random.integers(0, kinds, rows)]
+    queries = unit(random.normal(size=(3, 5)))
+    half = np.flatnonzero(random.random(rows) < 0.6)
+    for subset in (None, half):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ranking, "_BLOCK", 7)
+            patch.setattr(ranking, "SPARE", 1)
+            nearest, scores = nearest_prepared(queries, vectors, k, subset)
+        among = np.arange(rows) if subset is None else half
+        products = (queries[:, None].astype(np.float64) * vectors[among].astype(np.float64)).sum(axis=2)
+        for row in range(3):
+            order = np.lexsort((among, -products[row]))[:k]
+            assert nearest[row].tolist() == among[order].tolist()
+            assert scores[row].tolist() == products[row][order].tolist()
+
+
+def unit(vectors: Floats) -> NDArray[np.float32]:
+    return np.asarray(vectors / np.linalg.norm(vectors, axis=1, keepdims=True), dtype=np.float32)
