@@ -15,7 +15,7 @@ import pytest
 
 import opencse
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made
-from opencse.text.kinds import recognise
+from opencse.text.files.kinds import recognise
 
 Run = Callable[..., tuple[int, str, str]]
 

@@ -16,7 +16,7 @@ from corpora import TEXT, folders, repaired, same
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
 from opencse.text.corpus import cache_root, describe_cache, tokenise
-from opencse.text.formats import Record
+from opencse.text.files.formats import Record
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 from opencse.text.tokenising import CorpusCounts, GrowingArray, write_arrays

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from opencse import UserError
-from opencse.text import lines
 from opencse.text.documents import (
     Collection,
     Document,
@@ -17,6 +16,7 @@ from opencse.text.documents import (
     find_corpus,
     read_documents,
 )
+from opencse.text.files import lines
 
 
 def jsonl(path: Path, *records: object) -> Path:

@@ -33,7 +33,7 @@ from opencse.io import WRITING, npy_header
 from opencse.modules.prompts import Role
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
-from opencse.text.formats import Record
+from opencse.text.files.formats import Record
 from opencse.text.given import FileTexts
 
 Precision = Literal["float32", "bf16"]

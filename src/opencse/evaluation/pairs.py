@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, shortened
-from opencse.text.lines import read_lines, require_file, suffix_of
+from opencse.text.files.lines import read_lines, require_file, suffix_of
 from opencse.text.readers import Source
 from opencse.text.scripts import is_unicode
 

@@ -20,7 +20,7 @@ from opencse.evaluation.sts.score import Sts
 from opencse.evaluation.suite import Suite
 from opencse.evaluation.transfer.data import TRANSFER_TASKS
 from opencse.evaluation.transfer.score import Transfer
-from opencse.text.lines import COMPRESSED, suffix_of
+from opencse.text.files.lines import COMPRESSED, suffix_of
 
 SUITES: dict[str, type[Suite[Any, Any, Any]]] = {
     suite.name: suite for suite in (Sts, StsDev, Regression, Transfer, Probing, Retrieval)

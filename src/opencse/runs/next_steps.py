@@ -8,8 +8,8 @@ from pathlib import Path
 from opencse.model_folder.locate import BUILTIN
 from opencse.runs.finish import TrainResult
 from opencse.runs.job import TrainJob
+from opencse.text.files.lines import suffix_of
 from opencse.text.given import DocumentTexts
-from opencse.text.lines import suffix_of
 from opencse.text.readers import Source
 
 CORPUS, PAIRS, QUERIES, MODEL, INDEX = "corpus.txt", "pairs.csv", "beir", "my-model", "my-index"

@@ -18,8 +18,8 @@ from opencse.progress import Progress
 from opencse.search.building import How
 from opencse.search.index import Index
 from opencse.search.reading import GivenRows
+from opencse.text.files.pipes import is_pipe
 from opencse.text.given import TextSource
-from opencse.text.pipes import is_pipe
 from opencse.text.readers import Source
 
 SUFFIX = ".index"

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
 from opencse.settings import Settings
-from opencse.text.formats import HTML_TAG
+from opencse.text.files.formats import HTML_TAG
 from opencse.text.near_duplicates import find_near_duplicates
 from opencse.text.readers import Texts
 from opencse.text.scripts import count_words

@@ -14,9 +14,9 @@ from pathlib import Path
 from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
-from opencse.text.json_files import ABSENT
-from opencse.text.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known
-from opencse.text.lines import COMPRESSED, suffix_of
+from opencse.text.files.json_files import ABSENT
+from opencse.text.files.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known
+from opencse.text.files.lines import COMPRESSED, suffix_of
 from opencse.text.readers import Source
 from opencse.text.scripts import is_unicode
 from opencse.text.sentences import split_sentences

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from opencse.errors import MissingColumnError, nearest, require_once
-from opencse.text.formats import column_like
+from opencse.text.files.formats import column_like
 from opencse.text.readers import Source
 
 TITLE, TEXT, ID = "title", "text", "_id"

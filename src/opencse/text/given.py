@@ -14,9 +14,9 @@ from pathlib import Path
 from opencse.errors import UserError
 from opencse.progress import Say
 from opencse.text.documents import Collection, Document, ReadingNotes, holds_documents
-from opencse.text.encodings import UTF_8
-from opencse.text.formats import Record
-from opencse.text.pipes import is_pipe, pipe_name
+from opencse.text.files.encodings import UTF_8
+from opencse.text.files.formats import Record
+from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.scripts import is_unicode
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 from opencse.text.documents import Collection, holds_documents
 from opencse.text.fields import suggest_fields
-from opencse.text.formats import column_like
+from opencse.text.files.formats import column_like
+from opencse.text.files.kinds import SECTIONED
 from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
-from opencse.text.kinds import SECTIONED
 from opencse.text.readers import Source, Texts
 
 PAIRS_RECIPE = "simcse-supervised"

@@ -17,14 +17,14 @@ from pathlib import Path
 
 from opencse.errors import UserError, reason, require_once
 from opencse.numerals import is_number, whole_number
-from opencse.text.data_sets import data_set_columns, read_data_set
-from opencse.text.formats import Columns, Record, present_columns, read_records, without_markup
-from opencse.text.kinds import SECTIONED, FileKind, is_known, recognise
-from opencse.text.lines import File, read_lines, require_file, suffix_of
-from opencse.text.paragraphs import Section
-from opencse.text.pipes import Spooled, is_pipe, pipe_name, spool
+from opencse.text.files.data_sets import data_set_columns, read_data_set
+from opencse.text.files.formats import Columns, Record, present_columns, read_records, without_markup
+from opencse.text.files.kinds import SECTIONED, FileKind, is_known, recognise
+from opencse.text.files.lines import File, read_lines, require_file, suffix_of
+from opencse.text.files.paragraphs import Section
+from opencse.text.files.pipes import Spooled, is_pipe, pipe_name, spool
+from opencse.text.files.sections import read_sections
 from opencse.text.scripts import is_unicode
-from opencse.text.sections import read_sections
 
 ROLES = ("anchor", "positive", "negative")
 _READING = 1
@@ -261,7 +261,7 @@ class Source:
 
         Args:
             columns: by name or position, in place of the source's own; None: the default ones.
-            lenient: objects may lack a column; its value is `opencse.text.json_files.ABSENT` then.
+            lenient: objects may lack a column; its value is `opencse.text.files.json_files.ABSENT` then.
 
         Raises:
             UserError: naming the file, the line and the fix.

@@ -17,7 +17,7 @@ from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Search
 from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import checks_trust, told
 from opencse.modules.prompts import Role
-from opencse.text.lines import require_file
+from opencse.text.files.lines import require_file
 
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.environment import require_packages
 from opencse.errors import UserError
-from opencse.text.lines import read_lines
+from opencse.text.files.lines import read_lines
 
 BLOCK = 4096  # texts averaged at a time
 

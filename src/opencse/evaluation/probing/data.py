@@ -14,7 +14,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import SEED
 from opencse.evaluation.labelled import Examples, Labelled, Line
 from opencse.evaluation.suite import TaskData
-from opencse.text.lines import read_lines
+from opencse.text.files.lines import read_lines
 
 PARTS = {"tr": "train", "va": "dev", "te": "test"}
 PUBLISHED = {"train": 100_000, "dev": 10_000, "test": 10_000}

@@ -12,7 +12,7 @@ from typing import Any
 from opencse.errors import UserError, nearest
 from opencse.evaluation.retrieval.judgements import read_judgements
 from opencse.evaluation.suite import TaskData
-from opencse.text.lines import COMPRESSED, read_objects
+from opencse.text.files.lines import COMPRESSED, read_objects
 from opencse.text.scripts import is_unicode
 
 CORPUS, QUERIES, QRELS = "corpus.jsonl", "queries.jsonl", "qrels"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.errors import UserError
-from opencse.text.lines import read_lines
+from opencse.text.files.lines import read_lines
 
 HEADER = "query-id<TAB>corpus-id<TAB>score"
 

@@ -21,8 +21,8 @@ from opencse.evaluation.pairs import (
 )
 from opencse.evaluation.record import Text
 from opencse.evaluation.suite import TaskData
-from opencse.text.data_sets import load_data_set
-from opencse.text.formats import choose_columns
+from opencse.text.files.data_sets import load_data_set
+from opencse.text.files.formats import choose_columns
 
 SPLIT = "test"
 HUB = "hub"

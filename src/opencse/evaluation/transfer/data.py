@@ -11,7 +11,7 @@ from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import Scheme
 from opencse.evaluation.labelled import Examples, Labelled, Line
 from opencse.evaluation.suite import TaskData
-from opencse.text.lines import read_lines
+from opencse.text.files.lines import read_lines
 
 TRAIN_PHRASES = "train_phrases"
 """SST2's file of phrases: SentEval's training set."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.text.subtitles import subtitle_sections
+from opencse.text.files.subtitles import subtitle_sections
 
 
 def spoken(path: Path, content: str) -> tuple[str, ...]:

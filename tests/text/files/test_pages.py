@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from opencse.text.pages import page_sections
+from opencse.text.files.pages import page_sections
 
 
 def paragraphs(*pages: str) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.lines import File, read_bytes
-from opencse.text.pages import page_sections
-from opencse.text.paragraphs import Section
+from opencse.text.files.lines import File, read_bytes
+from opencse.text.files.pages import page_sections
+from opencse.text.files.paragraphs import Section
 
 MAX_PDF = 1_000_000_000
 """Bytes of a file, at most."""
@@ -19,7 +19,7 @@ MAX_PAGE = 10_000_000
 
 
 def pdf_sections(file: File, place: str) -> Iterator[Section]:
-    """The text of a PDF as one document; see `opencse.text.pages`.
+    """The text of a PDF as one document; see `opencse.text.files.pages`.
 
     Raises:
         UserError: for a damaged or encrypted file, or pages without any text (scans), naming the page.

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.text.encodings import detect_encoding
-from opencse.text.lines import encoding_of, read_lines, read_text
+from opencse.text.files.encodings import detect_encoding
+from opencse.text.files.lines import encoding_of, read_lines, read_text
 
 GERMAN = "Die Zündung läuft nicht – Größe, Nässe und Öl. Können Sie die Straße nennen?"
 POLISH = "Zażółć gęślą jaźń. Dzieci poszły do szkoły i powiedziały, że jest tam dziś ładnie."

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.text import json_files, lines
-from opencse.text.json_files import read_json
+from opencse.text.files import json_files, lines
+from opencse.text.files.json_files import read_json
 
 ROWS = [{"text": f"Text {number}", "tags": ["a", {"b": "]"}]} for number in range(50)]
 

@@ -16,8 +16,8 @@ from opencse.text.documents import (
     holds_prose,
     read_documents,
 )
+from opencse.text.files.paragraphs import Section
 from opencse.text.given import DocumentTexts, open_texts
-from opencse.text.paragraphs import Section
 
 PAGE = """---
 title: The manual

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.text import mail
-from opencse.text.mail import mail_sections, mailbox_sections
+from opencse.text.files import mail
+from opencse.text.files.mail import mail_sections, mailbox_sections
 
 HEAD = "From: A <a@b.c>\nSubject: =?utf-8?q?Gr=C3=BC=C3=9Fe?=\nMessage-ID: <1@b.c>\n"
 

@@ -11,8 +11,8 @@ import pytest
 
 from opencse.errors import UserError
 from opencse.text.corpus import tokenise
-from opencse.text.lines import read_lines
-from opencse.text.pipes import is_pipe
+from opencse.text.files.lines import read_lines
+from opencse.text.files.pipes import is_pipe
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
 

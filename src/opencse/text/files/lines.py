@@ -18,8 +18,8 @@ from typing import Any, BinaryIO, cast
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.encodings import UTF_8, detect_encoding
-from opencse.text.pipes import Spooled
+from opencse.text.files.encodings import UTF_8, detect_encoding
+from opencse.text.files.pipes import Spooled
 
 File = Path | Spooled
 MARKDOWN = (".md", ".markdown")

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
 
-from opencse.text.paragraphs import Headed, Section
-from opencse.text.prose import split_front_matter
+from opencse.text.files.paragraphs import Headed, Section
+from opencse.text.files.prose import split_front_matter
 
 _LEFT_OUT = frozenset(
     ("title", "script", "style", "template", "noscript", "svg", "math", "nav", "footer", "aside", "form", "button",

@@ -10,7 +10,7 @@ import pytest
 
 from files_of_kinds import pdf
 from opencse.errors import UserError
-from opencse.text.pdf import pdf_sections
+from opencse.text.files.pdf import pdf_sections
 
 PAGES = [
     ["ANNUAL REPORT", f"The first line of page {n} is bro-", "ken and goes on over lines that are as long.", str(n)]

@@ -8,7 +8,7 @@ import pyarrow
 import pytest
 
 from opencse.errors import UserError, reason
-from opencse.text.lines import MAX_LINE_CHARACTERS, UNPACKED_FREELY, read_lines, suffix_of
+from opencse.text.files.lines import MAX_LINE_CHARACTERS, UNPACKED_FREELY, read_lines, suffix_of
 
 Pack = Callable[[bytes], bytes]
 

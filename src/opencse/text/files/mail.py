@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from email.message import EmailMessage
 
 from opencse.errors import UserError
-from opencse.text.lines import File, open_plain, read_bytes, reading
-from opencse.text.markup import text_of_html
-from opencse.text.paragraphs import Section, join_lines
+from opencse.text.files.lines import File, open_plain, read_bytes, reading
+from opencse.text.files.markup import text_of_html
+from opencse.text.files.paragraphs import Section, join_lines
 
 MAX_MESSAGE = 50_000_000
 """Bytes of one message with its attachments, at most."""
@@ -80,7 +80,7 @@ def _body(message: EmailMessage) -> str:
     try:
         text = content.decode(charset)
     except (LookupError, UnicodeDecodeError):
-        from opencse.text.encodings import detect_encoding
+        from opencse.text.files.encodings import detect_encoding
 
         text = content.decode(detect_encoding([content]), errors="replace")
     return text_of_html(text) if part.get_content_subtype() == "html" else text

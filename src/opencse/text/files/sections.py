@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from opencse.text.kinds import FileKind
-from opencse.text.lines import File, path_of, read_lines, read_text
-from opencse.text.paragraphs import Section, join_lines
-from opencse.text.pipes import Spooled
+from opencse.text.files.kinds import FileKind
+from opencse.text.files.lines import File, path_of, read_lines, read_text
+from opencse.text.files.paragraphs import Section, join_lines
+from opencse.text.files.pipes import Spooled
 
 
 def read_sections(
@@ -16,7 +16,7 @@ def read_sections(
     """The sections of one file.
 
     Args:
-        file: of a kind in `opencse.text.kinds.SECTIONED`, or lines of text.
+        file: of a kind in `opencse.text.files.kinds.SECTIONED`, or lines of text.
         kind: what it was recognised as.
         place: names it; by default its name.
         keep_code: keep code blocks.
@@ -31,43 +31,43 @@ def read_sections(
             if paragraphs := tuple(join_lines(line for _, line in read_lines(file))):
                 yield Section(place, "", paragraphs)
         case "markdown":
-            from opencse.text.prose import markdown_sections
+            from opencse.text.files.prose import markdown_sections
 
             yield from markdown_sections(read_text(file) + "\n", place, keep_code=keep_code)
         case "rst":
-            from opencse.text.prose import rst_sections
+            from opencse.text.files.prose import rst_sections
 
             yield from rst_sections(read_text(file), place, keep_code=keep_code)
         case "html":
-            from opencse.text.markup import html_sections
+            from opencse.text.files.markup import html_sections
 
             yield from html_sections(read_text(file), place, keep_code=keep_code)
         case "subtitles":
-            from opencse.text.subtitles import subtitle_sections
+            from opencse.text.files.subtitles import subtitle_sections
 
             yield from subtitle_sections(file, place)
         case "mail":
-            from opencse.text.mail import mail_sections
+            from opencse.text.files.mail import mail_sections
 
             yield from mail_sections(file, place)
         case "mbox":
-            from opencse.text.mail import mailbox_sections
+            from opencse.text.files.mail import mailbox_sections
 
             yield from mailbox_sections(file, place)
         case "pages":
-            from opencse.text.pages import page_sections
+            from opencse.text.files.pages import page_sections
 
             yield from page_sections(read_text(file).split("\f"), place)
         case "pdf":
-            from opencse.text.pdf import pdf_sections
+            from opencse.text.files.pdf import pdf_sections
 
             yield from pdf_sections(file, place)
         case "docx" | "epub":
-            from opencse.text.office import docx_sections, epub_sections
+            from opencse.text.files.office import docx_sections, epub_sections
 
             yield from (docx_sections if kind.name == "docx" else epub_sections)(file, place, keep_code=keep_code)
         case "wikipedia":
-            from opencse.text.xml_files import wikipedia_sections
+            from opencse.text.files.xml_files import wikipedia_sections
 
             yield from wikipedia_sections(file)
         case _:

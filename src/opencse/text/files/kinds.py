@@ -15,7 +15,16 @@ from pathlib import Path
 from typing import Literal
 
 from opencse.errors import UserError
-from opencse.text.lines import COMPRESSED, MARKDOWN, File, encoding_of, open_plain, path_of, require_file, suffix_of
+from opencse.text.files.lines import (
+    COMPRESSED,
+    MARKDOWN,
+    File,
+    encoding_of,
+    open_plain,
+    path_of,
+    require_file,
+    suffix_of,
+)
 
 KindName = Literal[
     "text", "table", "jsonl", "json", "parquet", "xml", "wikipedia", "markdown", "rst", "html", "mail", "mbox",

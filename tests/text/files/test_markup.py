@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from opencse.text.markup import html_sections, text_of_html
-from opencse.text.prose import rst_sections, split_front_matter
+from opencse.text.files.markup import html_sections, text_of_html
+from opencse.text.files.prose import rst_sections, split_front_matter
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from urllib.parse import unquote
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.lines import MAX_GROWTH, UNPACKED_FREELY, File, read_bytes
-from opencse.text.markup import html_sections
-from opencse.text.paragraphs import Section
+from opencse.text.files.lines import MAX_GROWTH, UNPACKED_FREELY, File, read_bytes
+from opencse.text.files.markup import html_sections
+from opencse.text.files.paragraphs import Section
 
 MAX_ARCHIVE = 500_000_000
 """Bytes of a file, at most."""

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, NamedTuple
 from opencse.environment import require_packages
 from opencse.errors import MissingColumnError, UserError, nearest, reason, shortened
 from opencse.numerals import whole_number
-from opencse.text.json_files import ABSENT, leaf_names, read_json, value_of
-from opencse.text.kinds import SECTIONED, SEPARATORS, FileKind, KindName
-from opencse.text.lines import (
+from opencse.text.files.json_files import ABSENT, leaf_names, read_json, value_of
+from opencse.text.files.kinds import SECTIONED, SEPARATORS, FileKind, KindName
+from opencse.text.files.lines import (
     MAX_GROWTH,
     MAX_RECORD_CHARACTERS,
     UNPACKED_FREELY,
@@ -23,8 +23,8 @@ from opencse.text.lines import (
     read_lines,
     read_objects,
 )
-from opencse.text.sections import read_sections
-from opencse.text.xml_files import read_xml
+from opencse.text.files.sections import read_sections
+from opencse.text.files.xml_files import read_xml
 
 if TYPE_CHECKING:
     from pyarrow import Array, ChunkedArray
@@ -271,7 +271,7 @@ def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Ite
         yield from first
         yield from records
         return
-    from opencse.text.markup import text_of_html
+    from opencse.text.files.markup import text_of_html
 
     for record in (*first, *records):
         yield record._replace(

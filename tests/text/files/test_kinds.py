@@ -11,10 +11,10 @@ import pytest
 from files_of_kinds import FILES, SENTENCES, TEXTS, TITLED, TITLES, Made, zipped
 from opencse.errors import UserError
 from opencse.text.documents import Collection, Document, ReadingNotes
+from opencse.text.files.kinds import recognise
 from opencse.text.given import open_texts
-from opencse.text.kinds import recognise
 
-CASES = Path(__file__).resolve().parents[2].parent / "shared" / "cases"
+CASES = Path(__file__).resolve().parents[3].parent / "shared" / "cases"
 
 
 def written(folder: Path, made: Made) -> Path:

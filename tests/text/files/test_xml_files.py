@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from opencse.errors import UserError
-from opencse.text.xml_files import read_xml, wikipedia_sections
+from opencse.text.files.xml_files import read_xml, wikipedia_sections
 
 
 def records(path: Path, content: str) -> list[dict[str, object]]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.formats import Columns, Record, choose_columns, column_values
+from opencse.text.files.formats import Columns, Record, choose_columns, column_values
 
 _BATCH = 1_000
 

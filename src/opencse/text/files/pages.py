@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from opencse.text.paragraphs import Section
+from opencse.text.files.paragraphs import Section
 
 _EDGE = 3
 """Lines at the top and bottom of a page that may be running heads or page numbers, at most."""

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from html import unescape
 
 from opencse.errors import UserError
-from opencse.text.lines import File, read_lines
-from opencse.text.paragraphs import Section
+from opencse.text.files.lines import File, read_lines
+from opencse.text.files.paragraphs import Section
 
 _TIME = r"(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}"
 _CUE = re.compile(rf"\s*({_TIME})\s+-->\s+({_TIME})")

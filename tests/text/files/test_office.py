@@ -8,8 +8,8 @@ import pytest
 
 from files_of_kinds import docx, epub, zipped
 from opencse.errors import UserError
-from opencse.text import office
-from opencse.text.office import docx_sections, epub_sections
+from opencse.text.files import office
+from opencse.text.files.office import docx_sections, epub_sections
 
 
 def test_headings_and_titles_of_word(tmp_path: Path) -> None:

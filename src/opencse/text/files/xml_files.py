@@ -9,8 +9,8 @@ from xml.parsers import expat
 
 from opencse.environment import require_packages
 from opencse.errors import UserError
-from opencse.text.lines import MAX_RECORD_CHARACTERS, File, read_blocks
-from opencse.text.paragraphs import Section
+from opencse.text.files.lines import MAX_RECORD_CHARACTERS, File, read_blocks
+from opencse.text.files.paragraphs import Section
 
 _HEAD = 4_000_000
 """Characters at the beginning by which the element of a record is found."""

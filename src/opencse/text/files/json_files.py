@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 
 from opencse.errors import UserError, reason
-from opencse.text.lines import MAX_RECORD_CHARACTERS, File, read_blocks, read_text
+from opencse.text.files.lines import MAX_RECORD_CHARACTERS, File, read_blocks, read_text
 
 _DEPTH = 4
 _SPACE = " \t\r\n"
