@@ -86,7 +86,7 @@ def test_a_few_general_questions_that_are_trained_on_are_not_asked(tiny_folder: 
 def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: Path, tiny_folder: Path) -> None:
     made, selector, _ = prepared(Source(str(file)), tiny_folder)
     rows = Source(str(file)).read().rows
-    trained = {normalised(text) for row in set(made.inputs.places[:, :, 0].ravel().tolist()) for text in rows[row]}
+    trained = {normalised(text) for row in set(made.inputs.cells[:, :, 0].ravel().tolist()) for text in rows[row]}
     asked = {normalised(text) for text in selector.questions.held_out()}
     assert len(trained) > 500
     assert len(asked) > 100

@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from opencse.arrays import Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.context import Context
@@ -25,7 +26,7 @@ from opencse.objective.terms.mlm import MaskedLM
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.requests import Masked
 from opencse.objective.vectors.step import StepInputs
-from opencse.objective.views.base import Places, places
+from opencse.objective.views.base import ChangesTokens, DerivesPositives, cells
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import validate
 from opencse.text.corpus import Corpus, text_key, tokenise
@@ -143,12 +144,12 @@ def test_the_same_step_gives_the_same_inputs_in_any_order(lines: Corpus, tokeniz
 
 def test_window_three_is_drawn_once_from_the_seed(lines: Corpus, tokenizer: Tokenizer) -> None:
     view = {"kind": "next_sentence", "window": 3}
-    places = [builder(lines, tokenizer, seed, view=view).places for seed in (1, 1, 2, 3, 4)]
+    places = [builder(lines, tokenizer, seed, view=view).cells for seed in (1, 1, 2, 3, 4)]
     assert (places[0] == places[1]).all()
     assert any((places[0] != other).any() for other in places[2:])
 
 
-class Shortened(Dropout):
+class Shortened(ChangesTokens, Dropout):
     """A view that changes the positives: all but one random token inside are dropped."""
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
@@ -240,14 +241,14 @@ def test_the_seed_of_the_noise_is_of_seed_and_step_alone(
         assert inputs.to(torch.device("meta")).noise_seed == seeds[step]
 
 
-class Derived(Dropout):
+class Derived(DerivesPositives, ChangesTokens, Dropout):
     """A view whose positives are made of the anchors' vectors; `positives` is not asked."""
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         raise AssertionError("no vector is made here")
 
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
-        return places(np.arange(len(corpus)), list(range(corpus.width)) if corpus.width > 1 else [0, 0])
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
+        return cells(np.arange(len(corpus)), list(range(corpus.width)) if corpus.width > 1 else [0, 0])
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
         raise AssertionError("no positive is read")

@@ -21,6 +21,7 @@ from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.requests import Clean, Layer
 from opencse.objective.vectors.step import StepInputs
+from opencse.objective.views.base import DerivesPositives
 from opencse.objective.views.dropout import Dropout
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
@@ -144,7 +145,7 @@ def moved(encoder: SentenceEncoder) -> bool:
     return any(p.grad is not None and bool(p.grad.any()) for p in encoder.parameters())
 
 
-class Turned(Dropout):
+class Turned(DerivesPositives, Dropout):
     """A view that makes the positives of the anchors' vectors."""
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:

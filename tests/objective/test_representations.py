@@ -28,6 +28,7 @@ from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.represent import represent
 from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, LmHead, Masked, Means, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.objective.views.base import DerivesPositives
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import PartSettings
 from opencse.streams import seed_of
@@ -295,9 +296,9 @@ def test_positives_made_of_the_anchors_vectors(encoder: SentenceEncoder, sentenc
     )
     given: list[Tensor] = []
 
-    def derive(anchors: Tensor, noise: torch.Generator) -> Tensor:
+    def derive(anchors: Tensor) -> Tensor:
         given.append(anchors)
-        return 2 * anchors + torch.rand((), generator=noise)
+        return 2 * anchors + torch.rand((), generator=inputs.noise("view"))
 
     reps = represent(encoder, inputs, {Sentences(), HardNegatives(), Layer(1)}, derive=derive)
     assert rows == [(1 + hard) * N]
@@ -333,7 +334,7 @@ def test_two_encoders_and_means_over_draws_do_not_go_together(encoder: SentenceE
         represent(encoder, step(encoder, sentences[: 2 * N]), {Means(2)}, second=encoder.twin())
 
 
-class Halved(Dropout):
+class Halved(DerivesPositives, Dropout):
     """A view whose positives are half the anchors' vectors."""
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:

@@ -175,3 +175,11 @@ def test_without_dropout_the_views_are_equal(tiny_folder: Path, sentences: list[
     torch.testing.assert_close(reps.anchor, reps.positive, rtol=0, atol=1e-6)  # other rows of one product
     assert torch.pdist(reps.anchor).min() > 1e-3  # the sentences are not
     assert not torch.equal(*(two_views(tiny_folder, sentences[:8], 0.1).__dict__[k] for k in ("anchor", "positive")))
+
+
+def test_a_view_that_only_has_the_method_of_another_base_is_refused() -> None:
+    with pytest.raises(TypeError, match="Halved has a method derive; derive it from DerivesPositives too"):
+
+        class Halved(Dropout):
+            def derive(self, anchors: torch.Tensor, noise: torch.Generator) -> torch.Tensor:
+                return anchors / 2

@@ -191,7 +191,7 @@ def test_the_steps_rows_hold_the_anchor_as_it_is(
     built.begin(encoder, batch_size=4, seed=0)
     corpus = tokenise(Source(str(text)), encoder.tokenizer, 32, words=True)
     inputs = InputBuilder(corpus, encoder.tokenizer, built, seed=0)
-    assert inputs.places.tolist() == [[[row, 0], [row, 0]] for row in range(len(lines))]
+    assert inputs.cells.tolist() == [[[row, 0], [row, 0]] for row in range(len(lines))]
     anchors = encoder.tokenizer.encode(lines, 32)
     differ = 0
     for step in range(5):

@@ -41,40 +41,40 @@ class InputBuilder:
         self.seed = seed
         self.reads = objective.reads
         self.prepared = [request for request in self.reads if type(request).prepare is not Request.prepare]
-        self.places = objective.view.examples(corpus, np.random.default_rng([seed, Stream.EXAMPLES]))
+        self.cells = objective.view.examples(corpus, np.random.default_rng([seed, Stream.EXAMPLES]))
         if left_out is not None:
             if len(left_out) != len(corpus):
                 raise ValueError(f"{len(left_out)} flags for {len(corpus)} rows")
-            self.places = self.places[~left_out[self.places[:, :, 0]].any(axis=1)]
+            self.cells = self.cells[~left_out[self.cells[:, :, 0]].any(axis=1)]
         if not objective.encodes:
-            self.places = self.places[:, :1]  # a term on masked copies reads the anchors alone
+            self.cells = self.cells[:, :1]  # a term on masked copies reads the anchors alone
         elif HardNegatives() not in self.reads:
-            self.places = self.places[:, :2]
+            self.cells = self.cells[:, :2]
         objective.check(Context(objective, hard=self.hard, source=corpus.facts.source))
 
     def __len__(self) -> int:
-        return len(self.places)
+        return len(self.cells)
 
     @property
     def hard(self) -> int:
         """Hard negatives an example (H)."""
-        return max(0, int(self.places.shape[1]) - 2)
+        return max(0, int(self.cells.shape[1]) - 2)
 
     @property
     def lengths(self) -> NDArray[np.int64]:
         """(M,) tokens of each example, all its texts together that are encoded."""
         offsets, width = self.corpus.offsets, self.corpus.width
-        total = np.zeros(len(self.places), dtype=np.int64)
+        total = np.zeros(len(self.cells), dtype=np.int64)
         for start in range(0, len(total), _AT_ONCE):
             some = slice(start, start + _AT_ONCE)
             for role in self._roles:
-                text = self.places[some, role, 0] * width + self.places[some, role, 1]
+                text = self.cells[some, role, 0] * width + self.cells[some, role, 1]
                 total[some] += offsets[text + 1] - offsets[text]
         return total
 
     def build(self, examples: NDArray[np.int64], step: int) -> StepInputs:
         """The inputs of ``step``, made of ``examples``."""
-        chosen = self.places[examples]
+        chosen = self.cells[examples]
         keys = self.corpus.keys[chosen[:, :, 0], chosen[:, :, 1]]
         rows: list[Ids] = []
         unpooled: list[int] = []
@@ -107,6 +107,6 @@ class InputBuilder:
 
     @property
     def _roles(self) -> list[int]:
-        """The columns of ``places`` whose texts are encoded: not the positives where the view derives them."""
+        """The columns of ``cells`` whose texts are encoded: not the positives where the view derives them."""
         derived = isinstance(self.view, DerivesPositives)
-        return [role for role in range(self.places.shape[1]) if role != 1 or not derived]
+        return [role for role in range(self.cells.shape[1]) if role != 1 or not derived]

@@ -25,11 +25,9 @@ from opencse.objective.sides.base import Sides
 from opencse.objective.sides.views import Views
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.chunks import RowDisturb
-from opencse.objective.vectors.disturbance import RowNoise, Watch, frozen
-from opencse.objective.vectors.generator import random_state, restore
-from opencse.objective.vectors.represent import represent
+from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.step import Representations, Request, StepInputs
-from opencse.objective.views.base import ChangesInputs, ClimbsInputs, ClimbsOutputs, DerivesPositives, View
+from opencse.objective.views.base import View
 from opencse.streams import seed_of
 
 
@@ -218,54 +216,26 @@ class Objective(nn.Module):
     def represent(
         self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: RowDisturb | None = None
     ) -> Representations:
-        """The vectors that this objective reads of ``inputs``.
-
-        Where the view attacks the inputs, the loss's gradient is found first, in a pass of its own under the very
-        dropout masks of the one that counts.
+        """Makes the vectors that this objective reads of ``inputs``, and what its parts' own networks make of them.
 
         Args:
-            encoder: what is trained.
+            encoder: the encoder in training.
             inputs: the step's texts.
-            disturb: changes the input embeddings of some rows, whose first one it is told, before the view changes the
-                positives'.
+            disturb: changes the input embeddings of some rows, given with the number of the first row, before the view
+                changes the positives'.
         """
-        view, n = self.view, inputs.examples
-        if isinstance(view, ClimbsInputs):
-            watch = self._gradient_of_inputs(encoder, inputs, disturb)
-            disturb = _then_positives(
-                disturb, n, lambda words, start: view.climb_inputs(words, watch.of(n + start, len(words)))
-            )
-        if isinstance(view, ChangesInputs):
-            disturb = _then_positives(disturb, n, RowNoise(inputs.noise("view"), view.disturb))
-        reps = self._represent(encoder, inputs, disturb)
-        if isinstance(view, ClimbsOutputs):
-            positive = reps.positive.detach().requires_grad_()
-            with torch.enable_grad():
-                loss = self._contrast(replace(reps.detached(), positive=positive)).loss
-                (gradient,) = torch.autograd.grad(loss, positive)
-            reps = replace(reps, positive=view.climb_outputs(reps.positive, gradient))
-        computed = {part.name: part.compute(inputs, reps) for part in self._all_parts}
-        return replace(reps, computed={name: made for name, made in computed.items() if made is not None})
-
-    def _represent(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: RowDisturb | None) -> Representations:
-        return represent(
+        passes = Passes(
             encoder,
             inputs,
             self.reads,
-            derive=self.view.derive if isinstance(self.view, DerivesPositives) else None,
+            contrast=lambda reps: self._contrast(reps).loss,
+            objective=self,
             second=self.second,
-            shared_mask=self.view.shared_mask,
             disturb=disturb,
         )
-
-    def _gradient_of_inputs(self, encoder: SentenceEncoder, inputs: StepInputs, disturb: RowDisturb | None) -> Watch:
-        """The contrastive loss's gradient with respect to the input embeddings; no generator is moved."""
-        watch = Watch(disturb, leaf=True)
-        before = random_state(inputs.keys.device)
-        with torch.enable_grad(), frozen(encoder, self):
-            torch.autograd.backward(self._contrast(self._represent(encoder, inputs, watch)).loss)
-        restore(before, inputs.keys.device)
-        return watch
+        reps = self.view.represent(passes)
+        computed = {part.name: part.compute(inputs, reps) for part in self._all_parts}
+        return replace(reps, computed={name: value for name, value in computed.items() if value is not None})
 
     def forward(self, reps: Representations) -> Outcome:
         """Losses (already weighted) and the report of one step.
@@ -331,16 +301,3 @@ def _name(role: str, parts: Sequence[Part]) -> None:
     for part in parts:
         seen[part.kind] += 1
         part.name = f"{role}.{part.kind}" + (f"#{seen[part.kind]}" if seen[part.kind] > 1 else "")
-
-
-def _then_positives(disturb: RowDisturb | None, n: int, change: RowDisturb) -> RowDisturb:
-    """``disturb`` on all rows, then ``change`` on those of the N positives, of which it is told the first."""
-
-    def both(words: Tensor, start: int) -> Tensor:
-        words = words if disturb is None else disturb(words, start)
-        a, b = max(n - start, 0), min(2 * n - start, len(words))
-        if a >= b:
-            return words
-        return torch.cat([words[:a], change(words[a:b], start + a - n), words[b:]])
-
-    return both

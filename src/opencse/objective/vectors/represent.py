@@ -3,20 +3,107 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import Encoded
 from opencse.objective.vectors.chunks import RowDisturb
+from opencse.objective.vectors.disturbance import Watch, frozen
 from opencse.objective.vectors.generator import random_state, restore
 from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
 from opencse.text.tokenizer import Tokens
 
-Derive = Callable[[Tensor, torch.Generator], Tensor]
-"""Anchors' vectors (N, d) and a generator -> the positives' vectors (N, d)."""
+Derive = Callable[[Tensor], Tensor]
+"""The anchors' vectors (N, d) -> the positives' vectors (N, d)."""
+
+
+@dataclass(frozen=True)
+class Passes:
+    """Forward passes over the texts of one step: a view makes one, or more if it follows a gradient.
+
+    Attributes:
+        encoder: the encoder in training.
+        inputs: the step's texts, on the encoder's device.
+        reads: the requests of all parts together.
+        contrast: gives the contrastive loss of a step's vectors.
+        objective: holds the weights of all parts, none of which takes a gradient in a further pass.
+        second: encodes positives and hard negatives, if there is a second encoder.
+        disturb: changes the input embeddings of some rows, given with the number of the first row.
+    """
+
+    encoder: SentenceEncoder
+    inputs: StepInputs
+    reads: Collection[Request[Any]]
+    contrast: Callable[[Representations], Tensor]
+    objective: nn.Module
+    second: SentenceEncoder | None = None
+    disturb: RowDisturb | None = None
+
+    def forward(
+        self, *, derive: Derive | None = None, shared_mask: bool = False, change_positives: RowDisturb | None = None
+    ) -> Representations:
+        """Makes the vectors of the step, with gradient; see `represent`.
+
+        Args:
+            derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
+            shared_mask: whether the positives go through under the dropout masks of the anchors.
+            change_positives: changes the input embeddings of some positives, given with the number of the first.
+        """
+        disturb = self.disturb
+        if change_positives is not None:
+            disturb = _then_positives(disturb, self.inputs.examples, change_positives)
+        return self._represent(disturb, derive=derive, shared_mask=shared_mask)
+
+    def input_gradients(self) -> Watch:
+        """Finds the contrastive loss's gradient at the input embeddings, in a pass of its own.
+
+        The random generator is put back afterwards, so the next pass has the same dropout masks. No weight gets a
+        gradient.
+        """
+        watch = Watch(self.disturb, leaf=True)
+        before = random_state(self.inputs.keys.device)
+        with torch.enable_grad(), frozen(self.encoder, self.objective):
+            torch.autograd.backward(self.contrast(self._represent(watch)))
+        restore(before, self.inputs.keys.device)
+        return watch
+
+    def positive_gradient(self, reps: Representations) -> Tensor:
+        """(N, d): the contrastive loss's gradient at the positives' vectors, everything else fixed."""
+        positive = reps.positive.detach().requires_grad_()
+        with torch.enable_grad():
+            loss = self.contrast(replace(reps.detached(), positive=positive))
+            (gradient,) = torch.autograd.grad(loss, positive)
+        return gradient
+
+    def _represent(
+        self, disturb: RowDisturb | None, *, derive: Derive | None = None, shared_mask: bool = False
+    ) -> Representations:
+        return represent(
+            self.encoder,
+            self.inputs,
+            self.reads,
+            derive=derive,
+            second=self.second,
+            shared_mask=shared_mask,
+            disturb=disturb,
+        )
+
+
+def _then_positives(disturb: RowDisturb | None, n: int, change: RowDisturb) -> RowDisturb:
+    """Applies ``disturb`` to all rows, then ``change`` to those of the N positives, counted from the first positive."""
+
+    def both(words: Tensor, start: int) -> Tensor:
+        words = words if disturb is None else disturb(words, start)
+        first, stop = max(n - start, 0), min(2 * n - start, len(words))
+        if first >= stop:
+            return words
+        return torch.cat([words[:first], change(words[first:stop], start + first - n), words[stop:]])
+
+    return both
 
 
 def represent(
@@ -29,23 +116,23 @@ def represent(
     shared_mask: bool = False,
     disturb: RowDisturb | None = None,
 ) -> Representations:
-    """One forward over all the rows of a step; a further one for each thing that cannot share it.
+    """Encodes all rows of a step in one forward pass, and in a further pass what cannot share it.
 
-    Those are the anchors without dropout (dropout is a switch of the whole forward), the positives under the
-    anchors' own dropout masks, and whatever a second encoder reads.
+    A further pass is needed for the anchors without dropout (a switch of the whole pass), for positives under
+    the dropout masks of the anchors, and for whatever a second encoder reads.
 
-    Rows go as ``inputs.chunks`` says: all at once, or in chunks, of which each process encodes its share.
-    Where nothing in ``reads`` encodes the sentences, none are made, and anchor, positive and hard have width 0.
+    Rows are encoded all at once, or in chunks, of which each process encodes its share (``inputs.chunks``).
+    Where no request in ``reads`` encodes the sentences, no vectors are made: anchor, positive and hard have width 0.
 
     Args:
-        encoder: what is trained.
+        encoder: the encoder in training.
         inputs: the step's texts, on the encoder's device.
-        reads: what all parts together ask for.
+        reads: the requests of all parts together.
         derive: makes the positives' vectors of the anchors'; None if they have rows of their own.
         second: encodes positives and hard negatives, if given.
-        shared_mask: the positives go through under the very dropout masks of the anchors.
-        disturb: changes the input embeddings of some rows, whose first one it is told, if given; masked copies and the
-            anchors without dropout stay as they are.
+        shared_mask: whether the positives go through under the dropout masks of the anchors.
+        disturb: changes the input embeddings of some rows, given with the number of the first row; masked copies and
+            the anchors without dropout stay as they are.
     """
     n = inputs.examples
     forward = Forward(encoder, inputs, views=n if derive is not None else 2 * n)
@@ -58,7 +145,7 @@ def represent(
         encoded = _encode(encoder, second, forward, shared_mask, disturb)
         vectors = encoded.vectors  # (rows, d): N anchors, N positives unless derived, H * N hard, more
         anchor = vectors[:n]
-        positive = vectors[n : 2 * n] if derive is None else derive(anchor, inputs.noise("view"))
+        positive = vectors[n : 2 * n] if derive is None else derive(anchor)
         rest = vectors[forward.views : len(inputs.tokens)]  # (H * N, d): all first hard negatives, then all second ones
         hard = rest.reshape(-1, n, vectors.shape[1]).transpose(0, 1)  # (N, H, d)
     return Representations(

@@ -1,38 +1,48 @@
-"""What every view is, and what it may do besides: a view does what it implements."""
+"""The base classes of views: how the positive of an anchor is made."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence, Set
-from typing import Any, Protocol, runtime_checkable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from opencse.arrays import Integers
 from opencse.errors import UserError
 from opencse.objective.context import Context
 from opencse.objective.part import Part
+from opencse.objective.vectors.disturbance import RowNoise
+from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.requests import Means
-from opencse.objective.vectors.step import Request
+from opencse.objective.vectors.step import Representations, Request
 from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, TokenisedText
 
-Places = NDArray[np.int64]
+_BASES: dict[str, type] = {}
+"""The base class that a view with this method must derive from."""
 
 
 class View(Part, ABC):
     """How the positive of an anchor is made.
 
-    A view first says where an example's texts are in the corpus. Then it may implement one of `ChangesTokens`,
-    `ChangesInputs`, `ClimbsInputs`, `DerivesPositives` and `ClimbsOutputs`; one that implements none leaves the
-    positive's text as it is.
+    A view says where an example's texts are in the corpus (`examples`). It leaves the positive's text as it is, unless
+    it derives from one of these too: `ChangesTokens`, `ChangesInputs`, `ClimbsInputs`, `DerivesPositives`,
+    `ClimbsOutputs`.
     """
+
+    def __init_subclass__(cls, **keywords: Any) -> None:  # noqa: ANN401 - as Python has it
+        super().__init_subclass__(**keywords)
+        for method, base in _BASES.items():
+            if method in vars(cls) and not issubclass(cls, base):
+                raise TypeError(f"{cls.__qualname__} has a method {method}; derive it from {base.__name__} too")
 
     @property
     def shared_mask(self) -> bool:
-        """Whether both views go through the encoder under the very same dropout masks."""
+        """Whether both views go through the encoder under the same dropout masks."""
         return False
 
     @property
@@ -41,8 +51,8 @@ class View(Part, ABC):
         return frozenset()
 
     @abstractmethod
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
-        """The examples a corpus yields.
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
+        """Chooses the examples of a corpus.
 
         Args:
             corpus: the text.
@@ -55,83 +65,135 @@ class View(Part, ABC):
             UserError: if the corpus is not of the kind this view needs.
         """
 
+    def represent(self, passes: Passes) -> Representations:
+        """Makes the vectors of a step: by default in one forward pass, the positives' texts as they are."""
+        return passes.forward(shared_mask=self.shared_mask)
+
+
+class ChangesTokens(View):
+    """A view that changes the positives' tokens."""
+
+    @abstractmethod
+    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        """Draws the positives' ids, again at each step; the texts have the numbers of their words."""
+
+
+class ChangesInputs(View):
+    """A view that changes the positives' input embeddings."""
+
+    @abstractmethod
+    def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
+        """(N, length, hidden) -> the same shape."""
+
+    def represent(self, passes: Passes) -> Representations:
+        """One forward pass in which the positives' input embeddings are changed."""
+        return passes.forward(change_positives=RowNoise(self.noise(passes.inputs), self.disturb))
+
     def check(self, context: Context) -> None:
-        """A gradient needs a loss of the positives; a second encoder rows of its own, and unchanged inputs."""
-        objective = context.objective
-        changes = isinstance(self, ChangesInputs | ClimbsInputs)
-        if changes and any(isinstance(request, Means) for request in objective.reads):
-            raise UserError(
-                f"means over dropout draws are of the texts as they are, and the view {self.kind} changes the "
-                "positives' input embeddings; choose another view, or another kind than mean for the vectors of the "
-                "similarity"
-            )
-        if isinstance(self, ClimbsInputs | ClimbsOutputs):
-            if not objective.negatives:
-                raise UserError(
-                    f"the view {self.kind} follows the gradient of a contrast, and there are no negatives; choose "
-                    "another view"
-                )
-            if not objective.positive.of.of_positives:
-                raise UserError(
-                    f"the view {self.kind} follows the gradient of the positives' vectors, and objective.positive.of = "
-                    f"{objective.positive.of.kind} compares others; choose another view, or other vectors"
-                )
-        if not objective.dual_encoder:
-            return
-        if isinstance(self, DerivesPositives):
+        """Refuses means over dropout draws, which are of unchanged texts, and a second encoder."""
+        super().check(context)
+        _require_plain_inputs(self, context)
+
+
+class ClimbsInputs(View):
+    """A view that moves the positives' input embeddings along the contrastive loss's gradient."""
+
+    @abstractmethod
+    def climb_inputs(self, embeddings: Tensor, gradient: Tensor) -> Tensor:
+        """(N, length, hidden) embeddings, and the gradient of that shape -> the same shape."""
+
+    def represent(self, passes: Passes) -> Representations:
+        """A first pass finds the gradient; a second one, under the same dropout masks, is the step's."""
+        gradients, n = passes.input_gradients(), passes.inputs.examples
+        return passes.forward(
+            change_positives=lambda words, start: self.climb_inputs(words, gradients.of(n + start, len(words)))
+        )
+
+    def check(self, context: Context) -> None:
+        """Refuses what `ChangesInputs` refuses, and an objective without a contrast of the positives."""
+        super().check(context)
+        _require_plain_inputs(self, context)
+        _require_gradient(self, context)
+
+
+class DerivesPositives(View):
+    """A view that makes the positives' vectors of the anchors' vectors; only the anchors are encoded."""
+
+    @abstractmethod
+    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
+        """(N, d) -> (N, d)."""
+
+    def represent(self, passes: Passes) -> Representations:
+        """One forward pass of the anchors."""
+        return passes.forward(derive=lambda anchors: self.derive(anchors, self.noise(passes.inputs)))
+
+    def check(self, context: Context) -> None:
+        """Refuses a second encoder, which would encode the positives."""
+        super().check(context)
+        if context.objective.dual_encoder:
             raise UserError(
                 f"a second encoder would have nothing to read: the view {self.kind} makes the positives "
                 "of the anchors' vectors; set objective.dual_encoder to false, or choose another view"
             )
-        if changes:
-            raise UserError(
-                f"the view {self.kind} changes the input embeddings of one encoder; set "
-                "objective.dual_encoder to false, or choose another view"
-            )
 
 
-@runtime_checkable
-class ChangesTokens(Protocol):
-    """A view that changes the positives' tokens."""
-
-    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
-        """The positives' ids, drawn anew each step; the texts have the numbers of their words."""
-
-
-@runtime_checkable
-class ChangesInputs(Protocol):
-    """A view that changes the positives' input embeddings."""
-
-    def disturb(self, embeddings: Tensor, noise: torch.Generator) -> Tensor:
-        """(N, length, hidden) -> the same."""
-
-
-@runtime_checkable
-class ClimbsInputs(Protocol):
-    """A view that moves the positives' input embeddings along the contrastive loss's gradient."""
-
-    def climb_inputs(self, embeddings: Tensor, gradient: Tensor) -> Tensor:
-        """(N, length, hidden), and the gradient of that shape -> the same."""
-
-
-@runtime_checkable
-class DerivesPositives(Protocol):
-    """A view that makes the positives' vectors of the anchors' own; only the anchors go through the encoder."""
-
-    def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
-        """(N, d) -> (N, d)."""
-
-
-@runtime_checkable
-class ClimbsOutputs(Protocol):
+class ClimbsOutputs(View):
     """A view that moves the positives' vectors along the contrastive loss's gradient."""
 
+    @abstractmethod
     def climb_outputs(self, positives: Tensor, gradient: Tensor) -> Tensor:
-        """(N, d), and the gradient of that shape -> (N, d)."""
+        """(N, d) vectors, and the gradient of that shape -> (N, d)."""
+
+    def represent(self, passes: Passes) -> Representations:
+        """Takes the gradient at the positives' vectors, and moves them along it."""
+        reps = super().represent(passes)
+        return replace(reps, positive=self.climb_outputs(reps.positive, passes.positive_gradient(reps)))
+
+    def check(self, context: Context) -> None:
+        """Refuses an objective without a contrast of the positives."""
+        super().check(context)
+        _require_gradient(self, context)
 
 
-def places(rows: NDArray[np.int64], columns: Sequence[int]) -> Places:
-    """(M, len(columns), 2): the given columns of the given rows."""
+_BASES |= {
+    "positives": ChangesTokens,
+    "disturb": ChangesInputs,
+    "climb_inputs": ClimbsInputs,
+    "derive": DerivesPositives,
+    "climb_outputs": ClimbsOutputs,
+}
+
+
+def _require_plain_inputs(view: View, context: Context) -> None:
+    objective = context.objective
+    if any(isinstance(request, Means) for request in objective.reads):
+        raise UserError(
+            f"means over dropout draws are of the texts as they are, and the view {view.kind} changes the "
+            "positives' input embeddings; choose another view, or another kind than mean for the vectors of the "
+            "similarity"
+        )
+    if objective.dual_encoder:
+        raise UserError(
+            f"the view {view.kind} changes the input embeddings of one encoder; set "
+            "objective.dual_encoder to false, or choose another view"
+        )
+
+
+def _require_gradient(view: View, context: Context) -> None:
+    objective = context.objective
+    if not objective.negatives:
+        raise UserError(
+            f"the view {view.kind} follows the gradient of a contrast, and there are no negatives; choose another view"
+        )
+    if not objective.positive.of.of_positives:
+        raise UserError(
+            f"the view {view.kind} follows the gradient of the positives' vectors, and objective.positive.of = "
+            f"{objective.positive.of.kind} compares others; choose another view, or other vectors"
+        )
+
+
+def cells(rows: Integers, columns: Sequence[int]) -> Integers:
+    """(M, len(columns), 2): the (row, column) of the given columns of each of the M rows."""
     grid = np.empty((len(rows), len(columns), 2), dtype=np.int64)
     grid[:, :, 0] = rows[:, None]
     grid[:, :, 1] = np.asarray(columns)

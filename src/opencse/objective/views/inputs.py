@@ -13,12 +13,13 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.noise import standard_normal
+from opencse.objective.views.base import ChangesInputs, ClimbsInputs
 from opencse.objective.views.output import kept
 from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
 
 
-class InputGaussian(SentenceView):
+class InputGaussian(ChangesInputs, SentenceView):
     """``e + N(0, sd)``, drawn anew for every dimension of every token. Published: 75.57 +- .70.
 
     (SimCSE there: 74.80 +- 1.12.)
@@ -37,7 +38,7 @@ class InputGaussian(SentenceView):
         return embeddings + self.settings.sd * standard_normal(embeddings.shape, embeddings, noise)
 
 
-class InputGaussianDropout(SentenceView):
+class InputGaussianDropout(ChangesInputs, SentenceView):
     """``e * N(1, sd)``, dimension by dimension. Published: 75.17 +- 1.18."""
 
     class Settings(PartSettings):
@@ -53,7 +54,7 @@ class InputGaussianDropout(SentenceView):
         return embeddings * (1.0 + self.settings.sd * standard_normal(embeddings.shape, embeddings, noise))
 
 
-class InputBernoulli(SentenceView):
+class InputBernoulli(ChangesInputs, SentenceView):
     """``m * e / (1 - rate)``, each dimension of m 0 with probability ``rate``, else 1: dropout once more.
 
     ``features = true`` drops whole dimensions of a sentence, the same for all its tokens (ConSERT's cutoff). Published:
@@ -77,7 +78,7 @@ class InputBernoulli(SentenceView):
         return embeddings * kept(shape, self.settings.rate, embeddings, noise) / (1 - self.settings.rate)
 
 
-class InputFgsm(SentenceView):
+class InputFgsm(ClimbsInputs, SentenceView):
     """``e + epsilon * sign(dL/de)``: a step up the contrastive loss (Goodfellow et al. 2015).
 
     A pass of its own finds the gradient, under the very dropout masks of the pass that counts. Published: 74.75 +-

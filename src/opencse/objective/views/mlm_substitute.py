@@ -15,13 +15,14 @@ from opencse.kernels.outputs import MaskedTokens
 from opencse.objective.vectors.masking import mask_id
 from opencse.objective.vectors.requests import LmHead
 from opencse.objective.vectors.step import Request
+from opencse.objective.views.base import ChangesTokens
 from opencse.objective.views.sentences import SentenceView
 from opencse.objective.views.tokens import word_numbers
 from opencse.settings import PartSettings
 from opencse.text.tokenizer import Ids, TokenisedText, Tokens
 
 
-class MlmSubstitute(SentenceView):
+class MlmSubstitute(ChangesTokens, SentenceView):
     """Some tokens replaced by the backbone's own masked-LM guesses (SimCSE, Table 1, "MLM k%": 62.2 at 15%).
 
     Every token that is not special is chosen with probability ``rate``; all chosen ones become [MASK] at once, a

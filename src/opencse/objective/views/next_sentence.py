@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from opencse.arrays import Integers
 from opencse.errors import UserError
-from opencse.objective.views.base import Places, View, places
+from opencse.objective.views.base import View, cells
 from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
 
@@ -29,7 +30,7 @@ class NextSentence(View):
 
     settings: Settings
 
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """(sentence, following sentence) for every pair inside a document."""
         if corpus.width != 1:
             raise UserError(
@@ -41,7 +42,7 @@ class NextSentence(View):
         for gap in range(1, self.settings.window + 1):
             left[:-gap] += documents[:-gap] == documents[gap:]
         rows = np.flatnonzero(left)
-        examples = places(rows, [0, 0])
+        examples = cells(rows, [0, 0])
         examples[:, 1, 0] += random.integers(1, left[rows] + 1)
         if len(examples) == 0:
             raise UserError(

@@ -12,11 +12,12 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.noise import centre_and_spread, standard_normal
+from opencse.objective.views.base import ClimbsOutputs, DerivesPositives
 from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
 
 
-class OutputView(SentenceView):
+class OutputView(DerivesPositives, SentenceView):
     """A sentence's own vector a_i, changed: ``b_i = g(a_i)``; the gradient flows through both."""
 
 
@@ -81,7 +82,7 @@ class OutputMask(OutputView):
         return anchors.scatter(1, chosen, 0.0)
 
 
-class OutputFgsm(OutputView):
+class OutputFgsm(ClimbsOutputs, OutputView):
     """``b = a + epsilon * sigma * sign(dL/db)``: a step up the contrastive loss (Goodfellow et al. 2015).
 
     The gradient is the loss's with respect to the positives, taken at b = a with everything else fixed; sigma is each

@@ -6,8 +6,9 @@ from typing import Literal
 
 import numpy as np
 
+from opencse.arrays import Integers
 from opencse.errors import UserError
-from opencse.objective.views.base import Places, View, places
+from opencse.objective.views.base import View, cells
 from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
 
@@ -20,7 +21,7 @@ class Pair(View):
 
         kind: Literal["pair"] = "pair"
 
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """Every row with its own columns."""
         del random
         if corpus.width < 2:
@@ -28,4 +29,4 @@ class Pair(View):
                 f"{corpus.facts.source}: the pair view needs two or three texts a row (anchor, positive[, negative]); "
                 "name them with --columns, or use a recipe for plain sentences (simcse, next-sentence)"
             )
-        return places(np.arange(len(corpus), dtype=np.int64), range(corpus.width))
+        return cells(np.arange(len(corpus), dtype=np.int64), range(corpus.width))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from opencse.arrays import Integers
 from opencse.errors import UserError
-from opencse.objective.views.base import Places, View, places
+from opencse.objective.views.base import View, cells
 from opencse.text.corpus import Corpus
 
 
 class SentenceView(View):
     """Every sentence with itself."""
 
-    def examples(self, corpus: Corpus, random: np.random.Generator) -> Places:
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
         """(M, 2, 2): each row twice.
 
         Raises:
@@ -24,4 +25,4 @@ class SentenceView(View):
                 f"{corpus.facts.source}: the {self.kind} view reads one text a row, not {corpus.width}; "
                 "name one column with --columns, or use a recipe for pairs (simcse-supervised)"
             )
-        return places(np.arange(len(corpus), dtype=np.int64), [0, 0])
+        return cells(np.arange(len(corpus), dtype=np.int64), [0, 0])

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from opencse.objective.views.base import ChangesTokens
 from opencse.objective.views.sentences import SentenceView
 from opencse.settings import PartSettings
 from opencse.text.tokenizer import Ids, TokenisedText, WordNumbers
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 
-class TokenView(SentenceView, ABC):
+class TokenView(ChangesTokens, SentenceView):
     """Every sentence with itself, the positive's tokens changed anew each step; the anchor stays as it is.
 
     The special tokens that the tokenizer put around the text are never changed, and no positive is longer than the
