@@ -89,7 +89,7 @@ def named(collection: Path, model: str, seed: int | None, pairs: bool) -> str:
 
 
 def table(out: Path) -> str:
-    """Means over seeds beside the start, as Markdown."""
+    """Means over seeds compared with the start, as Markdown."""
     records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
     starts = {(r["collection"], r["model"]): r["after"] for r in records if r["seed"] is None}
     lines = [

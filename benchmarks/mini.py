@@ -6,7 +6,7 @@ DATA holds wiki/ordered.txt.xz (running text, one sentence a line, a blank line 
 (loose sentences), sts/ (see docs/results/foundation.md), transfer/ and retrieval/scifact (BEIR layout). The commands
 are printed as they are run; what is finished in WORK is not made again. With --ship FOLDER the encoder of the first
 seed is written there in fp16, as the package carries it. A further stage (repeated sub-words and more) is run and
-judged beside it, and not shipped.
+evaluated too, and not shipped.
 """
 
 from __future__ import annotations

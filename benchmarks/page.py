@@ -1,36 +1,96 @@
-"""The table of speeds on its page, and its picture."""
+"""Builds the table of docs/results/speed.md from its records, one per processor, and draws the picture of one record.
+
+    python benchmarks/page.py docs/results/speed.md docs/results/records/speed-[0-9]*.json
+
+`speed.py --json FILE` writes such a record; give it a ``processor`` (the column's heading) and ``trains_in`` (the
+precision that `opencse train` chooses on that processor).
+"""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from rows import HEADER, Row
+from rows import Row
 
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, canvas, standalone, to_svg
 
 BEGIN, END = "<!-- measured -->", "<!-- /measured -->"
+_STEPS = {
+    "training step, 4 x 256": "training step, random BERT mini",
+    "training step, all-MiniLM-L6-v2": "training step, all-MiniLM-L6-v2",
+    "training step, 12 x 768": "training step, random BERT base",
+    "training step, all-MiniLM-L6-v2, texts of mixed lengths up to 256 ids": "training step, all-MiniLM-L6-v2, "
+    "texts of up to 256 ids",
+}
+_STS = "seven STS tasks, 40 pairs of each file, all-MiniLM-L6-v2"
 
 
-def fill(page: Path, rows: Sequence[Row], machine: str) -> None:
-    """Puts the table between the two marks of ``page``, in place of what stood there."""
-    before, rest = page.read_text(encoding="utf-8").split(BEGIN)
-    table = "\n".join([HEADER, *(row.line() for row in rows)])
-    page.write_text(f"{before}{BEGIN}\n\n{table}\n\n{machine}.\n\n{END}{rest.split(END)[1]}", encoding="utf-8")
+def wanted_rows() -> list[tuple[str, str]]:
+    """The page's rows: a heading, and the name of the record's row; ``{}`` is the precision that training chooses."""
+    peer = "compared with sentence-transformers"
+    rows = []
+    for heading, work in _STEPS.items():
+        rows.append((f"**{heading}**: as each trains by default", f"{work}, {{}} {peer} float32"))
+        rows.append(("both in bf16", f"{work}, bf16 {peer} bf16"))
+        rows.append(("both in float32", f"{work}, float32 {peer} float32"))
+    encode = "encode, all-MiniLM-L6-v2, mean"
+    return [
+        *rows,
+        ("**encode**, both in float32 (equal to 2e-7)", f"{encode}, float32 {peer} float32"),
+        ("bf16 (cosine .9999) compared with float32", f"{encode}, bf16 {peer} float32"),
+        ("**seven STS tasks**, both in float32", f"{_STS}, float32 {peer} + scipy"),
+        ("bf16 compared with float32", f"{_STS}, bf16 {peer} + scipy"),
+        ("**encode, opencse-mini**, compared with model2vec", "encode, opencse-mini compared with model2vec"),
+        ("compared with StaticEmbedding", "encode, opencse-mini compared with StaticEmbedding"),
+    ]
+
+
+def table(records: Sequence[dict[str, Any]]) -> str:
+    """One row per work, one column per record (its first of that name; "-" where it has none)."""
+    lines = ["| opencse compared with |" + "".join(f" {record['processor']} |" for record in records)]
+    lines.append("|---|" + "---:|" * len(records))
+    for heading, name in wanted_rows():
+        cells = []
+        for record in records:
+            ratios = [row["ratio"] for row in record["rows"] if row["name"] == name.format(record["trains_in"])]
+            cells.append(f" {ratios[0]:.2f}x |" if ratios else " - |")
+        lines.append(f"| {heading} |{''.join(cells)}")
+    return "\n".join(lines)
+
+
+def fill(text: str, records: Sequence[dict[str, Any]]) -> str:
+    """The page with the table between its two marks."""
+    before, rest = text.split(BEGIN)
+    return f"{before}{BEGIN}\n\n{table(records)}\n\n{END}{rest.split(END)[1]}"
 
 
 def drawn(rows: Sequence[Row]) -> str:
-    """A bar for each row: how many times as fast as the peer, with the middle half of the turns.
+    """Draws a bar for each row: how many times as fast as the peer, with the middle half of the turns.
 
-    Starts are left out: an import is no peer's work.
+    Starts are left out, because an import is not the peer's work.
     """
     rows = [row for row in rows if row.unit != "starts/s"]
-    figure, axes = canvas("opencse beside its peers", "times as fast", "", width=11, height=0.5 + 0.3 * len(rows))
-    for place, row in enumerate(reversed(rows)):
-        axes.barh(place, row.ratio, 0.6, color=AFTER)
-        axes.plot([row.low, row.high], [place, place], color=INK, linewidth=1)
-        axes.annotate(f" {row.ratio:.2f}", (max(row.ratio, row.high), place), va="center", fontsize=7, color=INK)
+    figure, axes = canvas("opencse compared with others", "times as fast", "", width=11, height=0.5 + 0.3 * len(rows))
+    for position, row in enumerate(reversed(rows)):
+        axes.barh(position, row.ratio, 0.6, color=AFTER)
+        axes.plot([row.low, row.high], [position, position], color=INK, linewidth=1)
+        axes.annotate(f" {row.ratio:.2f}", (max(row.ratio, row.high), position), va="center", fontsize=7, color=INK)
     axes.axvline(1, color=BEFORE, linewidth=1)
     axes.set_yticks(range(len(rows)), [row.name for row in reversed(rows)], fontsize=7)
     axes.margins(x=0.1)
     return standalone(to_svg(figure))
+
+
+def main() -> None:
+    """Writes the page."""
+    page, *records = map(Path, sys.argv[1:])
+    loaded = [json.loads(record.read_text(encoding="utf-8")) for record in records]
+    page.write_text(fill(page.read_text(encoding="utf-8"), loaded), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""Own text: `opencse adapt` beside sentence-transformers' unsupervised recipes; same text, start and budget.
+"""Own text: `opencse adapt` compared with sentence-transformers' unsupervised recipes; same text, start and budget.
 
     python benchmarks/peers.py --data DATA --model FOLDER --seeds 42 43 44 --out study      # goes on where it broke off
     python benchmarks/peers.py --out study --table                                          # the table of what is there
@@ -133,7 +133,7 @@ def run(system: str | None, collection: Path, seed: int | None, asked: argparse.
 
 
 def table(out: Path) -> str:
-    """Means over seeds beside the start, as Markdown."""
+    """Means over seeds compared with the start, as Markdown."""
     records = [json.loads(path.read_text()) for path in sorted((out / "records").glob("*.json"))]
     lines = [
         "| collection | system | texts | seeds | nDCG@10 | gain | STS | gain |",

@@ -1,4 +1,4 @@
-"""Whether something got slower: ratios of this library beside plain references in the same run, against stored ones.
+"""Checks whether something got slower: ratios to plain references in the same run, compared with stored ones.
 
     make bench-quick
     python benchmarks/quick.py --write    # stores new ratios, where they should move
@@ -36,13 +36,13 @@ TOOLS = "import argparse, dataclasses, inspect, typing, subprocess"
 
 
 def step(model: str, turns: int) -> Row:
-    """A packed training step beside the plain one."""
+    """A packed training step compared with the plain one."""
     packed, plain = (our_step(model, str(sample.TRAIN), "float32", way) for way in ("packed", "plain"))
-    return paired("step: packed beside plain", packed, plain, size=64, unit="sentences/s", turns=turns)
+    return paired("step: packed compared with plain", packed, plain, size=64, unit="sentences/s", turns=turns)
 
 
 def encode(model: str, turns: int) -> Row:
-    """`SentenceEncoder.encode` beside transformers' model on padded batches of 32."""
+    """`SentenceEncoder.encode` compared with transformers' model on padded batches of 32."""
     encoder = SentenceEncoder.load(model, pooling="mean", device="cpu")
     texts = lines(str(sample.TRAIN))[:256]
     tokenizer, backbone = encoder.tokenizer.hf, encoder.backbone
@@ -56,7 +56,7 @@ def encode(model: str, turns: int) -> Row:
             (states * mask).sum(1) / mask.sum(1)
 
     return paired(
-        "encode beside transformers",
+        "encode compared with transformers",
         lambda turn: encoder.encode(texts),
         reference,
         size=len(texts),
@@ -66,11 +66,11 @@ def encode(model: str, turns: int) -> Row:
 
 
 def layers(model: str, turns: int) -> Row:
-    """All layers of one pass beside a pass each."""
+    """All layers of one pass compared with a pass each."""
     encoder = SentenceEncoder.load(model, pooling="mean", device="cpu")
     texts, every = lines(str(sample.TRAIN))[:64], range(encoder.depth + 1)
     return paired(
-        "layers: at once beside one by one",
+        "layers: at once compared with one by one",
         lambda turn: vectors_by_layer(encoder, texts, every),
         lambda turn: [layer_vectors(encoder, texts, layer) for layer in every],
         size=len(texts),
@@ -80,7 +80,7 @@ def layers(model: str, turns: int) -> Row:
 
 
 def loss(turns: int) -> Row:
-    """The loss in tiles beside the dense one, with gradients, at 1,024 examples."""
+    """The loss in tiles compared with the dense one, with gradients, at 1,024 examples."""
     anchor, positive = (torch.randn(1024, 256).requires_grad_() for _ in range(2))
     reps = Representations(anchor, positive, anchor.detach()[:, None][:, :0], torch.arange(2048).reshape(1024, 2))
 
@@ -88,16 +88,16 @@ def loss(turns: int) -> Row:
         objective = Objective.from_settings(ObjectiveSettings(tile_bytes=tile_bytes))
         return lambda turn: objective(reps).total.backward()
 
-    return paired("loss: tiles beside dense", way(2**20), way(10**12), size=1024, unit="examples/s", turns=turns)
+    return paired("loss: tiles compared with dense", way(2**20), way(10**12), size=1024, unit="examples/s", turns=turns)
 
 
 def start_up(turns: int) -> Row:
-    """`opencse --help` beside Python with what any command line needs."""
+    """`opencse --help` compared with Python with what any command line needs."""
 
     def run(code: str) -> Callable[[int], object]:
         return lambda turn: subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.DEVNULL)
 
-    return paired("opencse --help beside Python", run(HELP), run(TOOLS), size=1, unit="starts/s", turns=turns)
+    return paired("opencse --help compared with Python", run(HELP), run(TOOLS), size=1, unit="starts/s", turns=turns)
 
 
 def main() -> None:

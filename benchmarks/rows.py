@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 
 from opencse.environment import Environment, installed
+from opencse.kernels.precision import choose_precision
 
 FEWEST = 3
 """Turns of a row, however long they take."""
@@ -31,7 +32,7 @@ class Row:
         name: the work, and the peer with its settings.
         ours: median rate of opencse, in ``unit``.
         peer: of the peer.
-        ratio: median over the turns of ours beside the peer's; above 1 opencse is the faster (or the smaller).
+        ratio: median over the turns of ours compared with the peer's; above 1 opencse is the faster (or the smaller).
         low: first quartile of those ratios.
         high: third quartile.
         unit: of the rates, for instance ``sentences/s``.
@@ -86,7 +87,7 @@ def timed(
     clock: Callable[[], float] = time.perf_counter,
     seconds: float = math.inf,
 ) -> list[Row]:
-    """Rows of several of our ways beside one peer, timed in turn after two turns to warm up.
+    """Rows of several of our ways compared with one peer, timed in turn after two turns to warm up.
 
     Args:
         name: of the rows; ``{}`` in it stands for the way.
@@ -146,7 +147,13 @@ def processor() -> str:
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), "processor unknown")
 
 
-def write_json(path: Path, rows: Sequence[Row], asked: dict[str, str]) -> None:
-    """The rows, how they were asked for, and the machine."""
-    made = {"asked": asked, "machine": machine(), "rows": [asdict(row) for row in rows]}
-    path.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+def write_json(path: Path, rows: Sequence[Row], arguments: dict[str, str]) -> None:
+    """Writes the rows, the arguments and the machine; `page.py` makes a column of it."""
+    record = {
+        "processor": processor(),
+        "trains_in": choose_precision("auto", torch.device("cpu")).name,
+        "arguments": arguments,
+        "machine": machine(),
+        "rows": [asdict(row) for row in rows],
+    }
+    path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")

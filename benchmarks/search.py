@@ -8,10 +8,10 @@
 `quality` prints nDCG@10 x 100 over the test queries of each data set in BEIR's layout, as `opencse evaluate --suite
 retrieval` does: of the vectors alone, of BM25 alone, and of both (hybrid search); and of documents cut into passages.
 `speed` prints the recall and the time of each kind of index, and the time of `opencse nearest` when it is
-called twice, each in a process of its own. `exact` prints the time of the exact search beside FAISS's IndexFlatIP, one
-after the other in each of five rounds, on one thread; the vectors are random. `words` prints the time of the first
-hybrid query of a process where the words are counted, and where they were kept. Indexes stay in --out and are used
-again.
+called twice, each in a process of its own. `exact` prints the time of the exact search compared with FAISS's
+IndexFlatIP, one after the other in each of five rounds, on one thread; the vectors are random. `words` prints the time
+of the first hybrid query of a process where the words are counted, and where they were kept. Indexes stay in --out and
+are used again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,6 @@ from opencse.ranking import ndcg, nearest_prepared
 from opencse.search.building import How
 from opencse.search.engines import Kind, require_faiss
 from opencse.search.index import Index
-from opencse.search.kept_words import PATTERN
 from opencse.search.keywords import best_rows
 from opencse.search.recall import measure_recall
 from opencse.search.rows import Row
@@ -200,7 +199,7 @@ def words(corpus: str, sentences: int, model: str, out: Path) -> None:
     Index.build(out / "words", texts, encoder, how=How(cut=False), model=model).close()
     counted, kept = [], []
     for _ in range(ROUNDS):
-        for path in (out / "words").glob(PATTERN):
+        for path in (out / "words").glob("words-*"):
             shutil.rmtree(path)
         for times in (counted, kept):
             with Index.open(out / "words", encoder=encoder) as index:
@@ -208,7 +207,7 @@ def words(corpus: str, sentences: int, model: str, out: Path) -> None:
                 began = time.perf_counter()
                 index.search(texts[:1], DEPTH, hybrid=True)
                 times.append(time.perf_counter() - began)
-    size = sum(path.stat().st_size for path in (out / "words").glob(f"{PATTERN}/*")) / 1e6
+    size = sum(path.stat().st_size for path in (out / "words").glob("words-*/*")) / 1e6
     print(
         f"{len(texts):,} texts: the first hybrid query takes {statistics.median(counted):.2f} s where words are "
         f"counted and kept ({size:.0f} MB), {statistics.median(kept):.3f} s where they are read (medians of {ROUNDS}, "

@@ -1,16 +1,16 @@
-r"""How fast opencse is beside its peers on this machine: one command, one table.
+r"""Measures how fast opencse is compared with other libraries on this machine: one command, one table.
 
     python benchmarks/speed.py step encode static sts start --shape mini base --model MINILM --sts STS \
-        --json speed.json --page docs/results/speed.md --picture docs/results/figures/speed.svg
+        --json speed.json --picture docs/results/figures/speed.svg
 
 ``step``: a training step (pairs of a text with itself, batch 64, at most 32 ids or ``--length``, [CLS], dropout .1,
-AdamW, gradients clipped) beside sentence-transformers' with bf16 and at its default, float32. ``encode``: texts to
-vectors, tokenising included, beside its `encode` at its defaults. ``static``: the same for a model of word vectors
-alone (opencse-mini), beside model2vec and sentence-transformers' StaticEmbedding of the same vectors. ``sts``: the
-seven STS tasks. ``start``: until a command answers. Weights, texts, batches and lengths are the same on both sides.
-Shapes are of random weights (BERT; ``small`` 2 x 128, ``mini`` 4 x 256, ``minilm`` 6 x 384, ``base`` 12 x 768), for
-steps alone where there is a ``--model``, a folder. No row has a further turn after ``--seconds``, and none is of bf16
-where the processor has no unit for it.
+AdamW, gradients clipped) compared with sentence-transformers' with bf16 and at its default, float32. ``encode``: from
+texts to vectors, tokenising included, compared with its `encode` at its defaults. ``static``: the same for a model of
+word vectors alone (opencse-mini), compared with model2vec and sentence-transformers' StaticEmbedding of the same
+vectors. ``sts``: the seven STS tasks. ``start``: until a command answers. Weights, texts, batches and lengths are the
+same on both sides. Shapes are of random weights (BERT; ``small`` 2 x 128, ``mini`` 4 x 256, ``minilm`` 6 x 384,
+``base`` 12 x 768), for steps alone where there is a ``--model``, a folder. No row has a further turn after
+``--seconds``, and none is of bf16 where the processor has no unit for it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from page import drawn, fill
+from page import drawn
 from rows import HEADER, Row, machine, timed, write_json
 from scipy.stats import spearmanr
 
@@ -90,14 +90,14 @@ def step(
     clock: Clock = time.perf_counter,
     length: int = LENGTH,
 ) -> list[Row]:
-    """A training step beside sentence-transformers' with bf16, and beside its default (float32)."""
+    """A training step compared with sentence-transformers' with bf16, and compared with its default (float32)."""
     rows = []
     of_length = "" if length == LENGTH else f", texts of up to {length} ids"
     for theirs, asked in (("bf16", ("bf16",)), ("float32", tuple(reversed(PRECISIONS)))):
         if theirs not in PRECISIONS:
             continue
         rows += timed(
-            f"training step, {name or model}{of_length}, {{}} beside sentence-transformers {theirs}",
+            f"training step, {name or model}{of_length}, {{}} compared with sentence-transformers {theirs}",
             {precision: our_step(model, text, precision, "packed", length) for precision in asked},
             their_step(model, text, theirs, length),
             size=BATCH,
@@ -110,7 +110,7 @@ def step(
 
 
 def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name: str = "") -> list[Row]:
-    """The first pairs of each file of the seven STS tasks, beside sentence-transformers' `encode` and scipy."""
+    """The first pairs of each file of the seven STS tasks, compared with sentence-transformers' `encode` and scipy."""
     data = Sts().load(Path(folder))
     for key, task in data.tasks.items():
         cut = [
@@ -134,7 +134,8 @@ def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name
 
     expected = theirs(0)
     return timed(
-        f"seven STS tasks, {pairs} pairs of each file, {name or model}, {{}} beside sentence-transformers + scipy",
+        f"seven STS tasks, {pairs} pairs of each file, {name or model}, "
+        "{} compared with sentence-transformers + scipy",
         {precision: lambda turn, p=precision: ours(p) for precision in PRECISIONS},
         theirs,
         size=sum(task.n for task in data.tasks.values()),
@@ -146,7 +147,7 @@ def sts(model: str, folder: str, *, pairs: int, turns: int, seconds: float, name
 
 
 def start(model: str, text: str, *, turns: int, seconds: float) -> list[Row]:
-    """Until `opencse --help` is done and until `opencse train` first says something, beside an import of the peer."""
+    """Times `opencse --help` and the first output of `opencse train`, compared with an import of the peer."""
     program = [sys.executable, "-m", "opencse"]
 
     def told(turn: int) -> None:
@@ -154,7 +155,7 @@ def start(model: str, text: str, *, turns: int, seconds: float) -> list[Row]:
             first_output([*program, "train", text, "--model", model, "--out", f"{folder}/run"])
 
     return timed(
-        "{} beside `import sentence_transformers`",
+        "{} compared with `import sentence_transformers`",
         {
             "`opencse --help`": lambda turn: subprocess.run(
                 [*program, "--help"], check=True, stdout=subprocess.DEVNULL
@@ -243,7 +244,7 @@ def their_step(model: str, text: str, precision: str, length: int = LENGTH) -> C
 
 
 def encode(model: str, text: str, *, pooling: str, turns: int, count: int, seconds: float, name: str = "") -> list[Row]:
-    """Texts to vectors, beside sentence-transformers' `encode` at its defaults (float32, batch 32)."""
+    """Texts to vectors, compared with sentence-transformers' `encode` at its defaults (float32, batch 32)."""
     texts = lines(text)[:count]
     ours = SentenceEncoder.load(model, pooling=pooling, device="cpu")
     peer = peer_encoder(model, max_length=ours.max_length, pooling=pooling)
@@ -253,7 +254,7 @@ def encode(model: str, text: str, *, pooling: str, turns: int, count: int, secon
     for precision in PRECISIONS:
         ways[precision] = lambda _, p=precision: ours.encode(texts, precision=p)
         notes[precision] = near(ours.encode(texts, precision=precision), expected)
-    what = f"encode, {name or model}, {pooling}, {{}} beside sentence-transformers float32"
+    what = f"encode, {name or model}, {pooling}, {{}} compared with sentence-transformers float32"
     return timed(
         what,
         ways,
@@ -291,7 +292,7 @@ def static(text: str, *, turns: int, count: int, clock: Clock = time.perf_counte
     for peer, (name, call) in enumerate((("model2vec", model.encode), ("StaticEmbedding", theirs.encode))):
         first = peer * (turns + 2)
         rows += timed(
-            f"encode, opencse-mini beside {name}",
+            f"encode, opencse-mini compared with {name}",
             {"ours": lambda turn, first=first: ours.encode(part(first + turn))},
             lambda turn, call=call, first=first: call(part(first + turn)),
             size=min(count, len(texts)),
@@ -347,7 +348,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30, help="after which a row has no further turn")
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"), help="cpu: on a shared machine, one thread")
     parser.add_argument("--json", type=Path)
-    parser.add_argument("--page", type=Path, help="a Markdown page to put the table into")
     parser.add_argument("--picture", type=Path, help="an SVG file to draw into")
     asked = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -380,8 +380,6 @@ def main() -> None:
         add(start("opencse-mini", asked.text, **bounds))
     if asked.json:
         write_json(asked.json, rows, {key: str(value) for key, value in vars(asked).items()})
-    if asked.page:
-        fill(asked.page, rows, here)
     if asked.picture:
         asked.picture.write_text(drawn(rows), encoding="utf-8")
 

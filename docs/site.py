@@ -45,10 +45,13 @@ _TABLES: dict[str, type[BaseModel]] = {
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Puts the methods, one a recipe, where mkdocs.yml says ``methods/``."""
+    """Puts the pages of the methods, one per recipe, where mkdocs.yml says ``methods/``."""
     pages: list[Any] = [{"All of them": "methods/index.md"}, *({name: f"methods/{name}.md"} for name in recipe_names())]
     assert config.nav is not None
-    config.nav = [{"Methods": pages} if "Methods" in entry else entry for entry in config.nav]
+    for section in config.nav:
+        for entries in section.values():
+            if isinstance(entries, list):
+                entries[:] = [{"Methods": pages} if "Methods" in entry else entry for entry in entries]
     return config
 
 

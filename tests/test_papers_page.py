@@ -1,4 +1,4 @@
-"""The page of the papers' tables is what its scores and verdicts make, and its tables are the recipes' own."""
+"""The page of the papers' tables is what its scores and published tables make, and its tables are the recipes' own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -28,39 +29,42 @@ def script() -> Iterator[ModuleType]:
         yield importlib.import_module("build_papers")
 
 
-def test_the_page_is_up_to_date(script: ModuleType) -> None:
-    kept = json.loads(script.SCORES.read_text(encoding="utf-8"))
-    verdicts = tomllib.loads(script.VERDICTS.read_text(encoding="utf-8"))
-    assert script.PAGE.read_text(encoding="utf-8") == script.page(kept, verdicts), "run python docs/build_papers.py"
-    pictures = script.pictures(kept)
-    assert pictures
+@pytest.fixture(scope="module")
+def published(script: ModuleType) -> dict[str, Any]:
+    return tomllib.loads(script.PUBLISHED.read_text(encoding="utf-8"))
+
+
+def test_the_page_is_up_to_date(script: ModuleType, published: dict[str, Any]) -> None:
+    scores = json.loads(script.SCORES.read_text(encoding="utf-8"))
+    written = script.PAGE.read_text(encoding="utf-8")
+    assert written == script.page(scores, published), "run python docs/build_papers.py"
+    pictures = script.pictures(scores, published)
+    assert len(pictures) == len(published["tables"])
     for name in pictures:
-        assert f"figures/{name}" in script.PAGE.read_text(encoding="utf-8")
+        assert f"figures/{name}" in written
         assert (script.FIGURES / name).is_file()
-    told = {"chosen", "systems_budget", "sweeps_budget", "summary", "systems", "combination", "longer", "supervised"}
-    told |= {"next-sentence", "transfer"}
-    told |= {f"{part}_machine" for part in ("systems", "combination", "second", "sweeps")} | {"second"}
-    keys = {table.key for table in script.TABLES} | told
-    assert verdicts.keys() <= keys
+    assert all(table["verdict"] for table in published["tables"])
 
 
-def test_every_row_is_a_recipe_and_most_have_published_numbers(script: ModuleType) -> None:
+def test_every_row_is_a_recipe_and_most_have_published_numbers(script: ModuleType, published: dict[str, Any]) -> None:
     studies = [study_of({**tomllib.loads(file.read_text()), **GIVEN}) for file in sorted(STUDIES.glob("papers*.toml"))]
     assert len(studies) == 3
-    assert len({study.settings[:2] for study in studies}) == 1, "of one start, cut alike"
+    assert len({study.settings[:2] for study in studies}) == 1, "one start, truncated in the same way"
     run = {recipe for study in studies for recipe in study.recipes}
-    rows = [(table, recipe) for table in script.TABLES for _, recipe in table.rows]
-    assert {recipe for _, recipe in rows} | {*script.SYSTEMS, *script.COMBINATION} >= run - {"simcse:batch-128"}
+    rows = [(table, recipe) for table in published["tables"] for _, recipe in table["rows"]]
+    listed = {recipe for _, recipe in rows} | {*published["systems"], *published["combination"]}
+    assert listed >= run - {"simcse:batch-128"}
     assert run >= {recipe for _, recipe in rows}
-    assert all(table.base in [recipe for _, recipe in table.rows] for table in script.TABLES)
-    known = [table.of_paper(recipe) is not None for table, recipe in rows]
+    assert all(table["base"] in [recipe for _, recipe in table["rows"]] for table in published["tables"])
+    known = [script.of_paper(table, recipe) is not None for table, recipe in rows]
     assert sum(known) > 0.8 * len(known)
-    dropout = script.TABLES[0]
-    assert [dropout.of_paper(recipe) for _, recipe in dropout.rows] == [71.1, 72.6, 81.1, 82.5, 81.4, 80.5, 71.0, 43.6]
+    dropout = published["tables"][0]
+    values = [script.of_paper(dropout, recipe) for _, recipe in dropout["rows"]]
+    assert values == [71.1, 72.6, 81.1, 82.5, 81.4, 80.5, 71.0, 43.6]
 
 
 def test_the_settings_of_a_study_leave_its_presets_alone() -> None:
-    """A setting given beside a preset wins, so a study must not set what its rows differ in."""
+    """A setting given with a preset wins, so a study must not set what its rows differ in."""
     study = study_of({**tomllib.loads((STUDIES / "papers-sweeps.toml").read_text()), **GIVEN})
     for name in study.recipes:
         changed = resolve_recipe(name, overrides=study.settings).recipe
@@ -70,13 +74,13 @@ def test_the_settings_of_a_study_leave_its_presets_alone() -> None:
                 part: object = changed
                 for step in key.split("."):
                     part = getattr(part, step)
-                wanted = resolve_recipe(name).recipe
+                expected = resolve_recipe(name).recipe
                 for step in key.split("."):
-                    wanted = getattr(wanted, step)
-                assert part == wanted, f"{name}: {key} = {value}"
+                    expected = getattr(expected, step)
+                assert part == expected, f"{name}: {key} = {value}"
 
 
-def test_it_is_gathered_from_records(script: ModuleType, tmp_path: Path) -> None:
+def test_it_is_gathered_from_records(script: ModuleType, published: dict[str, Any], tmp_path: Path) -> None:
     here = Environment.here("cpu")
 
     def put(folder: Path, score: float, recipe: str | None = None, seed: int | None = None) -> None:
@@ -86,43 +90,36 @@ def test_it_is_gathered_from_records(script: ModuleType, tmp_path: Path) -> None
         ).write(folder)  # fmt: skip
 
     put(tmp_path / "starts" / "m" / "cls", 50.0)
-    scores = {"simcse": {42: 60.0, 43: 62.0, 44: 61.0}, "esimcse": {42: 63.0, 43: 65.1, 44: 63.9}}
-    for recipe, own in scores.items():
-        for seed, score in own.items():
+    by_recipe = {"simcse": {42: 60.0, 43: 62.0, 44: 61.0}, "esimcse": {42: 63.0, 43: 65.1, 44: 63.9}}
+    for recipe, seeds in by_recipe.items():
+        for seed, score in seeds.items():
             put(tmp_path / "runs" / "m" / recipe / str(seed), score, recipe, seed)
     put(tmp_path / "runs" / "m" / "simcse_dropout-0" / "42", 55.0, "simcse:dropout-0", 42)
-    kept = json.loads(json.dumps(script.gather(tmp_path, None, tmp_path)))
-    assert kept["sweeps"]["start"] == kept["systems"]["start"] - 1 == 50.0
-    assert kept["sweeps"]["scores"]["esimcse"] == {"42": 63.0, "43": 65.1, "44": 63.9}
+    scores = json.loads(json.dumps(script.gather(tmp_path, None, tmp_path)))
+    assert scores["sweeps"]["start"] == scores["systems"]["start"] - 1 == 50.0
+    assert scores["sweeps"]["scores"]["esimcse"] == {"42": 63.0, "43": 65.1, "44": 63.9}
     assert script.gather(None, None, tmp_path).keys() == {"sweeps"}
-    names = ("chosen", "systems_budget", "sweeps_budget", "systems_machine", "sweeps_machine", "summary")
-    told = dict.fromkeys(names, "s")
-    page = script.page(kept, told | {"dropout": "**Same shape.** So it is."})
+    page = script.page(scores, published)
     assert "| the start |  | 50.00 |  | 51.00 |" in page
     assert "| esimcse | 3 | 64.00 ± 1.05 |  | 65.00 ± 1.05 | +14.00 ± 2.62" in page
     assert "+3.00 ± 0.25 (p < .001) | +2.02 | yes |" in page
-    assert "| 0 | `simcse:dropout-0` | 71.10 | 55.00 | -5.00 |  | 1 |" in page
-    assert "| SimCSE, Table 3: dropout | .1 | .1 |  | 2 of 8 | Same shape |" in page
-    assert "SimCSE, Table 1: augmentations;" in page.partition("## Not run")[2]
-    assert list(script.pictures(kept)) == ["papers-dropout.svg"]
-    assert "## A combination" not in page
-    put(tmp_path / "runs" / "m" / "both" / "42", 70.0, "simcse:temperature-0.01", 42)
-    kept |= json.loads(json.dumps(script.gather(None, tmp_path, None)))
-    told |= {"combination_machine": "another machine", "combination": "It gains."}
-    both = script.page(kept, told).partition("## A combination")[2]
-    assert "| simcse:temperature-0.01 | 1 | 70.00 |  | 71.00 |" in both
-    assert "It gains." in both
+    assert "| [SimCSE, Table 3: dropout](figures/papers-dropout.svg) | .1 | .1 |  | 2 of 8 | The same shape" in page
+    assert "SimCSE, Table 1: augmentations;" in page.partition("- Not run: ")[2]
+    assert list(script.pictures(scores, published)) == ["papers-dropout.svg"]
+    assert "Two settings of two papers" not in page
+    name = "simcse:temperature-0.01:delete-one-word-no-dropout"
+    for seed in (42, 43):
+        put(tmp_path / "runs" / "m" / "both" / str(seed), 60.0 + seed, name, seed)
+    scores |= json.loads(json.dumps(script.gather(None, tmp_path, None)))
+    both = script.page(scores, published).partition("Two settings of two papers")[2]
+    assert "above `simcse` at 2\n" in both
+    assert "an AMD EPYC" in both.partition("Combination: ")[2]
 
 
 def test_further_seeds_are_added(script: ModuleType) -> None:
-    there = {"start": 50.0, "date": "2026-01-02", "scores": {"a": {"42": 1.0}, "b": {"42": 2.0}}, "over_pairs": {}}
-    found = {
-        "start": 51.0,
-        "date": "2026-01-01",
-        "scores": {"a": {42: 9.0, 43: 3.0}},
-        "over_pairs": {"a": {43: [0, 1]}},
-    }
-    assert script.added(there, found) == {
+    old = {"start": 50.0, "date": "2026-01-02", "scores": {"a": {"42": 1.0}, "b": {"42": 2.0}}, "over_pairs": {}}
+    new = {"start": 51.0, "date": "2026-01-01", "scores": {"a": {42: 9.0, 43: 3.0}}, "over_pairs": {"a": {43: [0, 1]}}}
+    assert script.added(old, new) == {
         "start": 50.0,
         "date": "2026-01-02",
         "scores": {"a": {42: 9.0, 43: 3.0}, "b": {42: 2.0}},
