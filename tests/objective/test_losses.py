@@ -14,11 +14,23 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from fuzzing import examples
-from opencse.objective.losses import Columns, info_nce, pairwise_similarity, rowwise_similarity
+from opencse.objective.columns import LogitColumns
+from opencse.objective.losses import (
+    SimilarityKind,
+    barlow_twins,
+    dcl,
+    info_nce,
+    info_nce_from_logits,
+    pairwise_similarity,
+    replaced_tokens,
+    rowwise_similarity,
+)
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective, Outcome
 from opencse.objective.settings import ObjectiveSettings
+from opencse.objective.terms.barlow_twins import BarlowTwins
+from opencse.objective.terms.dcl import DCL
 from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 
@@ -74,7 +86,7 @@ def per_anchor(case: Case, reps: Representations) -> Tensor:
     objective = case.objective()
     positive = rowwise_similarity(reps.anchor, reps.positive, objective.scoring.similarity) / case.tau
     columns = [source.columns(reps, objective.scoring).dense() for source in objective.negatives]
-    return info_nce(positive, columns, label_smoothing=case.smoothing)
+    return info_nce_from_logits(positive, *(c.weighted() for c in columns), label_smoothing=case.smoothing)
 
 
 def oracle(case: Case, reps: Representations) -> list[float]:
@@ -130,6 +142,42 @@ def test_every_anchor_as_in_the_paper(case: Case) -> None:
     outcome = case.objective()(reps)
     assert list(outcome.losses) == ["contrast"]
     assert outcome.total.item() == pytest.approx(sum(expected) / N, rel=1e-12)
+
+
+@pytest.mark.parametrize("hard", [0, 1, 2])
+@pytest.mark.parametrize("similarity", ["cosine", "dot"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_info_nce_of_plain_tensors_is_the_loss_of_an_objective(
+    hard: int, similarity: SimilarityKind, smoothing: float
+) -> None:
+    case = Case(similarity, hard=hard, smoothing=smoothing)
+    reps = representations(case)
+    negatives = reps.hard.transpose(0, 1).reshape(-1, D) if hard else None
+    loss = info_nce(
+        reps.anchor, reps.positive, negatives, temperature=0.3, similarity=similarity, label_smoothing=smoothing
+    )
+    assert loss.item() == pytest.approx(sum(oracle(case, reps)) / N, rel=1e-12)
+    assert loss.item() == case.objective()(reps).losses["contrast"].item()
+
+
+def test_the_terms_are_the_functions_of_plain_tensors() -> None:
+    reps = representations(Case())
+    twins = BarlowTwins(BarlowTwins.Settings(off_diagonal=0.02, centre=True))
+    assert twins.loss(reps) == barlow_twins(reps.anchor, reps.positive, off_diagonal=0.02, centre=True)
+    for scaling in ("paper", "reference"):
+        term = DCL(DCL.Settings(temperature=3.0, scaling=scaling))
+        assert term.loss(reps) == dcl(reps.anchor, reps.positive, temperature=3.0, scaling=scaling)
+
+
+def test_the_loss_of_replaced_tokens_by_loops() -> None:
+    random = torch.Generator().manual_seed(3)
+    logits = torch.randn(3, 4, 2, generator=random, dtype=torch.float64)
+    replaced = torch.randint(2, (3, 4), generator=random)
+    losses = replaced_tokens(logits, replaced)
+    for row, token in itertools.product(range(3), range(4)):
+        exponentials = [math.exp(value) for value in logits[row, token].tolist()]
+        share = exponentials[int(replaced[row, token])] / sum(exponentials)
+        assert losses[row, token].item() == pytest.approx(-math.log(share), rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -209,8 +257,11 @@ def test_identical_vectors_with_alpha() -> None:
 
 
 def test_label_smoothing_of_one_column_is_nothing() -> None:
-    nothing = Columns(torch.zeros(2, 1), excluded=torch.ones(2, 1, dtype=torch.bool))
-    assert info_nce(torch.tensor([3.0, -2.0]), [nothing], label_smoothing=0.5).tolist() == [0.0, 0.0]
+    nothing = LogitColumns(torch.zeros(2, 1), excluded=torch.ones(2, 1, dtype=torch.bool))
+    assert info_nce_from_logits(torch.tensor([3.0, -2.0]), nothing.weighted(), label_smoothing=0.5).tolist() == [
+        0.0,
+        0.0,
+    ]
 
 
 CHECKED = {
@@ -331,16 +382,20 @@ def test_cosine_is_scale_invariant_and_dot_is_not(seed: int, scales: list[float]
 def test_another_column_never_lowers_the_loss(seed: int, logit: float, log_weight: float) -> None:
     random = torch.Generator().manual_seed(seed)
     positive = 2 * torch.randn(N, generator=random, dtype=torch.float64)
-    columns = Columns(2 * torch.randn(N, 3, generator=random, dtype=torch.float64))
-    extra = Columns(torch.full((N, 1), logit, dtype=torch.float64), log_weight)
-    before, after = info_nce(positive, [columns]), info_nce(positive, [columns, extra])
+    columns = LogitColumns(2 * torch.randn(N, 3, generator=random, dtype=torch.float64))
+    extra = LogitColumns(torch.full((N, 1), logit, dtype=torch.float64), log_weight)
+    first, added = columns.weighted(), extra.weighted()
+    before, after = info_nce_from_logits(positive, first), info_nce_from_logits(positive, first, added)
     assert (after >= before - 1e-14).all()
-    at_positive = Columns(positive.unsqueeze(1))
-    assert (info_nce(positive, [columns, at_positive]) > before + 1e-6).all()
+    at_positive = LogitColumns(positive.unsqueeze(1))
+    assert (info_nce_from_logits(positive, first, at_positive.weighted()) > before + 1e-6).all()
     everywhere = torch.ones(N, 1, dtype=torch.bool)
     for without in (replace(extra, excluded=everywhere), replace(extra, duplicates=everywhere)):
-        torch.testing.assert_close(info_nce(positive, [columns, without]), before, rtol=1e-14, atol=1e-14)
-        smoothed = [info_nce(positive, c, label_smoothing=0.2) for c in ([columns], [columns, without])]
+        torch.testing.assert_close(
+            info_nce_from_logits(positive, first, without.weighted()), before, rtol=1e-14, atol=1e-14
+        )
+        both = ([first], [first, without.weighted()])
+        smoothed = [info_nce_from_logits(positive, *some, label_smoothing=0.2) for some in both]
         torch.testing.assert_close(*smoothed, rtol=1e-14, atol=1e-14)
 
 

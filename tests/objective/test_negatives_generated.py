@@ -15,8 +15,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.objective.columns import Scoring
-from opencse.objective.losses import Columns
+from opencse.objective.columns import LogitColumns, Scoring
 from opencse.objective.negatives.gaussian import Gaussian
 from opencse.objective.negatives.noisy_anchor import NoisyAnchor
 from opencse.objective.objective import Objective
@@ -65,7 +64,7 @@ def similarity(a: list[float], b: list[float], scoring: Scoring) -> float:
     return product / scoring.temperature
 
 
-def expect_logits(columns: Columns, anchors: Tensor, others: Tensor, scoring: Scoring, rel: float = 1e-9) -> None:
+def expect_logits(columns: LogitColumns, anchors: Tensor, others: Tensor, scoring: Scoring, rel: float = 1e-9) -> None:
     expected = [[similarity(a, b, scoring) for b in others.tolist()] for a in anchors.tolist()]
     assert columns.logits.shape == (len(anchors), len(others))
     for row, wanted in zip(columns.logits.tolist(), expected, strict=True):

@@ -93,7 +93,8 @@ def test_the_scalings_differ_and_the_temperature_counts() -> None:
 
 def logits(reps: Representations, scaling: Scaling) -> Tensor:
     """The matrix s at temperature 5, from the term's own parts."""
-    left, right = term(scaling)._standardised(reps.anchor, reps.positive)
+    ddof, eps = (1, 0.0) if scaling == "paper" else (0, 1e-5)
+    left, right = (standardised(view, ddof=ddof, eps=eps) for view in (reps.anchor, reps.positive))
     return left.T @ right / 5.0 / (1.0 if scaling == "paper" else len(left))
 
 
@@ -199,7 +200,7 @@ def test_a_constant_dimension_is_harmless(scaling: Scaling, value: float) -> Non
     if scaling == "paper":
         assert not anchor.grad[:, 1].any()
         assert not positive.grad[:, 1:3].any()
-        left, right = term()._standardised(anchor.detach(), positive.detach())
+        left, right = (standardised(view.detach(), ddof=1, eps=0.0) for view in (anchor, positive))
         s = left.T @ right / 5.0
         assert not s[1].any(), "its logits are 0, so its loss is log D"
         assert not s[:, 2].any()

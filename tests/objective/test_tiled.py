@@ -13,8 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.dense import Dense
-from opencse.objective.columns import VectorColumns
-from opencse.objective.losses import Columns
+from opencse.objective.columns import LogitColumns, VectorColumns
 from opencse.objective.negatives import gaussian
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.objective import Objective
@@ -183,7 +182,7 @@ def test_the_dense_loss_is_taken_up_to_the_bytes_it_needs(
     made: list[int] = []
     whole = VectorColumns.dense
 
-    def dense(columns: VectorColumns) -> Columns:
+    def dense(columns: VectorColumns) -> LogitColumns:
         made.append(columns.shape[1])
         return whole(columns)
 

@@ -12,7 +12,7 @@ from torch.nn import functional
 
 from helpers import Broken
 from opencse.errors import InterruptedRunError
-from opencse.objective.losses import Columns, info_nce
+from opencse.objective.losses import info_nce_from_logits
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
 from opencse.text import sample
@@ -151,7 +151,7 @@ def gathered_loss(weights: Tensor, texts: Tensor, live: slice | None) -> Tensor:
         sides = [rows * side + (1 - rows) * side.detach() for side in sides]
     logits = sides[0] @ sides[1].T / 0.05
     own = torch.eye(N, dtype=torch.bool)
-    return info_nce(logits.diagonal(), [Columns(logits, excluded=own)]).mean()
+    return info_nce_from_logits(logits.diagonal(), logits.masked_fill(own, -torch.inf)).mean()
 
 
 def test_four_processes_clip_at_one_what_is_clipped_at_four_here() -> None:

@@ -1,4 +1,4 @@
-"""What a negative source puts into the denominator: as vectors, of which any anchors' share can be made on demand."""
+"""Columns of negatives: by their vectors, whose logits are computed per block of anchors, or as logits."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opencse.objective.losses import Columns, Similarity, pairwise_similarity, rowwise_similarity
+from opencse.objective.losses import SimilarityKind, at_least_float32, pairwise_similarity, rowwise_similarity
 
 
 @dataclass(frozen=True)
 class Scoring:
-    """How similarities become logits, the same for every source of an objective.
+    """Turns similarities into logits, in the same way for every source of an objective.
 
     Attributes:
         similarity: cosine or dot.
         temperature: tau.
-        mask_duplicates: whether equal texts are kept from being each other's negatives.
+        mask_duplicates: whether equal texts are never each other's negatives.
     """
 
-    similarity: Similarity
+    similarity: SimilarityKind
     temperature: float
     mask_duplicates: bool
 
@@ -35,12 +35,12 @@ class Scoring:
 
 @dataclass(frozen=True)
 class Pairs:
-    """The positives' similarities, given by their vectors: ``sim(left_i, right_i)``.
+    """The positives, by the vectors of their similarities ``sim(left_i, right_i)``.
 
     Attributes:
         left: (N, d).
         right: (N, d).
-        scoring: makes logits of them.
+        scoring: turns similarities into logits.
         scale: multiplies the logits.
     """
 
@@ -56,12 +56,12 @@ class Pairs:
 
 @dataclass(frozen=True)
 class Own:
-    """Columns that belong to the anchors' own examples: column k is one of example ``k % N``.
+    """Says how columns that belong to the anchors' own examples are treated: column k is one of example ``k % N``.
 
     Attributes:
-        excluded: an anchor's own column is no negative of it.
-        log_weight: added to the logits of an anchor's own columns, beside the weight of all.
-        texts: an anchor's own column is left out too if it is the same text; else it stays, on purpose.
+        excluded: whether an anchor's own column is left out.
+        log_weight: added to the logits of an anchor's own columns, in addition to the weight of all columns.
+        texts: whether an anchor's own column is left out too if it is the same text; else it stays, on purpose.
     """
 
     excluded: bool = False
@@ -70,18 +70,74 @@ class Own:
 
 
 @dataclass(frozen=True)
+class LogitColumns:
+    """One source's columns of the denominator as logits.
+
+    Attributes:
+        logits: (N, K) similarities divided by the temperature.
+        log_weight: added to the logits: a number, or a tensor that broadcasts to (N, K).
+        excluded: (N, K) bool, True where a column is no negative of an anchor (its own positive); None: nowhere.
+        duplicates: (N, K) bool, True where a column is left out because it is the text of the anchor or of its
+            positive; None: nowhere.
+    """
+
+    logits: Tensor
+    log_weight: Tensor | float = 0.0
+    excluded: Tensor | None = None
+    duplicates: Tensor | None = None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(N, K)."""
+        return self.logits.shape[0], self.logits.shape[1]
+
+    def dense(self) -> LogitColumns:
+        """Itself."""
+        return self
+
+    def rows(self, rows: slice) -> LogitColumns:
+        """The columns of some anchors."""
+        n = len(self.logits)
+
+        def some(values: Tensor) -> Tensor:
+            return values[rows] if values.ndim == 2 and len(values) == n else values
+
+        return LogitColumns(
+            self.logits[rows],
+            some(self.log_weight) if isinstance(self.log_weight, Tensor) else self.log_weight,
+            None if self.excluded is None else some(self.excluded),
+            None if self.duplicates is None else some(self.duplicates),
+        )
+
+    @property
+    def left_out(self) -> Tensor:
+        """(N, K) bool, True where a column does not count: excluded, or a duplicate."""
+        out = torch.zeros_like(self.logits, dtype=torch.bool)
+        for mask in (self.excluded, self.duplicates):
+            if mask is not None:
+                out = out | mask
+        return out
+
+    def weighted(self) -> Tensor:
+        """(N, K) logits with weights, minus infinity where left out; float32 at least."""
+        return (at_least_float32(self.logits) + self.log_weight).masked_fill(self.left_out, float("-inf"))
+
+
+@dataclass(frozen=True)
 class VectorColumns:
-    """Columns given by their vectors: ``sim(left_i, right_k) / tau``, never made as a whole unless asked for.
+    """One source's columns of the denominator by their vectors: ``sim(left_i, right_k) / tau``.
+
+    All logits at once are made by `dense` only; `opencse.objective.tiled` makes them tile by tile.
 
     Attributes:
         left: (N, d), the anchors' side of the similarity.
         right: (K, d), the columns.
-        scoring: makes logits of the two.
+        scoring: turns similarities into logits.
         log_weight: added to all logits.
-        own: which columns are the anchors' own; None if they are nobody's.
-        anchor_keys: (N, 2) hashes of anchor's and positive's text.
-        column_keys: (K, C) hashes of the texts behind a column, any of which makes it a duplicate; None if no
-            text stands behind it.
+        own: how the anchors' own columns are treated; None if no column belongs to an anchor.
+        anchor_keys: (N, 2) hashes of the anchor's and the positive's text.
+        column_keys: (K, C) hashes of the texts of each column, any of which makes it a duplicate; None if a column has
+            no text.
     """
 
     left: Tensor
@@ -99,25 +155,25 @@ class VectorColumns:
 
     @property
     def texts(self) -> tuple[Tensor, Tensor] | None:
-        """The keys of anchors and columns, where equal ones are to be left out."""
+        """The keys of anchors and columns, if equal texts are to be left out; else None."""
         if not self.scoring.mask_duplicates or self.anchor_keys is None or self.column_keys is None:
             return None
         return self.anchor_keys, self.column_keys
 
-    def dense(self) -> Columns:
-        """All of them at once."""
+    def dense(self) -> LogitColumns:
+        """Makes all logits at once."""
         n, k = self.shape
         logits = self.scoring.logits(self.left, self.right)
         duplicates = None if self.texts is None else same_text(*self.texts)
         if self.own is None:
-            return Columns(logits, self.log_weight, duplicates=duplicates)
-        own = torch.eye(n, dtype=torch.bool, device=logits.device).repeat(1, k // n)
+            return LogitColumns(logits, self.log_weight, duplicates=duplicates)
+        is_own = torch.eye(n, dtype=torch.bool, device=logits.device).repeat(1, k // n)
         if duplicates is not None and not self.own.texts:
-            duplicates = duplicates & ~own
+            duplicates = duplicates & ~is_own
         weight: Tensor | float = self.log_weight
         if self.own.log_weight:
-            weight = self.log_weight + self.own.log_weight * own.to(logits.dtype)
-        return Columns(logits, weight, own if self.own.excluded else None, duplicates)
+            weight = self.log_weight + self.own.log_weight * is_own.to(logits.dtype)
+        return LogitColumns(logits, weight, is_own if self.own.excluded else None, duplicates)
 
 
 def same_text(anchors: Tensor, columns: Tensor) -> Tensor:
@@ -129,5 +185,5 @@ def same_text(anchors: Tensor, columns: Tensor) -> Tensor:
     return same
 
 
-AnyColumns = Columns | VectorColumns
-"""Few columns may be given as logits, many by their vectors."""
+AnyColumns = LogitColumns | VectorColumns
+"""A source gives few columns as logits, or many by their vectors."""

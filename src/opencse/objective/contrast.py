@@ -1,4 +1,4 @@
-"""The contrast of a batch: all similarities at once where they are few, tile by tile where they are many."""
+"""Computes the contrastive loss of a batch: all similarities at once if they are few, else tile by tile."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from opencse.objective.columns import AnyColumns, Pairs
-from opencse.objective.losses import Columns, at_least_float32, info_nce
+from opencse.objective.columns import AnyColumns, LogitColumns, Pairs
+from opencse.objective.losses import at_least_float32, info_nce_from_logits
 from opencse.objective.tiled import tiled_info_nce
 
 TILE_BYTES = 16 * 2**20
@@ -17,7 +17,7 @@ TILE_BYTES = 16 * 2**20
 
 @dataclass(frozen=True)
 class Contrast:
-    """The contrastive loss of a batch, and what is told of it.
+    """The contrastive loss of a batch, and its figures for the log.
 
     Attributes:
         loss: scalar, the mean over the anchors.
@@ -40,15 +40,15 @@ def contrast(
     label_smoothing: float = 0.0,
     tile_bytes: int = TILE_BYTES,
 ) -> Contrast:
-    """The mean over the anchors of `losses.info_nce`.
+    """The mean over the anchors of `losses.info_nce_from_logits`.
 
-    Where the similarities take more than ``tile_bytes``, they are made tile by tile (`tiled`): the same loss and
+    If the similarities take more than ``tile_bytes``, they are made tile by tile (`tiled`): the same loss and
     gradients up to rounding, in memory that does not grow with their number.
 
     Args:
         positive: the positives' similarities.
         negatives: the columns of each source, at least one.
-        averaged: the loss is the mean of those with these sources each, given by their numbers.
+        averaged: lists of sources, as numbers into ``negatives``; the loss is the mean of the losses with each list.
         label_smoothing: eps in [0, 1).
         tile_bytes: most bytes of similarities that are made at once.
     """
@@ -65,11 +65,14 @@ def contrast(
 
 
 def _dense(
-    positive: Pairs, negatives: Sequence[Columns], averaged: Sequence[Sequence[int]], label_smoothing: float
+    positive: Pairs, negatives: Sequence[LogitColumns], averaged: Sequence[Sequence[int]], label_smoothing: float
 ) -> Contrast:
     similarity = positive.similarity()
     logits = positive.scale * similarity / positive.scoring.temperature
-    losses = [info_nce(logits, [negatives[n] for n in some], label_smoothing=label_smoothing) for some in averaged]
+    losses = [
+        info_nce_from_logits(logits, *(negatives[n].weighted() for n in some), label_smoothing=label_smoothing)
+        for some in averaged
+    ]
     return Contrast(
         (sum(losses[1:], losses[0]) / len(losses)).mean(),
         similarity.detach().mean(),
@@ -78,12 +81,12 @@ def _dense(
     )
 
 
-def _mean_similarity(columns: Sequence[Columns], temperature: float) -> Tensor:
+def _mean_similarity(columns: Sequence[LogitColumns], temperature: float) -> Tensor:
     logits = torch.cat([c.logits.detach().float() for c in columns], dim=1)
-    kept = ~torch.cat([c.left_out for c in columns], dim=1)
-    return logits.masked_fill(~kept, 0.0).sum() * temperature / kept.sum().clamp(min=1)
+    counted = ~torch.cat([c.left_out for c in columns], dim=1)
+    return logits.masked_fill(~counted, 0.0).sum() * temperature / counted.sum().clamp(min=1)
 
 
-def _count_duplicates(columns: Sequence[Columns], device: torch.device) -> Tensor:
+def _count_duplicates(columns: Sequence[LogitColumns], device: torch.device) -> Tensor:
     counts = [c.duplicates.sum() for c in columns if c.duplicates is not None]
     return torch.stack(counts).sum().float() if counts else torch.zeros((), device=device)

@@ -1,4 +1,4 @@
-"""Relations between the dimensions of two views: pure functions of (N, D) matrices. They know no model."""
+"""Statistics of the dimensions of two views, for the losses that decorrelate them: functions of (N, D) matrices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ _ROUNDING = torch.finfo(torch.float64).eps
 
 
 def centred(vectors: Tensor) -> Tensor:
-    """(N, D) -> (N, D) less the mean of each dimension; exactly 0 where a dimension is constant."""
+    """(N, D) -> (N, D): subtracts the mean of each dimension; exactly 0 where a dimension is constant."""
     shifted = vectors - vectors[:1].detach()  # the mean of equal numbers can be a rounding error off them
     return shifted - shifted.mean(dim=0)
 
 
 def standardised(vectors: Tensor, *, ddof: int, eps: float) -> Tensor:
-    """(N, D) -> (N, D) of mean 0 and variance 1 in each dimension.
+    """(N, D) -> (N, D): scales each dimension to mean 0 and variance 1.
 
     With ``eps`` 0, a dimension of variance 0 has no such form: it becomes 0, and gets no gradient.
 
@@ -29,40 +29,28 @@ def standardised(vectors: Tensor, *, ddof: int, eps: float) -> Tensor:
 
 
 def unit_columns(vectors: Tensor) -> Tensor:
-    """(N, D) -> (N, D) with squares that sum to 1 in each dimension; one of zeros stays 0, and gets no gradient."""
+    """(N, D) -> (N, D): scales each dimension to length 1; one of zeros stays 0, and gets no gradient."""
     return _divided(vectors, vectors.square().sum(dim=0))
 
 
 def _divided(vectors: Tensor, squares: Tensor) -> Tensor:
     """``vectors`` / sqrt(``squares``), 0 where these are 0 (the root of 0 has no finite gradient)."""
-    none = squares == 0
-    return (vectors / squares.masked_fill(none, 1.0).sqrt()).masked_fill(none, 0.0)
+    zero = squares == 0
+    return (vectors / squares.masked_fill(zero, 1.0).sqrt()).masked_fill(zero, 0.0)
 
 
 def cross_products(left: Tensor, right: Tensor) -> Tensor:
-    """(N, D), (N, D) -> (D, D): dot product of every dimension of left with every one of right, autocast or not."""
+    """(N, D), (N, D) -> (D, D): the dot product of every dimension of left with every one of right, autocast or not."""
     with torch.autocast(left.device.type, enabled=False):
         return left.T @ right
-
-
-def dimension_contrast(logits: Tensor) -> Tensor:
-    """(D, D) -> (D,): ``-s_cc + log sum_d exp(s_cd)`` of each row c (SimCSE++, eq. 5 before its sum)."""
-    return torch.logsumexp(logits, dim=1) - logits.diagonal()
-
-
-def redundancy(correlation: Tensor, off_diagonal: float) -> Tensor:
-    """(D, D) -> scalar: ``sum_c (1 - C_cc)^2 + off_diagonal * sum_{c != d} C_cd^2`` (Barlow Twins)."""
-    diagonal = correlation.diagonal()
-    others = correlation - torch.diag(diagonal)
-    return (1.0 - diagonal).square().sum() + off_diagonal * others.square().sum()
 
 
 def rank_of_products(left: Tensor, right: Tensor) -> Tensor:
     """(N, D), (N, D) -> scalar: the rank of ``left.T @ right``, at most min(N, D).
 
-    Counted are its singular values above the largest times ``max(N, D)`` times the rounding unit of float64. They
-    are those of the small product R_1 R_2^T of the QR decompositions of both factors' transposes, so no (D, D)
-    matrix is decomposed where N is less than D. Computed on the CPU, in float64.
+    It counts the singular values above the largest one times ``max(N, D)`` times the rounding unit of float64. They
+    equal the singular values of the small product R_1 R_2^T of the QR decompositions of both factors' transposes, so
+    no (D, D) matrix is decomposed if N is less than D. Computed on the CPU, in float64.
     """
     first, second = (torch.linalg.qr(side.detach().to("cpu", torch.float64).T, mode="r").R for side in (left, right))
     rank: Tensor = torch.linalg.matrix_rank(first @ second.T, rtol=max(left.shape) * _ROUNDING)

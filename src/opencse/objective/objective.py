@@ -15,7 +15,7 @@ from opencse.errors import UserError
 from opencse.objective.columns import Pairs, Scoring
 from opencse.objective.context import Context
 from opencse.objective.contrast import TILE_BYTES, Contrast, contrast
-from opencse.objective.losses import Similarity
+from opencse.objective.losses import SimilarityKind
 from opencse.objective.matryoshka import Matryoshka
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.part import Part
@@ -102,7 +102,7 @@ class Objective(nn.Module):
         positive: Positive | None = None,
         negatives: Sequence[NegativeSource] = (),
         terms: Sequence[Term] = (),
-        similarity: Similarity = "cosine",
+        similarity: SimilarityKind = "cosine",
         temperature: float = 0.05,
         label_smoothing: float = 0.0,
         mask_duplicates: bool = True,

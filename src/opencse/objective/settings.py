@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import Field
 
 from opencse.objective.contrast import TILE_BYTES
-from opencse.objective.losses import Similarity
+from opencse.objective.losses import SimilarityKind
 from opencse.objective.matryoshka import MatryoshkaSettings
 from opencse.objective.registry import PartOf
 from opencse.objective.sides.base import SidesSettings
@@ -56,7 +56,7 @@ class ObjectiveSettings(Settings):
     positive: PositiveSettings = PositiveSettings()
     negatives: tuple[Annotated[PartSettings, PartOf("negatives")], ...] = Field(default=(_IN_BATCH,))
     terms: tuple[Annotated[PartSettings, PartOf("term")], ...] = ()
-    similarity: Similarity = "cosine"
+    similarity: SimilarityKind = "cosine"
     temperature: float = Field(default=0.05, gt=0, allow_inf_nan=False)
     label_smoothing: float = Field(default=0.0, ge=0, lt=1)
     mask_duplicates: bool = True

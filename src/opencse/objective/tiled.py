@@ -16,8 +16,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from opencse.objective.columns import AnyColumns, Pairs, VectorColumns, same_text
-from opencse.objective.losses import Columns, at_least_float32
+from opencse.objective.columns import AnyColumns, LogitColumns, Pairs, VectorColumns, same_text
+from opencse.objective.losses import at_least_float32
 
 _EPS = 1e-12  # as torch.nn.functional.normalize
 
@@ -57,7 +57,7 @@ def tiled_info_nce(
         label_smoothing: eps in [0, 1).
         tile_bytes: of the largest matrix of similarities that is made; at least one anchor's are.
     """
-    sources = [_Given.of(columns) if isinstance(columns, Columns) else columns for columns in negatives]
+    sources = [_Given.of(columns) if isinstance(columns, LogitColumns) else columns for columns in negatives]
     plan = _Plan(positive, sources, averaged, label_smoothing, tile_bytes, torch.is_grad_enabled())
     return Sums(*_Tiled.apply(plan, *plan.tensors))  # type: ignore[no-untyped-call]
 
@@ -66,11 +66,11 @@ def tiled_info_nce(
 class _Given:
     """Columns that came as logits, and these with their weights."""
 
-    columns: Columns
+    columns: LogitColumns
     weighted: Tensor
 
     @classmethod
-    def of(cls, columns: Columns) -> _Given:
+    def of(cls, columns: LogitColumns) -> _Given:
         return cls(columns, at_least_float32(columns.logits) + columns.log_weight)
 
     @property

@@ -9,8 +9,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn.functional import normalize
 
-from opencse.objective.columns import Scoring
-from opencse.objective.losses import Columns
+from opencse.objective.columns import LogitColumns, Scoring
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
@@ -36,13 +35,13 @@ class Mixed(NegativeSource):
         """One column."""
         return 1
 
-    def columns(self, reps: Representations, scoring: Scoring) -> Columns:
+    def columns(self, reps: Representations, scoring: Scoring) -> LogitColumns:
         """(N, 1) columns."""
         noise, share = self.noise(reps), self.settings.share
         own = normalize(reps.positive.detach(), dim=1)
         shift = int(torch.randint(1, max(2, len(own)), (), generator=noise, device=noise.device))
         mixed = share * own + (1 - share) * own.roll(shift, dims=0)
-        return Columns(scoring.own_logits(reps.anchor, mixed).unsqueeze(1))
+        return LogitColumns(scoring.own_logits(reps.anchor, mixed).unsqueeze(1))
 
 
 class Uniformity(Term):

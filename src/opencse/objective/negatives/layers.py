@@ -11,9 +11,8 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.objective.columns import AnyColumns, Own, Scoring, VectorColumns
+from opencse.objective.columns import AnyColumns, LogitColumns, Own, Scoring, VectorColumns
 from opencse.objective.context import Context
-from opencse.objective.losses import Columns
 from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.vectors.requests import Layer, Sentences
 from opencse.objective.vectors.step import Representations, Request
@@ -122,7 +121,7 @@ class Layers(NegativeSource):
         weight = math.log(n if self.settings.weight == "batch" else self.settings.weight)
         if self.settings.columns == "own":
             own = [scoring.own_logits(reps.anchor, vectors) for vectors in groups]
-            return Columns(torch.stack(own, dim=1), weight)
+            return LogitColumns(torch.stack(own, dim=1), weight)
         keys = reps.keys[:, :2]
         return VectorColumns(
             reps.anchor,

@@ -2,22 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Literal
 
 import torch
 from pydantic import Field
 from torch import Tensor
 
-from opencse.objective.decorrelation import (
-    centred,
-    cross_products,
-    rank_of_products,
-    redundancy,
-    standardised,
-    unit_columns,
-)
-from opencse.objective.losses import at_least_float32
+from opencse.objective.losses import at_least_float32, barlow_twins, barlow_twins_rank
 from opencse.objective.noise import standard_normal
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
@@ -66,14 +57,20 @@ class BarlowTwins(Term):
     settings: Settings
 
     def loss(self, reps: Representations) -> Tensor:
-        """Eq. 4, in float32 at least."""
-        left, right = self._padded(reps)
-        return redundancy(cross_products(self._columns(left), self._columns(right)), self.settings.off_diagonal)
+        """`losses.barlow_twins` of the views with the artificial rows."""
+        settings = self.settings
+        return barlow_twins(
+            *self._padded(reps),
+            off_diagonal=settings.off_diagonal,
+            centre=settings.centre,
+            scaling=settings.scaling,
+        )
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """``barlow_twins_rank``: the rank of C."""
-        left, right = (side.to("cpu", torch.float64) for side in self._padded(reps))
-        return {"barlow_twins_rank": rank_of_products(self._columns(left), self._columns(right))}
+        settings = self.settings
+        rank = barlow_twins_rank(*self._padded(reps), centre=settings.centre, scaling=settings.scaling)
+        return {"barlow_twins_rank": rank}
 
     def _padded(self, reps: Representations) -> tuple[Tensor, Tensor]:
         """Both views, (N + M, D)."""
@@ -82,8 +79,3 @@ class BarlowTwins(Term):
             return left, right
         rows = standard_normal((self.settings.artificial, left.shape[1]), left, self.noise(reps))
         return torch.cat([left, rows]), torch.cat([right, rows])
-
-    def _columns(self, vectors: Tensor) -> Tensor:
-        if self.settings.scaling == "batch_norm":
-            return standardised(vectors, ddof=0, eps=1e-5) / math.sqrt(len(vectors))
-        return unit_columns(centred(vectors) if self.settings.centre else vectors)

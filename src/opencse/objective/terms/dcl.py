@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from typing import Literal
 
-import torch
 from pydantic import Field
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.objective.decorrelation import cross_products, dimension_contrast, rank_of_products, standardised
-from opencse.objective.losses import at_least_float32
+from opencse.objective.losses import dcl, dcl_rank
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.step import Representations
 from opencse.settings import PartSettings
@@ -69,25 +67,16 @@ class DCL(Term):
     settings: Settings
 
     def loss(self, reps: Representations) -> Tensor:
-        """Eq. 5, in float32 at least.
+        """`losses.dcl` of the two views.
 
         Raises:
             UserError: for a batch of one example.
         """
-        n = len(reps.anchor)
-        if n < 2:
+        if len(reps.anchor) < 2:
             raise UserError("the dcl term compares examples and a batch holds one alone; set training.batch_size")
-        left, right = self._standardised(at_least_float32(reps.anchor), at_least_float32(reps.positive))
-        products = cross_products(left, right) / self.settings.temperature
-        if self.settings.scaling == "paper":
-            return dimension_contrast(products).sum()
-        return dimension_contrast(products / n).mean()
+        settings = self.settings
+        return dcl(reps.anchor, reps.positive, temperature=settings.temperature, scaling=settings.scaling)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """``dcl_rank``: the rank of s."""
-        left, right = self._standardised(reps.anchor.to("cpu", torch.float64), reps.positive.to("cpu", torch.float64))
-        return {"dcl_rank": rank_of_products(left, right)}
-
-    def _standardised(self, anchor: Tensor, positive: Tensor) -> tuple[Tensor, Tensor]:
-        ddof, eps = (1, 0.0) if self.settings.scaling == "paper" else (0, 1e-5)
-        return standardised(anchor, ddof=ddof, eps=eps), standardised(positive, ddof=ddof, eps=eps)
+        return {"dcl_rank": dcl_rank(reps.anchor, reps.positive, scaling=self.settings.scaling)}

@@ -15,6 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.states import embedding_module, plain_states, trained_states
 from opencse.objective.context import Context
+from opencse.objective.losses import replaced_tokens
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.masking import Masking
 from opencse.objective.vectors.network import through
@@ -201,7 +202,7 @@ class ReplacedTokens(Term):
         def told(start: int, stop: int, vectors: Tensor) -> Tensor:
             logits = discriminator(Tokens(ids[start:stop], texts.attention_mask[start:stop]), vectors)
             here, among = labels[start:stop], real[start:stop]
-            losses = nn.functional.cross_entropy(logits.transpose(1, 2), here, reduction="none")
+            losses = replaced_tokens(logits, here)
             right = (logits.detach().argmax(dim=2) == here) & among
             columns = [losses * counted[start:stop], counted[start:stop], here, right & here.bool(), among, right]
             return torch.stack([column.to(losses.dtype).sum(dim=1) for column in columns], dim=1)
