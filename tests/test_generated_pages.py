@@ -51,3 +51,12 @@ def test_what_is_no_recipe_does_not(script: ModuleType, wrong: str) -> None:
     recipe = tomllib.loads(f'name = "a"\ntitle = "A"\n{wrong}')
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(recipe, json.loads(script.schema()))
+
+
+def test_the_pictures_of_how_it_works_are_up_to_date() -> None:
+    drawn = helpers.script(DOCS / "build_pictures.py").pictures()
+    page = (DOCS / "how-it-works.md").read_text(encoding="utf-8")
+    assert len(drawn) == 2
+    for path, picture in drawn.items():
+        assert path.read_text(encoding="utf-8") == picture, "run python docs/build_pictures.py"
+        assert f"assets/{path.name}" in page
