@@ -219,11 +219,9 @@ def study(data: Path, minilm: Path, out: Path) -> None:
         first = records / f"{case_.task} {case_.start} start.json"
         if not first.is_file():
             name = RECIPES.get(case_.recipe, case_.recipe)
-            recipe = (
-                TrainJob(text=task.source, recipe=name, model=models[case_.start], preset=None, settings=case_.settings)
-                .resolve()
-                .recipe
-            )
+            recipe = TrainJob(
+                text=task.source, recipe=name, model=models[case_.start], preset=None, settings=case_.settings
+            ).resolved.recipe
             encoder = load_start(recipe, models[case_.start], "cpu")
             write_json(first, {"start": judged(encoder, task, kept, data)})
         path = records / f"{case_.name}.json"

@@ -40,7 +40,8 @@ from opencse.evaluation.models.opening import open_model
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.kernels.precision import choose_precision
 from opencse.progress import Silent
-from opencse.runs.job import Prepared, TrainJob
+from opencse.runs.job import TrainJob
+from opencse.runs.prepare import Prepared
 from opencse.text import sample
 from opencse.text.readers import Source
 from opencse.training.memory import keep_freed_memory

@@ -11,7 +11,8 @@ from torch import Tensor
 from opencse.objective.vectors.chunks import Chunks
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe, recipe_names
-from opencse.runs.job import Prepared, TrainJob
+from opencse.runs.job import TrainJob
+from opencse.runs.prepare import Prepared
 from opencse.text.readers import Source
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase

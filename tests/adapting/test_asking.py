@@ -19,7 +19,7 @@ from opencse.adapting.given_queries import GivenQueries
 from opencse.adapting.graded import Dev
 from opencse.adapting.guard import TOLERANCE, Guard, Guarded
 from opencse.adapting.own_text import own_text
-from opencse.adapting.selection import DevScore, Given, History
+from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.adapting.trained import Trained
 from opencse.arrays import Floats, Integers
 from opencse.evaluation.embedding import EmbeddingModel
@@ -127,12 +127,12 @@ def test_what_forgets_is_not_kept_however_much_it_gained() -> None:
 def test_the_models_own_pooling_is_held_against_training_too() -> None:
     chooser = Asking(Fixed())
     history = History({0: DevScore(40.0), 5: DevScore(60.0, error=1.0)})
-    assert chooser.choose(history, 5, Given("mean", 70.0), never).kept == "given"
-    kept = chooser.choose(history, 5, Given("mean", 50.0), never)
+    assert chooser.choose(history, 5, OwnPoolingScore("mean", 70.0), never).kept == "given"
+    kept = chooser.choose(history, 5, OwnPoolingScore("mean", 50.0), never)
     assert kept.kept == "best"
     assert "40.00 before (with its own pooling mean 50.00), 60.00 now" in kept.verdict
     history.add(5, DevScore(30.0))
-    assert chooser.choose(history, 5, Given("mean", 35.0), never).kept == "start"
+    assert chooser.choose(history, 5, OwnPoolingScore("mean", 35.0), never).kept == "start"
 
 
 def test_the_guard_refuses_a_large_drop_and_lets_noise_pass() -> None:
@@ -276,5 +276,5 @@ def test_judgements_called_dev_come_before_test(beir: Path) -> None:
 def test_of_one_unit_the_error_is_not_known() -> None:
     chooser = Asking(Fixed(units=np.zeros(4, dtype=np.int64)))
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(20, 20, 30, 50))})
-    assert history.found[5].error is None
+    assert history.by_step[5].error is None
     assert "(+5.00, of one text alone, so it may be noise)" in verdict_of(chooser, history)

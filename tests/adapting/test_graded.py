@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from opencse.adapting.graded import Dev, choose
-from opencse.adapting.selection import DevScore, Given, History
+from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.evaluation import ScoredPairs
 
 GENERATOR = np.random.default_rng(0)
@@ -74,7 +74,7 @@ def test_a_real_loss_goes_to_the_start() -> None:
 
 def test_the_models_own_pooling_is_a_guard_too() -> None:
     """57.9 -> 68.6 is a gain over the start that was trained, and less than the model had with its own pooling."""
-    own = Given("mean", 76.2)
+    own = OwnPoolingScore("mean", 76.2)
     choice = choose(history(57.9, 68.6), 10, own, always(True))
     assert choice.kept == "given"
     assert choice.verdict.startswith("training helped, but the model with its own pooling is better")
@@ -103,6 +103,6 @@ def test_the_cosines_are_not_in_the_record() -> None:
     assert set(noisy(1.0).record()) == {"dev"}
 
 
-@pytest.mark.parametrize("given", [None, Given("mean", 40.0)])
-def test_the_verdict_names_both_readings_only_where_there_are_two(given: Given | None) -> None:
+@pytest.mark.parametrize("given", [None, OwnPoolingScore("mean", 40.0)])
+def test_the_verdict_names_both_readings_only_where_there_are_two(given: OwnPoolingScore | None) -> None:
     assert ("own pooling" in choose(history(50, 60), 10, given, never).verdict) == (given is not None)

@@ -18,7 +18,8 @@ from opencse.adapting.holdout import normalised
 from opencse.adapting.own_text import OwnText
 from opencse.adapting.trained import Trained
 from opencse.progress import Silent
-from opencse.runs.job import Prepared, TrainJob
+from opencse.runs.job import TrainJob
+from opencse.runs.prepare import Prepared
 from opencse.text import sample
 from opencse.text.given import GivenTexts, texts_of
 from opencse.text.readers import Source

@@ -97,7 +97,7 @@ def test_a_dry_run_prints_the_plan_and_does_not_bind_the_run_after_it(opencse: R
 def test_a_budget_in_minutes_is_measured_and_said(opencse: Run, text: Path, tmp_path: Path) -> None:
     code, stdout, stderr = opencse("pretrain", text, "-o", tmp_path, *SIZE, *HOW[:-2], "--minutes", 0.5, "--dry-run")
     assert code == 0, stderr
-    assert "s a step, measured" in stderr
+    assert "s per step, measured" in stderr
     steps = int(stdout.split("steps      ")[1].split(" of about")[0].replace(",", ""))
     assert steps > 50, "half a minute of steps of some milliseconds"
 

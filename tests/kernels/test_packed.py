@@ -329,7 +329,7 @@ def test_where_it_is_not_asked_for_packed_is_chosen(tiny_folder: Path, tmp_path:
     assert "attention packed, no padding" in "\n".join(auto.plan.lines())
     refused = job(tiny_folder, "simcse", "training.packed=false").prepare(Stopped(0))
     assert not refused.encoder.packed
-    assert refused.plan.attention == "sdpa (padded: asked for)"
+    assert refused.plan.attention == "sdpa (padded: training.packed = false)"
 
 
 def test_a_fixed_mask_is_the_same_for_both_copies(tiny_folder: Path) -> None:

@@ -78,8 +78,8 @@ def test_what_is_left_out_of_another_pooling_or_weighed_is_refused(folders: dict
     without = SentenceEncoder.load(folders["without"], pooling="mean", device="cpu")
     assert not without.pool_prompt, "the same pooling, asked for by name"
     with pytest.raises(UserError, match=r"encoder\.token_weights: this encoder has a mean that leaves out the prompt"):
-        weigh_tokens(without, [np.arange(5)], asked=True)
-    assert weigh_tokens(without, [np.arange(5)], asked=False) is None
+        weigh_tokens(without, [np.arange(5)], explicit=True)
+    assert weigh_tokens(without, [np.arange(5)], explicit=False) is None
     assert SentenceEncoder.load(folders["without"], pooling="cls", device="cpu").pool_prompt
     without.token_weights = TokenWeights(torch.ones(without.tokenizer.vocabulary_size))
     without.save(tmp_path)

@@ -261,7 +261,7 @@ def test_kinds_and_positions_make_the_same_recipe() -> None:
         assert load_recipe("simcse", overrides=order) == load_recipe("simcse", overrides=by_position)
     plain = load_recipe("simcse", overrides=["objective.negatives.in_batch.of.kind=clean"])
     assert plain.objective.negatives[0].model_dump()["of"] == {"kind": "clean"}
-    assert resolve_recipe("simcse", overrides=[TWO, "objective.negatives.gaussian.weight=2"]).said >= {
+    assert resolve_recipe("simcse", overrides=[TWO, "objective.negatives.gaussian.weight=2"]).explicit >= {
         "objective.negatives.gaussian.weight"
     }
 

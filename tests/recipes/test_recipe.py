@@ -205,8 +205,8 @@ class TestPresets:
 
 
 class TestJob:
-    def resolve(self, recipe: str, model: str, preset: str | None = None) -> tuple[float, str, str | None]:
-        asked = TrainJob(text=Source("x.txt"), recipe=recipe, model=model, preset=preset).resolve()
+    def resolve(self, recipe: str, model: str, preset: str | None = None) -> tuple[float, str | None, str | None]:
+        asked = TrainJob(text=Source("x.txt"), recipe=recipe, model=model, preset=preset).resolved
         return asked.recipe.training.epochs, asked.model, asked.preset
 
     def test_the_models_preset_is_applied_by_itself(self, mine: str) -> None:
@@ -218,11 +218,9 @@ class TestJob:
 
     def test_what_set_puts_in_the_place_of_a_preset_is_told(self, mine: str) -> None:
         def replaced(*settings: str) -> tuple[str, ...]:
-            return (
-                TrainJob(text=Source("x.txt"), recipe=f"{mine}:small", model="some/small", settings=settings)
-                .resolve()
-                .replaced
-            )
+            return TrainJob(
+                text=Source("x.txt"), recipe=f"{mine}:small", model="some/small", settings=settings
+            ).resolved.replaced
 
         assert replaced("training.epochs=5", "training.seed=3") == (
             f"training.epochs = 5, where the preset {mine}:small has 2",

@@ -16,7 +16,7 @@ from safetensors.torch import load_file
 
 import opencse
 from helpers import Broken, Heard, Stopped
-from opencse.adapting.selection import DevScore, Given, History
+from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import InterruptedRunError, UserError
@@ -63,7 +63,7 @@ def files(folder: Path) -> dict[str, bytes]:
     return {name: (folder / name).read_bytes() for name in names}
 
 
-def record(*, dev: str | None = "sample", given: Given | None = None) -> RunRecord:
+def record(*, dev: str | None = "sample", given: OwnPoolingScore | None = None) -> RunRecord:
     return RunRecord(
         identity=Identity(recipe={}, model="m", text="", precision="float32", dev=dev),
         source="text.txt",
@@ -81,12 +81,12 @@ def record(*, dev: str | None = "sample", given: Given | None = None) -> RunReco
         ({0: 50.0}, None, "last", 7),
         ({0: 50.0, 2: 49.0, 4: 51.0, 6: 50.5}, None, "best", 4),
         ({0: 50.0, 2: 49.0, 4: 50.0}, None, "start", 0),
-        ({0: 50.0, 2: 49.0, 4: 51.0}, Given("cls", 52.0), "given", None),
-        ({0: 50.0, 2: 53.0, 4: 51.0}, Given("cls", 52.0), "best", 2),
-        ({0: 50.0, 2: 49.0}, Given("cls", 40.0), "start", 0),
+        ({0: 50.0, 2: 49.0, 4: 51.0}, OwnPoolingScore("cls", 52.0), "given", None),
+        ({0: 50.0, 2: 53.0, 4: 51.0}, OwnPoolingScore("cls", 52.0), "best", 2),
+        ({0: 50.0, 2: 49.0}, OwnPoolingScore("cls", 40.0), "start", 0),
     ],
 )
-def test_what_is_kept(scores: dict[int, float], given: Given | None, kept: str, step: int | None) -> None:
+def test_what_is_kept(scores: dict[int, float], given: OwnPoolingScore | None, kept: str, step: int | None) -> None:
     history = History({at: DevScore(value) for at, value in scores.items()})
     chosen = choose_so_far(record(given=given), history, 7)
     assert (chosen.kept, chosen.step, chosen.reached) == (kept, step, 7)
@@ -96,7 +96,7 @@ def test_what_is_kept(scores: dict[int, float], given: Given | None, kept: str, 
 def test_a_step_that_forgets_is_not_kept() -> None:
     history = History({0: DevScore(50.0), 2: DevScore(60.0, forgets=True), 4: DevScore(51.0)})
     assert choose_so_far(record(), history, 5).step == 4
-    del history.found[4]
+    del history.by_step[4]
     assert choose_so_far(record(), history, 5).kept == "start"
 
 

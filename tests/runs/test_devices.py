@@ -7,17 +7,17 @@ import torch
 
 from opencse.errors import UserError
 from opencse.objective.vectors.generator import random_state, restore, seeded
-from opencse.runs.devices import own_device
+from opencse.runs.job import device_of_process
 from opencse.training.checkpoint import random_states, restore_random_states
 
 
 def test_several_processes_do_not_share_a_numbered_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert own_device("cuda:1") == "cuda:1", "alone, any is fine"
+    assert device_of_process("cuda:1") == "cuda:1", "alone, any is fine"
     for name, value in (("WORLD_SIZE", "2"), ("RANK", "1"), ("LOCAL_RANK", "1")):
         monkeypatch.setenv(name, value)
-    assert own_device("cpu") == "cpu"
-    with pytest.raises(UserError, match=r"^--device cuda:0: 2 processes take a GPU each; say --device cuda"):
-        own_device("cuda:0")
+    assert device_of_process("cpu") == "cpu"
+    with pytest.raises(UserError, match=r"^--device cuda:0: 2 processes need a GPU each; use --device cuda"):
+        device_of_process("cuda:0")
 
 
 def test_the_generators_of_apples_device(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,8 +10,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
-from opencse.runs.fitting import longest_text
 from opencse.runs.job import TrainJob
+from opencse.runs.prepare import longest_text
 from opencse.text.given import open_texts
 
 
@@ -24,7 +24,7 @@ def test_auto_is_what_the_model_reads_up_to_a_bound(encoder: SentenceEncoder, re
 def test_what_is_beyond_the_model_is_refused(encoder: SentenceEncoder) -> None:
     encoder.max_length = 40
     assert longest_text(encoder, load_recipe("simcse", overrides=["data.max_length=40"]), "M") == 40
-    with pytest.raises(UserError, match=r"data\.max_length 41 is beyond what M reads \(40 ids\).*data\.max_length=40"):
+    with pytest.raises(UserError, match=r"data\.max_length 41 is more than M reads \(40 ids\).*data\.max_length=40"):
         longest_text(encoder, load_recipe("simcse", overrides=["data.max_length=41"]), "M")
 
 

@@ -17,7 +17,7 @@ from opencse.modules.pooling import Pooling
 from opencse.progress import Silent
 from opencse.recipes.recipe import load_recipe
 from opencse.runs.job import TrainJob
-from opencse.runs.start import build_encoder, load_given, load_start
+from opencse.runs.start import build_encoder, load_start, load_with_own_pooling
 from opencse.text import sample
 from opencse.text.corpus import tokenise
 from opencse.text.given import open_texts
@@ -102,8 +102,8 @@ class TestSettle:
     def test_the_presets_for_sbert_say_cls(self, recipe: str, preset: str) -> None:
         """Their own pooling is the mean."""
         job = TrainJob(text=TEXT, recipe=recipe, model=preset)
-        assert job.resolve().recipe.encoder.pooling is Pooling.CLS
-        assert "encoder.pooling" in job.resolve().said
+        assert job.resolved.recipe.encoder.pooling is Pooling.CLS
+        assert "encoder.pooling" in job.resolved.explicit
 
     @pytest.mark.slow
     def test_the_plan_says_which_and_why(self, foreign: Path, tiny_folder: Path) -> None:
@@ -116,7 +116,7 @@ class TestSettle:
 
         told = "pooling    mean: the model's own; the recipe's cls and mlp head are for plain backbones"
         assert f"{told} (--set encoder.pooling=cls to force it)" in plan(foreign)
-        assert "pooling    cls: as asked for" in plan(foreign, "encoder.pooling=cls")
+        assert "pooling    cls: as requested" in plan(foreign, "encoder.pooling=cls")
         assert "\npooling " not in plan(tiny_folder)
 
     def test_an_own_pooling_that_is_not_supported_is_refused_unless_replaced(
@@ -135,7 +135,7 @@ class TestSettle:
         start = TrainJob(
             text=TEXT, recipe="simcse", model=str(odd), preset=None, settings=("encoder.pooling=mean",)
         ).start()
-        assert load_given(start.recipe, start.model) is None
+        assert load_with_own_pooling(start.recipe, start.model) is None
 
 
 @pytest.mark.slow
@@ -163,7 +163,7 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
         settings=(*QUICK, "encoder.pooling=cls", "training.learning_rate=1e-9"),
     )
     start = job.start()
-    given = load_given(start.recipe, start.model, "cpu")
+    given = load_with_own_pooling(start.recipe, start.model, "cpu")
     assert given is not None
     assert given.pooling is Pooling.MEAN
     assert load_start(start.recipe, start.model, "cpu").pooling is Pooling.CLS
@@ -173,7 +173,10 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
     assert record["given"]["value"] != record["start"]["value"] == result.scores[0]
     assert f"with its own pooling mean {record['given']['value']:.2f}" in result.verdict
     assert any(line.startswith("as given") and "own pooling mean" in line for line in said)
-    assert load_given(TrainJob(text=TEXT, recipe="simcse", model=str(foreign)).start().recipe, str(foreign)) is None
+    assert (
+        load_with_own_pooling(TrainJob(text=TEXT, recipe="simcse", model=str(foreign)).start().recipe, str(foreign))
+        is None
+    )
 
 
 @pytest.mark.slow

@@ -13,7 +13,7 @@ from opencse import SentenceEncoder, UserError, train
 from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import InterruptedRunError
 from opencse.modules.token_weights import TokenWeights
-from opencse.runs import job
+from opencse.runs import prepare
 from opencse.runs.start import weigh_tokens
 from opencse.text import sample
 
@@ -59,14 +59,14 @@ def test_a_resumed_run_is_the_same(start: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_weights_that_do_harm_are_not_kept(start: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def harmful(encoder: SentenceEncoder, texts: object, *, asked: bool) -> TokenWeights:
-        del texts, asked
+    def harmful(encoder: SentenceEncoder, texts: object, *, explicit: bool) -> TokenWeights:
+        del texts, explicit
         weights = torch.zeros(encoder.tokenizer.vocabulary_size)
         weights[encoder.tokenizer.hf.cls_token_id] = 1.0
         weights[encoder.tokenizer.hf.sep_token_id] = 1.0
         return TokenWeights(weights)
 
-    monkeypatch.setattr(job, "weigh_tokens", harmful)
+    monkeypatch.setattr(prepare, "weigh_tokens", harmful)
     settings = [*QUICK, "training.learning_rate=1e-9"]
     result = train(sample.TRAIN, tmp_path / "out", model=str(start), settings=settings)
     assert result.kept == "given", result.verdict
@@ -77,12 +77,12 @@ def test_weights_that_do_harm_are_not_kept(start: Path, tmp_path: Path, monkeypa
     assert last.token_weights is not None, "what was trained had them"
 
 
-@pytest.mark.parametrize(("pooling", "layers", "why"), [("cls", None, "reads no mean"), ("mean", 0, "no layers")])
+@pytest.mark.parametrize(("pooling", "layers", "why"), [("cls", None, "is no mean"), ("mean", 0, "no layers")])
 def test_who_takes_no_weights(tiny_folder: Path, pooling: str, layers: int | None, why: str) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, layers=layers)
-    assert weigh_tokens(encoder, [np.array([1, 2])], asked=False) is None
+    assert weigh_tokens(encoder, [np.array([1, 2])], explicit=False) is None
     with pytest.raises(UserError, match=f"token_weights: this encoder has .*{why}.*; leave the setting out"):
-        weigh_tokens(encoder, [np.array([1, 2])], asked=True)
+        weigh_tokens(encoder, [np.array([1, 2])], explicit=True)
 
 
 def test_own_is_as_the_start_has_it(start: Path, tmp_path: Path) -> None:

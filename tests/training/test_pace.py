@@ -10,14 +10,15 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-import opencse.runs.job as job_room
+import opencse.runs.prepare as prepare_module
 from helpers import Stopped
 from opencse.errors import InterruptedRunError, UserError
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
-from opencse.runs.job import Prepared, TrainJob
+from opencse.runs.job import TrainJob
+from opencse.runs.prepare import Prepared
 from opencse.text import sample
 from opencse.text.batches import Batches, BatchPlan, TokenBatchPlan
 from opencse.text.readers import Source
@@ -171,7 +172,7 @@ def pace_of(monkeypatch: pytest.MonkeyPatch, pace: float) -> list[float]:
         calls.append(seconds_per_step(encoder, objective, inputs, batches, settings, precision, chunks))  # type: ignore[arg-type]
         return pace
 
-    monkeypatch.setattr(job_room, "seconds_per_step", fixed)
+    monkeypatch.setattr(prepare_module, "seconds_per_step", fixed)
     return calls
 
 
@@ -204,7 +205,7 @@ def test_a_resumed_run_keeps_its_steps_whatever_the_pace_is_then(
     first = Stopped(7)
     with pytest.raises(InterruptedRunError, match="step 7 of 12"):
         run.run(tmp_path / "stopped", progress=first)
-    assert "pace       0.500 s a step, measured" in first.said
+    assert "pace       0.500 s per step, measured" in first.said
     calls = pace_of(monkeypatch, 0.05)
     second = Stopped(-1)
     run.run(tmp_path / "stopped", resume=True, progress=second)

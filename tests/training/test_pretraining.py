@@ -212,7 +212,7 @@ def test_contrastive_training_with_the_mlm_term_starts_from_it(run: Run, tmp_pat
     first = json.loads((tmp_path / "metrics.jsonl").read_text().splitlines()[0])
     assert first["loss_mlm"] < losses(run.folder)[0] - 0.5, "the head came with the backbone"
     assert first["loss_contrast"] > 0
-    assert result.verdict.startswith("no dev pairs")
+    assert result.verdict.startswith("no dev data")
     names = load_file(tmp_path / "model.safetensors").keys()
     assert not [name for name in names if name.startswith("cls.")], "here the head was a help in training alone"
 

@@ -281,8 +281,8 @@ def test_bf16_follows_float32_closely(tiny_folder: Path, tmp_path: Path) -> None
 
 def test_settings_beside_a_recipe_object_are_refused_not_ignored(tiny_folder: Path) -> None:
     job = TrainJob(text=Source(str(sample.TRAIN)), recipe=load_recipe("simcse"), model=str(tiny_folder), settings=QUICK)
-    with pytest.raises(UserError, match="change the Recipe itself"):
-        job.resolve()
+    with pytest.raises(UserError, match="change the Recipe object"):
+        _ = job.resolved
 
 
 def test_the_published_settings_are_in_the_recipes() -> None:

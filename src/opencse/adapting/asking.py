@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from opencse.adapting.guard import Guard
 from opencse.adapting.holdout import Flags
-from opencse.adapting.selection import Choice, DevScore, Given, History
+from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
 from opencse.adapting.trained import Trained
 from opencse.arrays import Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
@@ -156,20 +156,20 @@ class Asking:
         """Whether ``trained`` answers worse on average, or has forgotten too much."""
         return trained.value < start.value or trained.forgets
 
-    def choose(self, history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
+    def choose(self, history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
         """The best trained step if it answers better than every reading of the start, however little; else the start.
 
         The verdict says by which measure, how much with its interval, and what it cannot know.
         """
         del steps, worse
-        start, step = history.found[0], history.best_step
+        start, step = history.by_step[0], history.best_step
         before = max(start.value, start.value if given is None else given.value)
         asked = f"{self.questions.measure} of {len(self.questions.units):,} questions from {self.questions.source}"
         own = "" if given is None else f" (with its own pooling {given.pooling} {given.value:.2f})"
-        if not step or history.found[step].value <= before:
+        if not step or history.by_step[step].value <= before:
             untrained: Literal["start", "given"] = "given" if given is not None and before > start.value else "start"
             return Choice(untrained, self._refusal(history, before, f"{asked}: start {start.value:.2f}{own}"))
-        kept = history.found[step]
+        kept = history.by_step[step]
         gained = f"{kept.value - start.value:+.2f}"
         if kept.error is None:
             gained += ", of one text alone, so it may be noise"
@@ -188,8 +188,8 @@ class Asking:
         )
 
     def _refusal(self, history: History, before: float, found: str) -> str:
-        start = history.found[0]
-        trained = {step: score for step, score in history.found.items() if step}
+        start = history.by_step[0]
+        trained = {step: score for step, score in history.by_step.items() if step}
         best = max(trained, key=lambda step: trained[step].value)
         found = f"{found}, best of training {trained[best].value:.2f} at step {best:,}"
         if trained[best].value > before and start.guard is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from opencse.adapting.selection import Choice, DevScore, Given, History
+from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
 from opencse.adapting.trained import Trained
 from opencse.analysis.alignment import alignment, positive_sides, uniformity
 from opencse.encoder.encoder import SentenceEncoder
@@ -115,12 +115,12 @@ class Dev:
         found = paired_bootstrap(self.pairs.scores, trained.cosines, start.cosines)
         return found.p is None or found.p < NOISE
 
-    def choose(self, history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
+    def choose(self, history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
         """See `choose`."""
         return choose(history, steps, given, worse)
 
 
-def choose(history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
+def choose(history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
     """Applies the rule of this module.
 
     Args:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Literal, Protocol, runtime_checkable
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,29 +59,44 @@ class DevScore:
 
 @dataclass
 class History:
-    """The scores of a run, by step; step 0 is the start as training takes it up."""
+    """The dev scores of a run, by step; step 0 is the start.
 
-    found: dict[int, DevScore] = field(default_factory=dict)
+    Example:
+        >>> history = History({0: DevScore(27.9)})
+        >>> history.add(50, DevScore(82.1)), history.add(75, DevScore(80.4)), history.best_step
+        (True, False, 50)
+    """
+
+    by_step: dict[int, DevScore] = field(default_factory=dict)
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> History:
+        """The history in a checkpoint; see `plain`."""
+        return cls({int(step): DevScore(**score) for step, score in values["found"].items()})
+
+    def plain(self) -> dict[str, Any]:
+        """Plain values for a checkpoint."""
+        return {"found": {step: asdict(score) for step, score in self.by_step.items()}}
 
     @property
     def scores(self) -> dict[int, float]:
         """The value by step."""
-        return {step: score.value for step, score in self.found.items()}
+        return {step: score.value for step, score in self.by_step.items()}
 
     @property
     def best_step(self) -> int:
         """The earliest trained step with the highest value among those that the guard lets pass; 0 before any."""
-        trained = [step for step, score in self.found.items() if step and not score.forgets]
-        return max(trained, key=lambda step: (self.found[step].value, -step), default=0)
+        trained = [step for step, score in self.by_step.items() if step and not score.forgets]
+        return max(trained, key=lambda step: (self.by_step[step].value, -step), default=0)
 
     def add(self, step: int, score: DevScore) -> bool:
         """Notes a score; whether it is the best of the trained steps so far."""
-        self.found[step] = replace(score, cosines=None)
+        self.by_step[step] = replace(score, cosines=None)
         return step > 0 and self.best_step == step
 
 
 @dataclass(frozen=True)
-class Given:
+class OwnPoolingScore:
     """The model as it was given, where training reads it by another pooling.
 
     Attributes:
@@ -149,7 +164,7 @@ class Selector(Protocol):
     def worse(self, trained: DevScore, start: DevScore) -> bool:
         """Whether ``trained`` is below ``start``, as far as whoever chooses cares."""
 
-    def choose(self, history: History, steps: int, given: Given | None, worse: Callable[[], bool]) -> Choice:
+    def choose(self, history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
         """What is kept of a run.
 
         Args:

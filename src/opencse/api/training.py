@@ -18,11 +18,11 @@ from opencse.outputs import paths_of
 from opencse.processes import started
 from opencse.progress import Progress, Silent
 from opencse.recipes.recipe import Recipe
-from opencse.runs.begin import GivenEncoder, NewBackbone
 from opencse.runs.best_so_far import after_kill
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import REPORT, RunFolder
 from opencse.runs.job import TrainJob
+from opencse.runs.start import GivenEncoder, NewBackbone
 from opencse.runs.trackers import require_tracker
 from opencse.text.documents import GivenDocument
 from opencse.text.given import Text, open_texts
@@ -222,7 +222,7 @@ def pretrain(
         trust_remote_code=trust_remote_code,
         begin=begin,
     )
-    asked = job.resolve().recipe
+    asked = job.resolved.recipe
     if asked.objective.negatives:
         raise UserError(f"{asked.name}: pretraining has no contrast (objective.negatives = []); see opencse train")
     longest = asked.data.max_length

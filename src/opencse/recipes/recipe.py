@@ -209,17 +209,22 @@ class Resolved:
 
     Attributes:
         recipe: the result; it still has its presets.
-        presets: those applied, in the order of application.
-        model: Hub id of the model asked for, where a preset's name was given for it; None if none was asked for.
-        said: dotted keys of what presets, overrides and a recipe file set; not those of a recipe of the package.
-        replaced: a line for each setting of a preset in whose place an override has another value.
+        presets: the applied ones, in the order of application.
+        model: the requested model; its Hub id where a preset's name was given; None if none was requested.
+        explicit: dotted keys that presets, overrides and a recipe file set; not those of a recipe in the package.
+        replaced: a line for each setting of a preset that an override replaces.
     """
 
     recipe: Recipe
     presets: tuple[str, ...]
     model: str | None
-    said: frozenset[str] = frozenset()
+    explicit: frozenset[str] = frozenset()
     replaced: tuple[str, ...] = ()
+
+    @property
+    def preset(self) -> str | None:
+        """The presets that were applied, joined by colons; None if there are none."""
+        return ":".join(self.presets) or None
 
     @property
     def backbone(self) -> Preset | None:
@@ -324,11 +329,11 @@ def resolve_recipe(
         at_fault, wrong = blame(Recipe, changes, lambda some: changed(plain, some), [*own_changes, *asked])
         raise UserError(f"{at_fault}: {described(Recipe, wrong)}") from None
     own = None if model is None else written.presets.get(model)
-    asked_for = model if own is None or own.model is None else own.model
-    said = {key for change in changes for key in _flat(change)}
+    requested_model = model if own is None or own.model is None else own.model
+    explicit = {key for change in changes for key in _flat(change)}
     if name.endswith(".toml"):
-        said |= flatten({key: value for key, value in read.items() if key != "presets"}).keys()
-    return Resolved(resolved, tuple(chosen), asked_for, frozenset(said), _replaced(own_changes, asked))
+        explicit |= flatten({key: value for key, value in read.items() if key != "presets"}).keys()
+    return Resolved(resolved, tuple(chosen), requested_model, frozenset(explicit), _replaced(own_changes, asked))
 
 
 def _replaced(own: Iterable[Change], asked: Iterable[Change]) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from opencse.adapting.selection import DevScore, History
+from opencse.adapting.selection import History
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import hash_model
 from opencse.errors import UserError, reason
@@ -19,7 +19,7 @@ from opencse.runs.card import model_card, score_lines
 from opencse.runs.finish import add_masked_lm_head, keeps_head
 from opencse.runs.folder import RunFolder
 from opencse.runs.record import RunRecord
-from opencse.runs.start import build_encoder, load_given, load_start, put_weights
+from opencse.runs.start import build_encoder, load_start, load_with_own_pooling, put_weights
 from opencse.settings import validate
 from opencse.text.corpus import CorpusFacts
 from opencse.training.checkpoint import Checkpoint, load_checkpoint
@@ -99,7 +99,7 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
         UserError: if there is no checkpoint, the start has changed, or the model cannot be written.
     """
     record, checkpoint = _begun(run)
-    history = History({int(step): DevScore(**score) for step, score in checkpoint.values["history"]["found"].items()})
+    history = History.read(checkpoint.values["history"])
     chosen = choose_so_far(record, history, int(checkpoint.values["step"]))
     recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
     model = start_of(run, record)
@@ -229,7 +229,7 @@ def _untrained(
     weights = _token_weights(checkpoint)
     given = None
     if kept == "given":
-        given = load_given(recipe, model, "cpu", trust_remote_code, weighed=weights is not None)
+        given = load_with_own_pooling(recipe, model, "cpu", trust_remote_code, weighed=weights is not None)
     return given or load_start(recipe, model, "cpu", trust_remote_code, weights)
 
 

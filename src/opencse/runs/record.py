@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, FiniteFloat, ValidationError
 
 from opencse import io
-from opencse.adapting.selection import DevScore, Given
+from opencse.adapting.selection import DevScore, OwnPoolingScore
 from opencse.environment import Environment
 from opencse.errors import UserError, reason
 from opencse.recipes.overrides import flatten
@@ -96,7 +96,7 @@ class TextCounts(_Kept):
 
 
 class Outcome(_Kept):
-    """What a run ended with; see `opencse.runs.job.TrainResult`.
+    """What a run ended with; see `opencse.runs.finish.TrainResult`.
 
     Attributes:
         kept: which encoder.
@@ -150,7 +150,7 @@ class RunRecord(_Kept):
     examples: int | None = None
     environment: Environment
     start: DevScore | None = None
-    given: Given | None = None
+    given: OwnPoolingScore | None = None
     measure: str | None = None
     seconds: FiniteFloat | None = None
     result: Outcome | None = None

@@ -52,8 +52,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
     Raises:
         UserError: if it cannot be written.
     """
-    start = job.start()
-    recipe, model = start.recipe, start.model
+    recipe, model = result.plan.recipe, result.plan.model
     folder = RunFolder(result.folder)
     record = folder.record()
     trained = folder.path if result.kept in ("best", "last") else folder.last

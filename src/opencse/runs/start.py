@@ -1,4 +1,4 @@
-"""The start of a run: what a given model keeps of itself, and what the recipe puts on it."""
+"""The model that a run starts from: its own pooling or the recipe's, a new head, adapters, token weights."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import copy
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
+from opencse.making.backbone import Shape, create_backbone
+from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.adapters import CONFIG as ADAPTERS
 from opencse.model_folder.adapters import LoraSettings, add_adapters
 from opencse.model_folder.locate import locate
@@ -20,35 +24,105 @@ from opencse.model_folder.reading import has_own_pooling, own_pooling, transform
 from opencse.modules.dense import Head, HeadSettings, new_head
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
+from opencse.progress import Progress
 from opencse.recipes.recipe import EncoderSettings, Recipe
 from opencse.streams import seed_of
+from opencse.text.given import TextSource, some_texts
 
 CONSTANT = (Pooling.CLS, Pooling.LAST_TOKEN)
-"""Poolings that read one token: without layers that is a special token, the same for every text."""
+"""Poolings that read one token; in a model without layers that is a special token, the same for every text."""
+
+
+class NewStart(Protocol):
+    """A start that the run writes to its own folder, instead of opening one that exists."""
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Writes the start to ``folder``.
+
+        Args:
+            source: the text of the run.
+            folder: created by this call.
+            seed: of all random numbers.
+            progress: receives decisions.
+
+        Raises:
+            UserError: for bad input, or a folder that cannot be written.
+        """
+
+    def require_same(self, folder: Path) -> None:
+        """Refuses to continue a run whose start, in ``folder``, is another one.
+
+        Raises:
+            UserError: if it is another.
+        """
+
+
+@dataclass(frozen=True)
+class NewBackbone:
+    """A new BERT with random weights, and a vocabulary learned from the text.
+
+    Attributes:
+        vocabulary: pieces to learn.
+        shape: its size.
+    """
+
+    vocabulary: int
+    shape: Shape
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Learns the vocabulary from ``source``, and draws the weights with ``seed``."""
+        texts = some_texts(source)
+        progress.say(f"vocabulary learning {self.vocabulary:,} pieces from {len(texts):,} texts")
+        tokenizer = train_wordpiece(texts, self.vocabulary, max_length=self.shape.positions)
+        create_backbone(tokenizer, self.shape, folder, seed)
+
+    def require_same(self, folder: Path) -> None:
+        """Accepts any: a run continues with the backbone that it began with, whatever shape is requested now."""
+
+
+@dataclass(frozen=True)
+class GivenEncoder:
+    """A copy of an encoder object from Python, which itself stays unchanged.
+
+    Attributes:
+        encoder: on any device.
+    """
+
+    encoder: SentenceEncoder
+
+    def write(self, source: TextSource, folder: Path, seed: int, progress: Progress) -> None:
+        """Saves a copy of the encoder."""
+        del source, seed, progress
+        self.encoder.save(folder)
+
+    def require_same(self, folder: Path) -> None:
+        """Compares the weights and settings of the saved copy with those of the encoder object."""
+        if fingerprint(SentenceEncoder.load(folder, device="cpu")) != fingerprint(self.encoder):
+            raise UserError(f"{folder}: the run began with another encoder; pass that one, or choose another out")
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How a model's vectors are read, nothing trained.
+    """A way to use an untrained model: its pooling, and how many of its layers.
 
     Attributes:
         model: the built-in encoder, a folder, or a Hub id.
         pooling: from token vectors to a sentence vector.
-        layers: how many of the backbone's are kept; None for all.
-        given: whether the model comes so: with its own pooling, and whole.
+        layers: how many of the backbone's layers are used; None for all.
+        unchanged: whether this is the model as it was saved: its own pooling and all of its layers.
     """
 
     model: str
     pooling: Pooling
     layers: int | None = None
-    given: bool = False
+    unchanged: bool = False
 
     def __str__(self) -> str:
         part = EncoderSettings(layers=self.layers).part
-        return f"{'as given' if self.given else 'untrained'}, {self.pooling}{part and f', {part}'}"
+        return f"{'as given' if self.unchanged else 'untrained'}, {self.pooling}{part and f', {part}'}"
 
     def load(self, device: str | None = None, trust_remote_code: bool = False) -> SentenceEncoder:
-        """The model so read."""
+        """Opens the model with this pooling and these layers."""
         return SentenceEncoder.load(
             self.model,
             pooling=self.pooling,
@@ -60,12 +134,12 @@ class Reading:
 
 @dataclass(frozen=True)
 class Start:
-    """A model, and how training takes it up.
+    """A model and the recipe that it is trained by, once pooling and head are decided.
 
     Attributes:
         model: the built-in encoder, a folder, or a Hub id.
-        recipe: with ``encoder.pooling`` and ``encoder.head`` as they will be.
-        reason: why this pooling and this head, for the user; empty where they are simply the recipe's.
+        recipe: with ``encoder.pooling`` and ``encoder.head`` as they are used.
+        reason: why this pooling and this head, for the user; empty where they are the recipe's own.
     """
 
     model: str
@@ -74,102 +148,105 @@ class Start:
 
     @property
     def reading(self) -> Reading:
-        """How the model is read where training begins, a head left out."""
+        """The model as it is before the first step, without a head."""
         encoder = self.recipe.encoder
         pooling = encoder.pooling or Pooling.MEAN
-        given = encoder.layers is None and pooling == supported_own_pooling(self.model)
-        return Reading(self.model, pooling, encoder.layers, given)
+        unchanged = encoder.layers is None and pooling == supported_own_pooling(self.model)
+        return Reading(self.model, pooling, encoder.layers, unchanged)
 
     @property
     def readings(self) -> tuple[Reading, ...]:
-        """`reading`, and the model as it was given where that is another one and is supported here."""
-        own = supported_own_pooling(self.model)
-        given = () if own is None or self.reading.given else (Reading(self.model, own, given=True),)
-        return (self.reading, *given)
+        """`reading`, and the model with its own pooling where that is another one and is supported here."""
+        pooling = supported_own_pooling(self.model)
+        if pooling is None or self.reading.unchanged:
+            return (self.reading,)
+        return (self.reading, Reading(self.model, pooling, unchanged=True))
 
 
-def settle(recipe: Recipe, model: str, said: Collection[str]) -> Start:
-    """Decides pooling and head for a start; see `EncoderSettings` for the rule.
+def settle(recipe: Recipe, model: str, explicit: Collection[str]) -> Start:
+    """Decides the pooling and the head of a start; see `EncoderSettings` for the rule.
 
     Args:
         recipe: with presets and settings applied.
         model: the start.
-        said: dotted keys of the settings that were asked for, not merely the packaged recipe's own.
+        explicit: dotted keys of the settings that the user chose; those of a recipe in the package are not among them.
 
     Raises:
-        UserError: if there is no such model, or its own pooling is to be kept and is not supported here.
+        UserError: if there is no such model, or its own pooling is to be used and is not supported here.
     """
-    wanted = recipe.encoder
+    settings = recipe.encoder
     if not has_own_pooling(model):
-        return _taking(recipe, model, wanted.pooling or Pooling.MEAN, wanted.head)
-    if wanted.pooling is not None and "encoder.pooling" in said:
-        return _taking(recipe, model, wanted.pooling, wanted.head, "as asked for")
-    own = own_pooling(model)
-    if own is None:
+        return _with_pooling(recipe, model, settings.pooling or Pooling.MEAN, settings.head)
+    if settings.pooling is not None and "encoder.pooling" in explicit:
+        return _with_pooling(recipe, model, settings.pooling, settings.head, "as requested")
+    pooling = own_pooling(model)
+    if pooling is None:
         raise RuntimeError(f"{model}: has modules and no pooling")
-    head_said = any(key.split(".")[:2] == ["encoder", "head"] for key in said)
-    goes_with_it = not wanted.head.keep and wanted.pooling == own
-    head = wanted.head if head_said or goes_with_it else HeadSettings()
-    left_out = [f"{wanted.pooling}"] if wanted.pooling not in (None, own) else []
-    left_out += [f"{wanted.head.kind} head"] if head != wanted.head else []
+    head_is_explicit = any(key.split(".")[:2] == ["encoder", "head"] for key in explicit)
+    head_fits = not settings.head.keep and settings.pooling == pooling
+    head = settings.head if head_is_explicit or head_fits else HeadSettings()
+    left_out = [f"{settings.pooling}"] if settings.pooling not in (None, pooling) else []
+    left_out += [f"{settings.head.kind} head"] if head != settings.head else []
     reason = "the model's own"
     if left_out:
-        other = wanted.pooling not in (None, own)
-        force = f"encoder.pooling={wanted.pooling}" if other else f"encoder.head.kind={wanted.head.kind}"
+        other = settings.pooling not in (None, pooling)
+        force = f"encoder.pooling={settings.pooling}" if other else f"encoder.head.kind={settings.head.kind}"
         verb = "are" if len(left_out) > 1 else "is"
         reason += f"; the recipe's {' and '.join(left_out)} {verb} for plain backbones (--set {force} to force it)"
-    return _taking(recipe, model, own, head, reason)
+    return _with_pooling(recipe, model, pooling, head, reason)
 
 
-def _taking(recipe: Recipe, model: str, pooling: Pooling, head: HeadSettings, reason: str = "") -> Start:
+def _with_pooling(recipe: Recipe, model: str, pooling: Pooling, head: HeadSettings, reason: str = "") -> Start:
     encoder = recipe.encoder.model_copy(update={"pooling": pooling, "head": head})
     return Start(model, recipe.model_copy(update={"encoder": encoder}), reason)
 
 
-def weigh_tokens(encoder: SentenceEncoder, texts: Iterable[NDArray[np.integer]], *, asked: bool) -> TokenWeights | None:
-    """The weights that ``encoder.token_weights = "idf"`` puts on the tokens, from the texts that are trained on.
+def weigh_tokens(
+    encoder: SentenceEncoder, texts: Iterable[NDArray[np.integer]], *, explicit: bool
+) -> TokenWeights | None:
+    """Computes the weights of ``encoder.token_weights = "idf"`` from the training texts.
 
-    Word vectors without layers weigh words by their lengths, which training changes, so they get none.
+    An encoder without layers gets none: its word vectors weigh words by their lengths, which training changes.
 
     Args:
-        encoder: as training takes it up.
-        texts: the ids of each.
-        asked: whether the user asked for them, not merely the packaged recipe.
+        encoder: as it is before the first step.
+        texts: the ids of each text.
+        explicit: whether the user chose the setting, and not only the recipe of the package.
 
     Returns:
-        None for an encoder that takes none, unless they were asked for.
+        None for an encoder that cannot have any, unless the user chose the setting.
 
     Raises:
-        UserError: if they were asked for of an encoder that takes none.
+        UserError: if the user chose it for an encoder that cannot have any.
     """
     if encoder.pooling.is_mean and encoder.depth and encoder.pool_prompt:
         return TokenWeights.inverse_document_frequency(texts, encoder.tokenizer.vocabulary_size)
-    if asked:
-        what = f"pooling {encoder.pooling}, which reads no mean" if encoder.depth else "no layers above its words"
+    if explicit:
+        obstacle = f"pooling {encoder.pooling}, which is no mean" if encoder.depth else "no layers above its words"
         if encoder.pooling.is_mean and encoder.depth:
-            what = "a mean that leaves out the prompt (include_prompt is false)"
-        raise UserError(f"encoder.token_weights: this encoder has {what}; leave the setting out")
+            obstacle = "a mean that leaves out the prompt (include_prompt is false)"
+        raise UserError(f"encoder.token_weights: this encoder has {obstacle}; leave the setting out")
     return None
 
 
 def put_weights(encoder: SentenceEncoder, weights: TokenWeights | None) -> None:
-    """Gives the encoder a copy of ``weights`` on its own device; None leaves it as it came."""
+    """Gives the encoder a copy of ``weights`` on its own device; None changes nothing."""
     if weights is not None:
         encoder.token_weights = copy.deepcopy(weights).to(encoder.device)
 
 
 def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_code: bool = False) -> SentenceEncoder:
-    """The encoder as training changes it: the start with the recipe's pooling, dropout and a new head.
+    """Opens the start for training: with the recipe's pooling, dropout and layers, a new head, and adapters.
 
     Raises:
         UserError: for a pooling that would give every text the same vector.
     """
-    wanted = recipe.encoder
+    settings = recipe.encoder
     encoder = SentenceEncoder.load(
         model,
-        pooling=wanted.pooling,
-        dropout=wanted.dropout,
-        layers=wanted.layers,
+        pooling=settings.pooling,
+        dropout=settings.dropout,
+        layers=settings.layers,
         device=device,
         trust_remote_code=trust_remote_code,
     )
@@ -179,27 +256,27 @@ def build_encoder(recipe: Recipe, model: str, device: str | None, trust_remote_c
             "set it with --set encoder.pooling=mean"
         )
     head = _new_head(recipe, encoder)
-    if wanted.lora is not None:
-        _adapt(encoder, wanted.lora, model, recipe.training.seed)
-    if head is not None and wanted.head.keep:
+    if settings.lora is not None:
+        _add_adapters(encoder, settings.lora, model, recipe.training.seed)
+    if head is not None and settings.head.keep:
         encoder.dense.append(head)
     else:
         encoder.projection = head
     return encoder
 
 
-def _adapt(encoder: SentenceEncoder, lora: LoraSettings, model: str, seed: int) -> None:
-    """Puts adapters on the backbone; of what the encoder came with nothing else is trained.
+def _add_adapters(encoder: SentenceEncoder, lora: LoraSettings, model: str, seed: int) -> None:
+    """Adds adapters to the backbone, and freezes everything else that the encoder has so far.
 
     Raises:
-        UserError: if the start has adapters of its own already, or nothing that takes any.
+        UserError: if the start has adapters already, or no layer that can have any.
     """
     folder = locate(model)
     transformer = transformer_folder(folder)
     if (transformer / ADAPTERS).is_file():
         raise UserError(f"{model}: has adapters already; merge them into their model first (opencse merge), train that")
-    here = Path(model).is_dir() or transformer != folder
-    base = str(transformer.resolve()) if here else model
+    is_local = Path(model).is_dir() or transformer != folder
+    base = str(transformer.resolve()) if is_local else model
     encoder.requires_grad_(False)
     add_adapters(encoder.backbone, lora, base, seed_of(seed, "lora"))
     encoder.adapted = True
@@ -212,14 +289,14 @@ def load_start(
     trust_remote_code: bool = False,
     token_weights: TokenWeights | None = None,
 ) -> SentenceEncoder:
-    """The model as training takes it up, untrained: the recipe's pooling and layers, its own where it keeps them.
+    """Opens the start as it is before the first step, with the recipe's pooling and layers, to be evaluated.
 
-    A head that is kept and changes the dimension is there too, a head of training is not; ``token_weights`` are those
-    of `weigh_tokens`.
+    It has a new head only where the head stays after training and changes the dimension. ``token_weights`` are computed
+    by `weigh_tokens`.
     """
-    wanted = recipe.encoder
+    settings = recipe.encoder
     encoder = SentenceEncoder.load(
-        model, pooling=wanted.pooling, layers=wanted.layers, device=device, trust_remote_code=trust_remote_code
+        model, pooling=settings.pooling, layers=settings.layers, device=device, trust_remote_code=trust_remote_code
     )
     head = _new_head(recipe, encoder) if recipe.encoder.head.keep else None
     if head is not None and head.out_features != encoder.dimension:
@@ -228,20 +305,19 @@ def load_start(
     return encoder
 
 
-def load_given(
+def load_with_own_pooling(
     recipe: Recipe, model: str, device: str | None = None, trust_remote_code: bool = False, *, weighed: bool = False
 ) -> SentenceEncoder | None:
-    """The model read by its own pooling, where training takes it up with another; None where it does not.
+    """Opens the start with its own pooling, to be compared too; None where that is how training uses it anyway.
 
-    So too where training alone has tokens ``weighed``.
-
-    What the recipe asks for besides (fewer layers, a kept head of another dimension) it has too. A pooling of its own
-    that is not supported here counts as none.
+    Where training has tokens ``weighed`` (`weigh_tokens`), the start without these weights is another encoder too.
+    Other settings of the recipe (fewer layers, a head that stays and has another dimension) apply here as well. A
+    pooling of the model's own that is not supported here counts as none.
     """
-    own = supported_own_pooling(model)
-    if own is None or (own == recipe.encoder.pooling and not weighed):
+    pooling = supported_own_pooling(model)
+    if pooling is None or (pooling == recipe.encoder.pooling and not weighed):
         return None
-    encoder = recipe.encoder.model_copy(update={"pooling": own})
+    encoder = recipe.encoder.model_copy(update={"pooling": pooling})
     return load_start(recipe.model_copy(update={"encoder": encoder}), model, device, trust_remote_code)
 
 
@@ -254,6 +330,6 @@ def supported_own_pooling(model: str) -> Pooling | None:
 
 
 def _new_head(recipe: Recipe, encoder: SentenceEncoder) -> Head | None:
-    """The head of the recipe as it starts, on top of the dense layers that the encoder came with."""
+    """The recipe's head with its first weights, to be put on top of the dense layers that the model has."""
     head = new_head(recipe.encoder.head, encoder.dimension, torch.Generator().manual_seed(recipe.training.seed))
     return None if head is None else head.to(encoder.device)

@@ -228,7 +228,7 @@ def _contents(study: Study) -> dict[str, Contents]:
     """What the runs from each start are made of now."""
     text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
     dev_pairs = None if dev is None else dev.fingerprint()
-    models = {run.start: study.job(run).resolve().model for run in study.runs()}
+    models = {run.start: study.job(run).start_model for run in study.runs()}
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
 
 

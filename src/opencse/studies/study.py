@@ -156,7 +156,7 @@ class Study:
         start = job.start()
         return {
             "recipe": start.recipe.model_dump(mode="json", exclude={"presets"}),
-            "presets": job.resolve().preset,
+            "presets": job.resolved.preset,
             "model": start.model,
             "source": self.text.location,
             "dev": None if self.dev is None else str(self.dev),

@@ -6,7 +6,7 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import FrameType
 
@@ -241,7 +241,7 @@ class Trainer:
             **prefixed("random", random_states(self.encoder.device)),
         }
         chunks = {"rows": self.chunks.rows, "keep": self.chunks.keep, "processes": self.world.count}
-        values = {"step": step, "history": asdict(self.history), "chunks": chunks}
+        values = {"step": step, "history": self.history.plain(), "chunks": chunks}
         save_checkpoint(self.checkpoint_folder, Checkpoint(tensors, values))
         self.callbacks.on_checkpoint(step, self.checkpoint_folder)
 
@@ -268,7 +268,7 @@ class Trainer:
         self.objective.load_state_dict(checkpoint.of("objective"))
         restore_optimizer(self.optimizer, checkpoint.of("optimizer"))
         self.best = checkpoint.of("best")
-        self.history = History({int(k): DevScore(**v) for k, v in checkpoint.values["history"]["found"].items()})
+        self.history = History.read(checkpoint.values["history"])
         states = checkpoint.of("random")
         restore_random_states(states, self.encoder.device)
         before, now = next((name for name in states if name != "cpu"), "cpu"), self.encoder.device.type

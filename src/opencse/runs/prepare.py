@@ -1,0 +1,305 @@
+"""Prepares a run: opens and checks the encoder, tokenises the text, and decides batches, steps and precision."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, cast
+
+from torch import nn
+
+from opencse.adapting.selection import DevScore, Selector
+from opencse.arrays import Flags
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.kernels.packed import pack, unpackable
+from opencse.kernels.precision import Precision, choose_precision
+from opencse.model_folder.locate import locate
+from opencse.modules.masked_lm import MaskedLMHead
+from opencse.objective.context import Context
+from opencse.objective.inputs import InputBuilder
+from opencse.objective.objective import Objective
+from opencse.objective.vectors.chunks import Chunks
+from opencse.objective.vectors.requests import HardNegatives, LmHead, Masked
+from opencse.objective.views.base import ChangesTokens
+from opencse.processes import Processes
+from opencse.progress import Counted, Progress
+from opencse.recipes.recipe import Recipe, Resolved
+from opencse.runs.bounds import Sizes, bounded_settings
+from opencse.runs.plan import Plan
+from opencse.runs.start import Start, build_encoder, put_weights, weigh_tokens
+from opencse.text.batches import Batches
+from opencse.text.corpus import Corpus, tokenise
+from opencse.text.given import TextSource
+from opencse.text.near_duplicates import find_near_duplicates
+from opencse.training.budget import choose_chunks
+from opencse.training.callbacks import Callback, Callbacks
+from opencse.training.pace import plan_batches, seconds_per_step
+from opencse.training.soundness import probes_of, require_known, require_sound
+from opencse.training.trainer import Trainer
+
+AUTO_LENGTH = 256
+"""Most ids of a text that ``data.max_length=auto`` reads."""
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A run ready for its first step."""
+
+    plan: Plan
+    encoder: SentenceEncoder
+    objective: Objective
+    inputs: InputBuilder
+    batches: Batches
+
+    def trainer(
+        self,
+        folder: Path,
+        progress: Progress,
+        *,
+        dev: Selector | None,
+        start: DevScore | None,
+        callbacks: Sequence[Callback] = (),
+    ) -> Trainer:
+        """Creates the trainer of the run; see `Trainer` for the arguments."""
+        return Trainer(
+            encoder=self.encoder,
+            objective=self.objective,
+            inputs=self.inputs,
+            batches=self.batches,
+            steps=self.plan.steps,
+            settings=self.plan.recipe.training,
+            precision=self.plan.precision,
+            dev=dev,
+            folder=folder,
+            progress=progress,
+            start=start,
+            chunks=self.plan.chunks,
+            callbacks=Callbacks(callbacks),
+        )
+
+
+def prepare(
+    start: Start,
+    resolved: Resolved,
+    text: TextSource,
+    dev: Selector | None,
+    *,
+    model: str,
+    device: str | None,
+    trust_remote_code: bool,
+    steps: int | None,
+    world: Processes,
+    progress: Progress,
+) -> Prepared:
+    """Opens and tokenises everything that the run needs; nothing is written except the token cache.
+
+    Args:
+        start: the model where it is now, and the recipe with pooling and head decided.
+        resolved: the recipe as it was requested, for the plan.
+        text: what is trained on.
+        dev: selects the encoder to keep; None keeps the last one.
+        model: the start as the user knows it, which differs from ``start.model`` until a new start has moved to the
+            run's folder.
+        device: where to train; a GPU by default, if there is one.
+        trust_remote_code: run the Python code in the model's folder.
+        steps: of the run, where it is known (a resumed run); None computes it from the training budget.
+        world: the processes that train together.
+        progress: receives decisions and progress.
+
+    Raises:
+        UserError: for settings that cannot work with this model or text.
+    """
+    recipe = start.recipe
+    progress.say(f"loading    {model}")
+    encoder = build_encoder(recipe, start.model, device, trust_remote_code)
+    longest = longest_text(encoder, recipe, model)
+    objective = Objective.from_settings(recipe.objective).to(encoder.device)
+    own_dropout = recipe.encoder.dropout is None
+    objective.check(Context(objective, encoder=encoder, model=start.model, own_dropout=own_dropout))
+    _add_masked_lm_head(encoder, objective, start.model, trust_remote_code)
+    attention = choose_forward(encoder, recipe.training.packed)
+    corpus = _tokenised(text, encoder, objective, longest, world, progress)
+    weights = None
+    if recipe.encoder.token_weights is not None:
+        explicit = "encoder.token_weights" in resolved.explicit
+        weights = weigh_tokens(encoder, corpus.every_text(), explicit=explicit)
+    put_weights(encoder, weights)
+    require_known(encoder, corpus, model)
+    fix = "choose another pooling, for instance with --set encoder.pooling=mean"
+    require_sound(encoder, probes_of(corpus), f"{model}, untrained", fix)
+    near = near_duplicates(text, recipe, progress)
+    inputs = InputBuilder(corpus, encoder.tokenizer, objective, recipe.training.seed, _left_out(dev, near))
+    if len(inputs) < 2:
+        raise UserError(f"{text.location}: only one example; contrast needs at least two")
+    batches = plan_batches(inputs, recipe.training)
+    _begin_parts(encoder, objective, batches, recipe.training.seed)
+    precision = choose_precision(recipe.training.precision, encoder.device)
+    chunks, chunks_reason = choose_chunks(
+        recipe.training.chunk, encoder, inputs, batches.batch_size, precision, world, len(objective.networks)
+    )
+    if steps is None:
+        steps = _count_steps(encoder, objective, inputs, batches, recipe, precision, chunks, world, progress)
+    sizes = Sizes(
+        examples=len(inputs),
+        batches_per_epoch=batches.steps_per_epoch,
+        steps=steps,
+        batch_size=batches.batch_size,
+        texts_per_step=(2 + inputs.hard) * batches.batch_size,
+        stores=objective.stores(),
+        evaluates=dev is not None,
+    )
+    plan = Plan(
+        recipe=recipe,
+        model=model,
+        preset=resolved.preset,
+        replaced=resolved.replaced,
+        dev=dev,
+        corpus=corpus.facts,
+        prompts=encoder.prompts,
+        near_duplicates=None if near is None else int(near.sum()),
+        token_weights=weights,
+        examples=len(inputs),
+        steps=steps,
+        batches_per_epoch=batches.steps_per_epoch,
+        batch_size=batches.batch_size,
+        tokens_per_step=int(inputs.lengths.sum()) // batches.steps_per_epoch * recipe.training.accumulate,
+        hard=inputs.hard,
+        reads_hard=HardNegatives() in objective.reads,
+        negatives_per_anchor=objective.negatives_per_anchor(batches.batch_size, inputs.hard),
+        precision=precision,
+        attention=attention,
+        device=str(encoder.device),
+        parameters=sum(p.numel() for p in encoder.parameters()),
+        trained=sum(p.numel() for p in encoder.parameters() if p.requires_grad),
+        pooling=str(encoder.pooling),
+        code=encoder.own_code,
+        pooling_reason=start.reason,
+        chunks=chunks,
+        chunks_reason=chunks_reason,
+        bounded=tuple(bounded_settings(recipe.training, resolved.explicit, sizes)),
+    )
+    return Prepared(plan, encoder, objective, inputs, batches)
+
+
+def longest_text(encoder: SentenceEncoder, recipe: Recipe, model: str) -> int:
+    """Decides how many ids of a text training reads.
+
+    Raises:
+        UserError: for more than the model can read, or than a batch can hold.
+    """
+    limit, batch_tokens = recipe.data.max_length, recipe.training.batch_tokens
+    if limit == "auto":
+        longest = min(encoder.max_length, AUTO_LENGTH)
+        if batch_tokens is not None and batch_tokens < longest:
+            raise UserError(
+                f"training.batch_tokens {batch_tokens} cannot hold a text of {longest} ids; set data.max_length"
+            )
+        return longest
+    if limit > encoder.max_length:
+        raise UserError(
+            f"data.max_length {limit} is more than {model} reads ({encoder.max_length} ids); "
+            f"set it with --set data.max_length={encoder.max_length}"
+        )
+    return limit
+
+
+def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) -> str:
+    """Switches padding-free computation on where ``training.packed`` and the model allow it, and says why or why not.
+
+    Args:
+        encoder: changed by this call.
+        setting: the value of ``training.packed``.
+    """
+    plain = str(encoder.backbone.config._attn_implementation)
+    if setting is False:
+        return f"{plain} (padded: training.packed = false)"
+    obstacle = unpackable(encoder.backbone) if encoder.device.type == "cpu" else f"on {encoder.device.type}"
+    if setting == "auto" and obstacle is not None:
+        return f"{plain} (padded: {obstacle})"
+    if encoder.device.type != "cpu":
+        raise UserError("training.packed needs a CPU; set it to auto, or add --device cpu")
+    pack(encoder.backbone)
+    encoder.packed = True
+    return "packed, no padding"
+
+
+def near_duplicates(text: TextSource, recipe: Recipe, progress: Progress) -> Flags | None:
+    """(M,) rows that nearly repeat an earlier one; None where ``data.near_duplicates`` is unset."""
+    threshold = recipe.data.near_duplicates
+    if threshold is None:
+        return None
+    progress.say("looking for near duplicates")
+    return find_near_duplicates((row for _, row in text.rows_with_documents()), threshold).rows
+
+
+def _left_out(dev: Selector | None, near: Flags | None) -> Flags | None:
+    """(M,) rows that are not trained on: held out by ``dev``, or near duplicates; None where there are none."""
+    held_out = None if dev is None else dev.left_out
+    if near is None or held_out is None:
+        return held_out if near is None else near
+    return near | held_out
+
+
+def _add_masked_lm_head(encoder: SentenceEncoder, objective: Objective, model: str, trust_remote_code: bool) -> None:
+    """Opens the masked-LM head of the model if a term reads it."""
+    requests = [request for request in objective.reads if isinstance(request, LmHead)]
+    if requests:
+        embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
+        tied = all(request.tied for request in requests)
+        instead = " and ".join(sorted({request.instead for request in requests}))
+        head = MaskedLMHead.load(
+            locate(model), embeddings, tied=tied, trust_remote_code=trust_remote_code, instead=instead
+        )
+        encoder.lm_head = head.to(encoder.device)
+
+
+def _tokenised(
+    text: TextSource,
+    encoder: SentenceEncoder,
+    objective: Objective,
+    longest: int,
+    world: Processes,
+    progress: Progress,
+) -> Corpus:
+    """The text as ids, from the token cache if possible; the first of several processes fills the cache."""
+    with world.first_alone():
+        corpus = tokenise(
+            text,
+            encoder.tokenizer,
+            longest,
+            prompts=encoder.prompts.columns,
+            words=isinstance(objective.view, ChangesTokens),
+            progress=Counted(progress, "tokenising"),
+            say=progress.say,
+        )
+    unpooled = [encoder.unpooled(prompt) for prompt in encoder.prompts.columns.of(corpus.width)]
+    return replace(corpus, unpooled=tuple(unpooled) if any(unpooled) else ())
+
+
+def _begin_parts(encoder: SentenceEncoder, objective: Objective, batches: Batches, seed: int) -> None:
+    """Lets the parts of the objective create their state, for the largest batch."""
+    objective.begin(encoder, batch_size=batches.batch_size, seed=seed)
+    if not any(isinstance(request, Masked) for request in objective.reads):
+        encoder.lm_head = None  # a part that uses the head without masked texts has made its own copy
+
+
+def _count_steps(
+    encoder: SentenceEncoder,
+    objective: Objective,
+    inputs: InputBuilder,
+    batches: Batches,
+    recipe: Recipe,
+    precision: Precision,
+    chunks: Chunks,
+    world: Processes,
+    progress: Progress,
+) -> int:
+    """Steps that the training budget allows; a budget of minutes needs the pace, which is measured."""
+    training, pace = recipe.training, None
+    if training.minutes is not None:
+        pace = seconds_per_step(encoder, objective, inputs, batches, training, precision, chunks)
+        pace = world.share(pace)
+        progress.say(f"pace       {pace:.3f} s per step, measured")
+    return training.steps(batches.steps_per_epoch, int(inputs.lengths.sum()), pace)
