@@ -28,8 +28,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import EmbeddingModel, Sts, load_sts
 from opencse.evaluation.retrieval.data import RetrievalData, load_retrieval
-from opencse.evaluation.retrieval.result import RetrievalScore
-from opencse.evaluation.retrieval.score import Retrieval
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalScore
 from opencse.progress import Terminal
 from opencse.records import write_json
 

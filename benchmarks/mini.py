@@ -29,8 +29,8 @@ import torch
 from opencse import SentenceEncoder
 from opencse.environment import Environment
 from opencse.evaluation import TASKS, StsResult
-from opencse.evaluation.retrieval.result import RetrievalResult
-from opencse.evaluation.transfer.result import TransferResult
+from opencse.evaluation.retrieval.score import RetrievalResult
+from opencse.evaluation.transfer.score import TransferResult
 
 
 def opencse(*arguments: object) -> None:

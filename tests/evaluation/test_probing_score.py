@@ -20,8 +20,7 @@ from opencse.errors import UserError
 from opencse.evaluation.classifiers.settings import MODES, ClassifierSettings, Mode
 from opencse.evaluation.embedding import distinct, embed
 from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_probing
-from opencse.evaluation.probing.result import ProbingResult, probing_table
-from opencse.evaluation.probing.score import Probing
+from opencse.evaluation.probing.score import Probing, ProbingResult
 
 pytestmark = pytest.mark.slow
 
@@ -260,7 +259,7 @@ def test_table(folder: Path) -> None:
     first = evaluate_probing(bag_of_words, load_probing(folder), mode="fast")
     one = evaluate_probing(bag_of_words, load_probing(folder, ["past_present"]), classifier="softmax")
     console = Console(width=180, record=True, file=io.StringIO())
-    console.print(probing_table({"[first]": first, "one": one}))
+    console.print(Probing.table({"[first]": first, "one": one}))
     text = console.export_text()
     upper, lower = (line for line in text.splitlines() if "[first]" in line or "one " in line)
     assert [f"{score.accuracy:.2f}*" in upper for score in first.probing.tasks.values()] == [True] * 4
@@ -272,9 +271,9 @@ def test_table(folder: Path) -> None:
         assert note in " ".join(text.split())
     whole = {key: one.probing.tasks["past_present"].model_copy(update={"complete": True}) for key in ("past_present",)}
     marked = one.model_copy(update={"probing": one.probing.model_copy(update={"tasks": whole})})
-    console.print(probing_table({"marked": marked}))
+    console.print(Probing.table({"marked": marked}))
     assert f"{one.probing.average:.2f} " in console.export_text()
-    assert "published" not in " ".join(str(probing_table({"marked": marked}).caption).split())
+    assert "published" not in " ".join(str(Probing.table({"marked": marked}).caption).split())
 
 
 def test_faults_are_told_before_anything_is_encoded(folder: Path) -> None:

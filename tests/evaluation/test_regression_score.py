@@ -17,8 +17,7 @@ from opencse.errors import UserError
 from opencse.evaluation.classifiers.regressor import fit
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.regression.data import PUBLISHED, RegressorData, load_sts_regressor
-from opencse.evaluation.regression.result import RegressorResult, regressor_table
-from opencse.evaluation.regression.score import Regression
+from opencse.evaluation.regression.score import Regression, RegressorResult
 
 WORDS = ["cat", "dog", "sun", "sea", "tree", "bird", "the", "a"]
 
@@ -142,7 +141,7 @@ def test_table(folder: Path) -> None:
     both = evaluate_sts_regressor(counts, load_sts_regressor(folder))
     one = evaluate_sts_regressor(counts, load_sts_regressor(folder, ["sickr"]))
     console = Console(width=140, record=True, file=io.StringIO())
-    console.print(regressor_table({"[both]": both, "one": one}))
+    console.print(Regression.table({"[both]": both, "one": one}))
     text = console.export_text()
     upper, lower = (line for line in text.splitlines() if "[both]" in line or "one " in line)
     scores = both.sts_regressor

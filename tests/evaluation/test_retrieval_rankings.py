@@ -15,8 +15,7 @@ from opencse.adapting.given_queries import GivenQueries
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.rankings import OwnDocuments
-from opencse.evaluation.retrieval.result import RetrievalScore
-from opencse.evaluation.retrieval.score import Retrieval
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalScore
 from vectors_of_texts import Numbers, numbers
 
 CASE = Path(__file__).resolve().parents[3] / "shared" / "cases" / "same-ids"

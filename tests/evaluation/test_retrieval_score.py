@@ -17,8 +17,7 @@ from rich.table import Table
 from helpers import record_of
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
-from opencse.evaluation.retrieval.result import RetrievalResult, retrieval_table
-from opencse.evaluation.retrieval.score import Retrieval
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.modules.similarity import Similarity
 from vectors_of_texts import numbers
 
@@ -205,7 +204,7 @@ def cells(line: str) -> list[str]:
 
 
 def test_table_has_a_row_a_model_and_data_set(two: RetrievalResult) -> None:
-    lines = rendered(retrieval_table({"[b]one": two, "two": judge(random_task(0), similarity=Similarity.DOT)}))
+    lines = rendered(Retrieval.table({"[b]one": two, "two": judge(random_task(0), similarity=Similarity.DOT)}))
     assert "Retrieval (test, cosine; test, dot), x 100" in lines[0]
     score = two.retrieval["toy1"]
     row = next(line for line in lines if "toy1" in line)

@@ -26,8 +26,7 @@ from opencse.evaluation import (
     TaskPairs,
     TaskScore,
 )
-from opencse.evaluation.sts.result import LengthScore, LengthSplit, length_table, mean_by_length
-from opencse.evaluation.sts.score import length_split
+from opencse.evaluation.sts.score import LengthScore, LengthSplit, length_split, length_table, mean_by_length
 
 WORDS = ("cat", "dog", "rain", "sun", "tree", "house", "red")
 

@@ -22,8 +22,7 @@ from opencse.evaluation.classifiers.settings import L2, MODES, Mode
 from opencse.evaluation.classifiers.trained import Classifiers
 from opencse.evaluation.transfer import score as transfer
 from opencse.evaluation.transfer.data import TRANSFER_TASKS, TransferData, load_transfer
-from opencse.evaluation.transfer.result import TransferResult, transfer_table
-from opencse.evaluation.transfer.score import Transfer, f1
+from opencse.evaluation.transfer.score import Transfer, TransferResult, f1
 
 evaluate_transfer = partial(record_of, Transfer)
 """The record of a plain function of texts."""
@@ -255,7 +254,7 @@ def test_table(folder: Path) -> None:
     full = evaluate_transfer(bag_of_words, load_transfer(folder), mode="fast")
     part = evaluate_transfer(bag_of_words, load_transfer(folder, ["cr", "trec"]), classifier="logistic")
     console = Console(width=160, record=True, file=io.StringIO())
-    console.print(transfer_table({"[full]": full, "part": part}))
+    console.print(Transfer.table({"[full]": full, "part": part}))
     text = console.export_text()
     first, second = (line for line in text.splitlines() if "[full]" in line or "part " in line)
     assert [f"{score.accuracy:.2f}*" in first for score in full.transfer.tasks.values()] == [True] * 7

@@ -24,8 +24,7 @@ from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, Sea
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts.data import StsData
-from opencse.evaluation.sts.result import StsResult
-from opencse.evaluation.sts.score import Sts
+from opencse.evaluation.sts.score import Sts, StsResult
 from opencse.settings import Settings
 from opencse.statistics import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.text.scripts import count_words, first_words

@@ -13,13 +13,12 @@ from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model, require_there
 from opencse.evaluation.once import cut_short, one_by_one, remembering
-from opencse.evaluation.probing.result import ProbingResult
-from opencse.evaluation.regression.result import RegressorResult
-from opencse.evaluation.retrieval.result import RetrievalResult
-from opencse.evaluation.retrieval.score import Retrieval
+from opencse.evaluation.probing.score import ProbingResult
+from opencse.evaluation.regression.score import RegressorResult
+from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
-from opencse.evaluation.transfer.result import TransferResult
+from opencse.evaluation.transfer.score import TransferResult
 from opencse.evaluation.transforms import TARGET, Kind, anew_each_call, postprocessed
 from opencse.foreign import checks_trust
 from opencse.progress import Counted, Progress, Silent, Stages

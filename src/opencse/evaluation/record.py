@@ -1,9 +1,15 @@
-"""What every evaluation records beside its scores: where a number comes from."""
+"""The record of an evaluation, as written to JSON: its scores, its data, and the versions it ran with.
+
+Each suite derives its own record, with its scores under a key of its own (``sts``, ``dev``, ``sts_regressor``,
+``transfer``, ``probing``, ``retrieval``). All scores are in percent or x 100.
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Literal
+from typing import ClassVar, Literal
 
 from pydantic import AwareDatetime, Field, FiniteFloat
 
@@ -16,7 +22,7 @@ Text = Literal["prepared", "raw", "unknown"]
 
 
 class DataRecord(Settings):
-    """What was evaluated on.
+    """What a model was evaluated on.
 
     Attributes:
         source: folder, file or data set.
@@ -29,20 +35,31 @@ class DataRecord(Settings):
     sha256: dict[str, str]
 
 
+class SuiteScore(Settings, ABC):
+    """The score of one task of a suite."""
+
+    @abstractmethod
+    def measures(self) -> dict[str, float]:
+        """The measures in percent, by name; a task's main one, where it has one, has the empty name."""
+
+
 class EvaluationRecord(Record):
-    """What every evaluation's result records beside its scores.
+    """The scores of a model on the tasks of one suite, and what is needed to repeat the evaluation.
 
     Attributes:
         schema_version: changes when a key changes its meaning.
         opencse: this library's version; None if it runs without being installed.
         created: when, UTC.
         model: folder or name of the model.
-        pooling: how its token vectors became one.
-        data: what it was evaluated on.
+        pooling: how token vectors became one vector.
+        data: what the model was evaluated on.
         environment: versions and machine.
-        seconds: wall clock of encoding and scoring.
-        code: the classes of the model folder's own that made the vectors (``--trust-remote-code``); None: none did.
+        seconds: wall-clock time of encoding and scoring.
+        code: classes of the model folder's own code that made the vectors (``--trust-remote-code``); None: none did.
+        key: (of the class) the key of the scores, and the first part of their flat names.
     """
+
+    key: ClassVar[str] = ""
 
     schema_version: Literal[1] = 1
     opencse: str | None = Field(default_factory=lambda: installed("opencse"))
@@ -54,6 +71,19 @@ class EvaluationRecord(Record):
     environment: Environment
     seconds: FiniteFloat
 
-    def values(self) -> dict[str, float]:
-        """The scores under flat names (``sts.sts12``), all in percent; a record alone has none."""
+    def scores(self) -> Mapping[str, SuiteScore]:
+        """The scores by task; a record without a suite has none."""
         return {}
+
+    def means(self) -> dict[str, float | None]:
+        """The means over tasks by name; None for one that is not defined."""
+        return {}
+
+    def values(self) -> dict[str, float]:
+        """The scores by flat name, in percent: ``sts.sts12``, ``transfer.mrpc.f1``, ``sts.average``."""
+        flat = {
+            ".".join(filter(None, (self.key, task, measure))): value
+            for task, score in self.scores().items()
+            for measure, value in score.measures().items()
+        }
+        return flat | {f"{self.key}.{name}": mean for name, mean in self.means().items() if mean is not None}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 from opencse.arrays import Floats
 from opencse.environment import Environment
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, distinct, embed, silent
-from opencse.evaluation.record import DataRecord, EvaluationRecord, Text
+from opencse.evaluation.record import DataRecord, EvaluationRecord, SuiteScore, Text
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -30,7 +30,7 @@ class Task(Protocol):
 
 
 T = TypeVar("T", bound=Task)  # one task's data
-S = TypeVar("S")  # one task's score
+S = TypeVar("S", bound=SuiteScore)  # one task's score
 R = TypeVar("R", bound=EvaluationRecord)
 
 
@@ -122,8 +122,8 @@ class Suite(ABC, Generic[T, S, R]):
         """The scores of one task from the vectors of its texts; ``device`` trains a classifier, if there is one."""
 
     @abstractmethod
-    def record(self, scores: dict[str, S], told: Mapping[str, Any]) -> R:
-        """The record of ``scores``; ``told`` are the fields that every record has."""
+    def record(self, scores: dict[str, S], common: Mapping[str, Any]) -> R:
+        """Makes the record of ``scores``; ``common`` are the fields that every record has."""
 
     @abstractmethod
     def line(self, task: T, score: S) -> str:
@@ -177,7 +177,7 @@ class Suite(ABC, Generic[T, S, R]):
             scores[name] = self.score(task, embedded, self.device or model.device or "cpu")
             arrays |= self.arrays(name, task, embedded)
             tell(self.line(task, scores[name]))
-        told = {
+        common = {
             "model": model.name,
             "pooling": model.pooling,
             "code": list(model.code) or None,
@@ -185,7 +185,7 @@ class Suite(ABC, Generic[T, S, R]):
             "environment": Environment.here(model.device),
             "seconds": time.perf_counter() - started,
         }
-        return Evaluation(self.record(scores, told), arrays)
+        return Evaluation(self.record(scores, common), arrays)
 
     @classmethod
     def open(cls, folder: Path, options: Options) -> OpenSuite[R]:

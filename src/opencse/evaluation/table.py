@@ -1,8 +1,9 @@
-"""Tables of results for the terminal."""
+"""Tables of results for the terminal, in which scores that do not compare with published ones are marked."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -11,47 +12,70 @@ if TYPE_CHECKING:
 ABSENT = "-"
 
 
-def table_of(
+@dataclass(frozen=True)
+class Cell:
+    """One score in a table.
+
+    Attributes:
+        value: shown with two decimals; None: shown as ``-``.
+        complete: whether it is over the published data; if not, ``*`` follows it.
+        suffix: added after it.
+
+    Example:
+        >>> str(Cell(76.254)), str(Cell(76.254, complete=False)), str(Cell(None))
+        ('76.25', '76.25*', '-')
+    """
+
+    value: float | None
+    complete: bool = True
+    suffix: str = ""
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return ABSENT
+        return f"{self.value:.2f}{'' if self.complete else '*'}{self.suffix}"
+
+
+TableRow = Sequence[str | Cell]
+"""The cells of one row; text is shown as it is."""
+
+
+def results_table(
     title: str,
     left: Sequence[str],
     right: Sequence[str],
-    rows: Iterable[Sequence[str]],
+    rows: Iterable[TableRow],
     notes: Iterable[str | None] = (),
     *,
+    data: str = "",
     grouped: bool = False,
 ) -> Table:
-    """A table whose cells are shown as they stand.
+    """Lays out labels and scores as a table.
 
     Args:
-        title: above it.
+        title: above the table.
         left: headers of the columns aligned to the left.
-        right: headers of the columns after them, of numbers.
+        right: headers of the columns after them, aligned to the right.
         rows: the cells of each row.
-        notes: put together below it; None is left out.
-        grouped: whether a line is drawn where the first cell of a row is another than before.
+        notes: joined below the table; None is left out.
+        data: what is not as published where a cell is not ``complete`` (``number of pairs``); the first note says it.
+        grouped: whether a line is drawn where the first cell of a row differs from the one above.
     """
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title, caption="; ".join(note for note in notes if note) or None)
+    cells = [list(row) for row in rows]
+    incomplete = any(isinstance(cell, Cell) and not cell.complete for row in cells for cell in row)
+    mark = f"* not the published {data}: does not compare with published values" if incomplete else None
+    table = Table(title=title, caption="; ".join(note for note in (mark, *notes) if note) or None)
     for header in left:
         table.add_column(Text(header), overflow="fold")
     for header in right:
         table.add_column(Text(header), justify="right", no_wrap=True)
-    before = None
-    for row in rows:
-        if grouped and before not in (None, row[0]):
+    above = None
+    for row in cells:
+        if grouped and above not in (None, row[0]):
             table.add_section()
-        table.add_row(*map(Text, row))
-        before = row[0]
+        table.add_row(*(Text(str(cell)) for cell in row))
+        above = row[0]
     return table
-
-
-def cell(value: float | None, *, complete: bool = True) -> str:
-    """Two decimals, ``*`` after a value that is not over the published data, ``-`` for none."""
-    return ABSENT if value is None else f"{value:.2f}{'' if complete else '*'}"
-
-
-def mode_of(mode: str, classifier: str, usual: str) -> str:
-    """How a classifier was trained, and which one unless it is the ``usual`` one."""
-    return mode if classifier == usual else f"{mode}, {classifier}"

@@ -52,3 +52,8 @@ MODES: dict[Mode, ClassifierSettings] = {
 
 L2 = (1e-5, 1e-4, 1e-3, 1e-2)
 """The regularisations that are tried."""
+
+
+def mode_in_words(mode: Mode, classifier: str, usual: str) -> str:
+    """Names the mode, and the classifier unless it is the ``usual`` one."""
+    return mode if classifier == usual else f"{mode}, {classifier}"

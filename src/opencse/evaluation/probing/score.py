@@ -7,34 +7,106 @@ is fitted on train, chosen and stopped on dev, tested once; accuracy in percent.
 from __future__ import annotations
 
 import time
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
+from pydantic import FiniteFloat
 
 from opencse.errors import require_known
 from opencse.evaluation.classifiers.cross_validation import Outcome, split
-from opencse.evaluation.classifiers.settings import L2, MODES, Mode
+from opencse.evaluation.classifiers.settings import L2, MODES, Mode, mode_in_words
 from opencse.evaluation.embedding import Embedded
-from opencse.evaluation.probing.data import ProbingData, ProbingExamples, load_probing
-from opencse.evaluation.probing.result import (
-    ProbingClassifier,
-    ProbingResult,
-    ProbingScore,
-    ProbingScores,
-    probing_table,
-)
+from opencse.evaluation.probing.data import PROBING_TASKS, ProbingData, ProbingExamples, Split, load_probing
+from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.suite import Options, Suite
+from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
 
 HIDDEN = (50, 100, 200)
 DROPOUT = (0.0, 0.1, 0.2)
-CLASSIFIERS: tuple[ProbingClassifier, ...] = ("mlp", "softmax")
+
+ProbingClassifier = Literal["mlp", "softmax"]
+
+
+class ProbingScore(SuiteScore):
+    """The scores of one probing task, in percent.
+
+    Attributes:
+        accuracy: of the test set.
+        dev_accuracy: the best of the grid, by which the settings were selected; never report it as the task's.
+        majority: what always predicting the test set's most frequent class would give.
+        hidden: selected units of the hidden layer; 0: softmax regression.
+        dropout: selected rate.
+        l2: selected.
+        classes: their number.
+        files: what it was fitted and tested on.
+        split: ``given`` by the files, or made from ``two_files`` or from ``one_file``; see ``load_probing``.
+        examples: their number by part.
+        dropped: lines left out, nearly all of train, because their sentence is also in the test set.
+        complete: whether these are the published parts; if not, do not compare with published values.
+        seconds: wall-clock time of the classifiers.
+    """
+
+    accuracy: FiniteFloat
+    dev_accuracy: FiniteFloat
+    majority: FiniteFloat
+    hidden: int
+    dropout: FiniteFloat
+    l2: FiniteFloat
+    classes: int
+    files: list[str]
+    split: Split
+    examples: dict[str, int]
+    dropped: int
+    complete: bool
+    seconds: FiniteFloat
+
+    def measures(self) -> dict[str, float]:
+        """The accuracy."""
+        return {"": self.accuracy}
+
+
+class ProbingScores(Settings):
+    """The scores by task and their plain mean.
+
+    Attributes:
+        tasks: by key.
+        average: over these tasks; compares only over the same ones.
+    """
+
+    tasks: dict[str, ProbingScore]
+    average: FiniteFloat
+
+
+class ProbingResult(EvaluationRecord):
+    """The record of a probing evaluation: ``probing.tasks.<task>.accuracy`` and so on, and ``probing.average``.
+
+    Attributes:
+        mode: ``test``, or ``fast``, whose values differ somewhat.
+        classifier: ``mlp`` (tuned on dev) or ``softmax``.
+        probing: the scores.
+    """
+
+    key = "probing"
+    mode: Mode
+    classifier: ProbingClassifier
+    probing: ProbingScores
+
+    def scores(self) -> Mapping[str, ProbingScore]:
+        """See ``EvaluationRecord``."""
+        return self.probing.tasks
+
+    def means(self) -> dict[str, float | None]:
+        """``average``: over the tasks present."""
+        return {"average": self.probing.average}
 
 
 @dataclass(frozen=True)
@@ -79,7 +151,7 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
     def check(self, data: ProbingData) -> None:
         """Refuses an unknown mode or classifier."""
         require_known(self.mode, tuple(MODES), "mode")
-        require_known(self.classifier, CLASSIFIERS, "classifier")
+        require_known(self.classifier, typing.get_args(ProbingClassifier), "classifier")
 
     def score(self, task: ProbingExamples, embedded: Embedded, device: str = "cpu") -> ProbingScore:
         """See ``Suite``."""
@@ -112,9 +184,11 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
             seconds=time.perf_counter() - started,
         )
 
-    def record(self, scores: dict[str, ProbingScore], told: Mapping[str, Any]) -> ProbingResult:
+    def record(self, scores: dict[str, ProbingScore], common: Mapping[str, Any]) -> ProbingResult:
         """See ``Suite``."""
-        return ProbingResult(**told, mode=self.mode, classifier=self.classifier, probing=ProbingScores.of(scores))
+        average = sum(score.accuracy for score in scores.values()) / len(scores)
+        probing = ProbingScores(tasks=scores, average=average)
+        return ProbingResult(**common, mode=self.mode, classifier=self.classifier, probing=probing)
 
     def line(self, task: ProbingExamples, score: ProbingScore) -> str:
         """See ``Suite``."""
@@ -129,5 +203,24 @@ class Probing(Suite[ProbingExamples, ProbingScore, ProbingResult]):
 
     @classmethod
     def table(cls, results: Mapping[str, ProbingResult]) -> Table:
-        """See ``probing_table``."""
-        return probing_table(results)
+        """Lays out test accuracies in percent, one row per model.
+
+        ``*`` marks other parts than published, ``(k)`` a mean of only k of the ten tasks.
+        """
+        rows: list[TableRow] = []
+        for label, result in results.items():
+            tasks = result.probing.tasks
+            by_task = [tasks.get(key) for key in PROBING_TASKS]
+            cells = [Cell(None) if score is None else Cell(score.accuracy, score.complete) for score in by_task]
+            average = Cell(
+                result.probing.average, suffix="" if len(tasks) == len(PROBING_TASKS) else f" ({len(tasks)})"
+            )
+            rows.append([label, mode_in_words(result.mode, result.classifier, "mlp"), *cells, average])
+        partial = any(len(result.probing.tasks) < len(PROBING_TASKS) for result in results.values())
+        fast = any(result.mode == "fast" for result in results.values())
+        notes = (
+            "(k) the mean of only k of the ten tasks" if partial else None,
+            "fast: larger batches, fewer passes" if fast else None,
+        )
+        headers = [*(task.title for task in PROBING_TASKS.values()), "Avg."]
+        return results_table("Probing, test accuracy in %", ["Model", "Mode"], headers, rows, notes, data="parts")

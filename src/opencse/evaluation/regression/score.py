@@ -15,17 +15,57 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import listed
 from opencse.evaluation.pairs import ScoredPairs
+from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.regression.data import PARTS, PUBLISHED, GradedSplit, RegressorData, load_sts_regressor
-from opencse.evaluation.regression.result import RegressorResult, RegressorScore, regressor_table
+from opencse.evaluation.sts.data import TASKS
 from opencse.evaluation.suite import Options, Suite
+from opencse.evaluation.table import Cell, TableRow, results_table
 from opencse.statistics.correlation import pearson, spearman
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+
+class RegressorScore(SuiteScore):
+    """The scores of one task of STS by regression, correlations x 100.
+
+    Attributes:
+        spearman: of the test set.
+        pearson: of the test set.
+        dev_spearman: the best dev check, by which the fit was selected; never report it as the task's.
+        passes: over the training set.
+        examples: pairs by part.
+        complete: whether these are the published numbers; if not, do not compare with published values.
+        seconds: wall-clock time of the fit.
+    """
+
+    spearman: FiniteFloat
+    pearson: FiniteFloat
+    dev_spearman: FiniteFloat
+    passes: int
+    examples: dict[str, int]
+    complete: bool
+    seconds: FiniteFloat
+
+    def measures(self) -> dict[str, float]:
+        """Spearman of the test set."""
+        return {"": self.spearman}
+
+
+class RegressorResult(EvaluationRecord):
+    """The record of an evaluation by regression: ``sts_regressor.<task>.spearman`` and so on."""
+
+    key = "sts_regressor"
+    sts_regressor: dict[str, RegressorScore]
+
+    def scores(self) -> Mapping[str, RegressorScore]:
+        """See ``EvaluationRecord``."""
+        return self.sts_regressor
 
 
 @dataclass(frozen=True)
@@ -75,9 +115,9 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
             seconds=time.perf_counter() - started,
         )
 
-    def record(self, scores: dict[str, RegressorScore], told: Mapping[str, Any]) -> RegressorResult:
+    def record(self, scores: dict[str, RegressorScore], common: Mapping[str, Any]) -> RegressorResult:
         """See ``Suite``."""
-        return RegressorResult(**told, sts_regressor=scores)
+        return RegressorResult(**common, sts_regressor=scores)
 
     def line(self, task: GradedSplit, score: RegressorScore) -> str:
         """See ``Suite``."""
@@ -90,8 +130,19 @@ class Regression(Suite[GradedSplit, RegressorScore, RegressorResult]):
 
     @classmethod
     def table(cls, results: Mapping[str, RegressorResult]) -> Table:
-        """See ``regressor_table``."""
-        return regressor_table(results)
+        """Lays out Spearman and Pearson x 100, one row per model; ``*`` marks other numbers of pairs than published."""
+        headers = [f"{TASKS[key].title} {name}" for key in PUBLISHED for name in ("Spearman", "Pearson")]
+        rows: list[TableRow] = []
+        for label, result in results.items():
+            scores = [result.sts_regressor.get(key) for key in PUBLISHED]
+            cells = [
+                Cell(None) if score is None else Cell(value, score.complete)
+                for score in scores
+                for value in ((None, None) if score is None else (score.spearman, score.pearson))
+            ]
+            rows.append([label, *cells])
+        title = "STS by a fitted regressor, test correlations x 100"
+        return results_table(title, ["Model"], headers, rows, data="numbers of pairs")
 
 
 def _in_order(pairs: ScoredPairs) -> ScoredPairs:

@@ -15,11 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
+from pydantic import FiniteFloat
+
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, embed_for_search
+from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask, load_retrieval
 from opencse.evaluation.retrieval.rankings import OwnDocuments, rankings
-from opencse.evaluation.retrieval.result import RetrievalResult, RetrievalScore, retrieval_table
 from opencse.evaluation.suite import Options, Suite
+from opencse.evaluation.table import Cell, TableRow, results_table
 from opencse.modules.similarity import Similarity
 from opencse.ranking import average_precision, ndcg, recall, reciprocal_rank
 
@@ -27,6 +30,65 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 DEPTH = 100
+
+
+class RetrievalScore(SuiteScore):
+    """Measures of one retrieval data set x 100, each the mean over its queries; see ``opencse.ranking``.
+
+    Attributes:
+        ndcg_at_10: what BEIR and MTEB report.
+        mrr_at_10: of the first relevant document.
+        map_at_10: trec_eval's ``map_cut_10``.
+        recall_at_1: part of the relevant documents among the first 1; likewise for 10 and 100.
+        recall_at_10: see ``recall_at_1``.
+        recall_at_100: see ``recall_at_1``.
+        queries: queries in the means: those with a relevant document.
+        without_relevant: judged queries left out, since no document is relevant to them.
+        documents: documents searched.
+        identical_ids: documents with the id of a query that were left out of that query's ranking.
+        similarity: the function that documents were ranked by.
+    """
+
+    ndcg_at_10: FiniteFloat
+    mrr_at_10: FiniteFloat
+    map_at_10: FiniteFloat
+    recall_at_1: FiniteFloat
+    recall_at_10: FiniteFloat
+    recall_at_100: FiniteFloat
+    queries: int
+    without_relevant: int
+    documents: int
+    identical_ids: int = 0
+    similarity: Similarity = Similarity.COSINE
+
+    def measures(self) -> dict[str, float]:
+        """The measures by name, without the counts."""
+        return self.model_dump(exclude={"queries", "without_relevant", "documents", "identical_ids", "similarity"})
+
+
+class RetrievalResult(EvaluationRecord):
+    """The record of a retrieval evaluation: ``retrieval.<data set>.ndcg_at_10`` and so on.
+
+    Attributes:
+        similarity: the function that documents were ranked by.
+        split: which judgements were used.
+        retrieval: scores by data set.
+        average: plain mean of nDCG@10 over these data sets; compares only over the same ones.
+    """
+
+    key = "retrieval"
+    similarity: Similarity
+    split: str
+    retrieval: dict[str, RetrievalScore]
+    average: FiniteFloat
+
+    def scores(self) -> Mapping[str, RetrievalScore]:
+        """See ``EvaluationRecord``."""
+        return self.retrieval
+
+    def means(self) -> dict[str, float | None]:
+        """``average``: of nDCG@10 over the data sets."""
+        return {"average": self.average}
 
 
 @dataclass(frozen=True)
@@ -80,10 +142,10 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
             similarity=self.similarity or embedded.similarity,
         )
 
-    def record(self, scores: dict[str, RetrievalScore], told: Mapping[str, Any]) -> RetrievalResult:
+    def record(self, scores: dict[str, RetrievalScore], common: Mapping[str, Any]) -> RetrievalResult:
         """See ``Suite``."""
         return RetrievalResult(
-            **told,
+            **common,
             similarity=next(iter(scores.values())).similarity,
             split=self.split,
             retrieval=scores,
@@ -103,8 +165,20 @@ class Retrieval(Suite[RetrievalTask, RetrievalScore, RetrievalResult]):
 
     @classmethod
     def table(cls, results: Mapping[str, RetrievalResult]) -> Table:
-        """See ``retrieval_table``."""
-        return retrieval_table(results)
+        """Lays out measures x 100: one row per model and data set; where there are several, a row with the average."""
+        kinds = sorted({f"{result.split}, {result.similarity}" for result in results.values()})
+        rows: list[TableRow] = []
+        notes: dict[str, None] = {}
+        for label, result in results.items():
+            for name, score in result.retrieval.items():
+                rows.append([label, name, *map(Cell, score.measures().values())])
+                own = f"; {score.identical_ids:,} with their query's own id left out" if score.identical_ids else ""
+                notes[f"{name}: {score.queries:,} queries, {score.documents:,} documents{own}"] = None
+            if len(result.retrieval) > 1:
+                rows.append([label, "average", Cell(result.average), *[Cell(None)] * 5])
+        headers = ("nDCG@10", "MRR@10", "MAP@10", "R@1", "R@10", "R@100")
+        title = f"Retrieval ({'; '.join(kinds)}), x 100; R is recall"
+        return results_table(title, ["Model", "Data set"], headers, rows, notes, grouped=True)
 
 
 def _percent(values: Sequence[float]) -> float:

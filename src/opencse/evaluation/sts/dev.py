@@ -1,7 +1,7 @@
-"""STS Benchmark's development pairs, on which the papers choose their models and judge their ablations.
+"""The development pairs of STS Benchmark, by which the papers select their models and report their ablations.
 
-Scored as `opencse.evaluation.sts.score` scores a task. A number found here is one that the papers' ablation tables
-print; where the same pairs chose the model too, as there, it flatters it.
+They are scored as `opencse.evaluation.sts.score` scores a task. The papers' ablation tables print these values; where
+the same pairs also selected the model, as in those papers, the value is too high.
 """
 
 from __future__ import annotations
@@ -17,10 +17,9 @@ from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.pairs import read_scored_pairs
 from opencse.evaluation.record import EvaluationRecord
 from opencse.evaluation.sts.data import StsData, StsTask, TaskPairs, text_form
-from opencse.evaluation.sts.result import TaskScore
-from opencse.evaluation.sts.score import Sts
+from opencse.evaluation.sts.score import Sts, TaskScore
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.table import cell, table_of
+from opencse.evaluation.table import Cell, TableRow, results_table
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -29,18 +28,19 @@ TASK = StsTask("stsb", "STS-B dev", 1500, ("dev",), "stsbenchmark-sts")
 
 
 class StsDevResult(EvaluationRecord):
-    """An evaluation on development pairs: ``dev.stsb.spearman.all`` and so on."""
+    """The record of an evaluation on development pairs: ``dev.stsb.spearman.all`` and so on."""
 
+    key = "dev"
     dev: dict[str, TaskScore]
 
-    def values(self) -> dict[str, float]:
-        """Spearman x 100: ``dev.stsb``, as the recipes' published numbers call it."""
-        return {f"dev.{key}": score.spearman.all for key, score in self.dev.items()}
+    def scores(self) -> Mapping[str, TaskScore]:
+        """See ``EvaluationRecord``."""
+        return self.dev
 
 
 @dataclass(frozen=True)
 class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
-    """Spearman and Pearson, x 100, of the development pairs; kept for tests over pairs: as `Sts` does."""
+    """Scores the development pairs by Spearman's and Pearson's correlation, x 100; with the arrays of `Sts`."""
 
     name = "dev"
     title = "STS-B dev"
@@ -48,7 +48,7 @@ class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
 
     @classmethod
     def of(cls, options: Options) -> Self:
-        """See ``Suite``; there is nothing to choose."""
+        """See ``Suite``; this suite has no options."""
         return cls()
 
     def load(self, folder: Path, tasks: Sequence[str] | None = None) -> StsData:
@@ -76,9 +76,9 @@ class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
         """See `Sts`."""
         return Sts().arrays(name, task, embedded)
 
-    def record(self, scores: dict[str, TaskScore], told: Mapping[str, Any]) -> StsDevResult:
+    def record(self, scores: dict[str, TaskScore], common: Mapping[str, Any]) -> StsDevResult:
         """See ``Suite``."""
-        return StsDevResult(**told, dev=scores)
+        return StsDevResult(**common, dev=scores)
 
     def line(self, task: TaskPairs, score: TaskScore) -> str:
         """See ``Suite``."""
@@ -86,12 +86,11 @@ class StsDev(Suite[TaskPairs, TaskScore, StsDevResult]):
 
     @classmethod
     def table(cls, results: Mapping[str, StsDevResult]) -> Table:
-        """Correlations x 100, a row a model; ``*`` marks another number of pairs than published."""
-        rows = [
-            [label, *(cell(value, complete=score.complete) for value in (score.spearman.all, score.pearson.all))]
+        """Lays out correlations x 100, one row per model; ``*`` marks another number of pairs than published."""
+        rows: list[TableRow] = [
+            [label, Cell(score.spearman.all, score.complete), Cell(score.pearson.all, score.complete)]
             for label, result in results.items()
             for score in result.dev.values()
         ]
-        complete = all(score.complete for result in results.values() for score in result.dev.values())
-        notes = [] if complete else ["* not the published number of pairs: does not compare with published values"]
-        return table_of("STS-B dev, correlations x 100", ["Model"], ["Spearman", "Pearson"], rows, notes)
+        headers = ["Spearman", "Pearson"]
+        return results_table("STS-B dev, correlations x 100", ["Model"], headers, rows, data="number of pairs")

@@ -8,29 +8,27 @@ from __future__ import annotations
 
 import math
 import time
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import FiniteFloat
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, require_known
-from opencse.evaluation.classifiers.cross_validation import Fitter, kfold, nested, split
-from opencse.evaluation.classifiers.settings import L2, MODES, Mode
+from opencse.evaluation.classifiers.cross_validation import Fitter, Scheme, kfold, nested, split
+from opencse.evaluation.classifiers.settings import L2, MODES, Mode, mode_in_words
 from opencse.evaluation.embedding import Embedded
 from opencse.evaluation.labelled import listed
+from opencse.evaluation.record import EvaluationRecord, SuiteScore
 from opencse.evaluation.suite import Options, Suite
-from opencse.evaluation.transfer.data import TransferData, TransferExamples, load_transfer
-from opencse.evaluation.transfer.result import (
-    Classifier,
-    TransferResult,
-    TransferScore,
-    TransferScores,
-    transfer_table,
-)
+from opencse.evaluation.table import Cell, TableRow, results_table
+from opencse.evaluation.transfer.data import TRANSFER_TASKS, TransferData, TransferExamples, load_transfer
+from opencse.settings import Settings
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -38,7 +36,78 @@ if TYPE_CHECKING:
 C_SPLIT = (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)
 C_KFOLD = (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)
 SMALLEST = 20  # of which 5 % is one sentence
-CLASSIFIERS: tuple[Classifier, ...] = ("softmax", "logistic")
+
+Classifier = Literal["softmax", "logistic"]
+
+
+class TransferScore(SuiteScore):
+    """The scores of one transfer task, in percent.
+
+    Attributes:
+        accuracy: of the test set; with ``nested`` the mean over the outer folds.
+        f1: of class 1 (MRPC), else None.
+        dev_accuracy: the best of the grid, by which the regularisation was selected; never report it as the task's.
+        scheme: ``nested``, ``kfold`` or ``split``.
+        regularisation: the selected l2 (logistic: C), one per outer fold.
+        files: what it was fitted and tested on.
+        examples: their number by part.
+        complete: whether these are the published numbers; if not, do not compare with published values.
+        seconds: wall-clock time of the classifiers.
+    """
+
+    accuracy: FiniteFloat
+    f1: FiniteFloat | None
+    dev_accuracy: FiniteFloat
+    scheme: Scheme
+    regularisation: list[float]
+    files: list[str]
+    examples: dict[str, int]
+    complete: bool
+    seconds: FiniteFloat
+
+    def measures(self) -> dict[str, float]:
+        """The accuracy, and ``f1`` where there is one."""
+        return {"": self.accuracy} | ({} if self.f1 is None else {"f1": self.f1})
+
+
+class TransferScores(Settings):
+    """The scores by task and their mean accuracy; your own tasks are not part of a mean.
+
+    Attributes:
+        tasks: by key.
+        average: over the seven tasks; None unless all are present.
+        average_of_present: over ``present`` where these are fewer than seven; does not compare with a published
+            average. None where ``average`` is given, or none of the seven is present.
+        present: which of the seven are present.
+    """
+
+    tasks: dict[str, TransferScore]
+    average: FiniteFloat | None
+    average_of_present: FiniteFloat | None
+    present: list[str]
+
+
+class TransferResult(EvaluationRecord):
+    """The record of a transfer evaluation: ``transfer.tasks.<task>.accuracy`` and so on, and ``transfer.average``.
+
+    Attributes:
+        mode: ``test``, or ``fast``, whose values differ from published ones by some tenths.
+        classifier: ``softmax`` (SentEval's own) or ``logistic``.
+        transfer: the scores.
+    """
+
+    key = "transfer"
+    mode: Mode
+    classifier: Classifier
+    transfer: TransferScores
+
+    def scores(self) -> Mapping[str, TransferScore]:
+        """See ``EvaluationRecord``."""
+        return self.transfer.tasks
+
+    def means(self) -> dict[str, float | None]:
+        """``average`` or ``average_of_present``."""
+        return {"average": self.transfer.average, "average_of_present": self.transfer.average_of_present}
 
 
 @dataclass(frozen=True)
@@ -71,7 +140,7 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
     def check(self, data: TransferData) -> None:
         """Refuses an unknown mode or classifier, and a task too small for the folds."""
         require_known(self.mode, tuple(MODES), "mode")
-        require_known(self.classifier, CLASSIFIERS, "classifier")
+        require_known(self.classifier, typing.get_args(Classifier), "classifier")
         require_packages("the transfer suite", "train", "sklearn")
         for task in data.tasks.values():
             _large_enough(task, MODES[self.mode].folds)
@@ -112,9 +181,9 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
             seconds=time.perf_counter() - started,
         )
 
-    def record(self, scores: dict[str, TransferScore], told: Mapping[str, Any]) -> TransferResult:
+    def record(self, scores: dict[str, TransferScore], common: Mapping[str, Any]) -> TransferResult:
         """See ``Suite``."""
-        return TransferResult(**told, mode=self.mode, classifier=self.classifier, transfer=TransferScores.of(scores))
+        return TransferResult(**common, mode=self.mode, classifier=self.classifier, transfer=_averaged(scores))
 
     def line(self, task: TransferExamples, score: TransferScore) -> str:
         """See ``Suite``."""
@@ -128,8 +197,52 @@ class Transfer(Suite[TransferExamples, TransferScore, TransferResult]):
 
     @classmethod
     def table(cls, results: Mapping[str, TransferResult]) -> Table:
-        """See ``transfer_table``."""
-        return transfer_table(results)
+        """Lays out test accuracies in percent, one row per model.
+
+        ``*`` marks another number of examples than published, ``(k)`` a mean of only k of the seven tasks.
+        """
+        other = [key for result in results.values() for key in result.transfer.tasks if key not in TRANSFER_TASKS]
+        keys = [*TRANSFER_TASKS, *dict.fromkeys(other)]
+        rows: list[TableRow] = []
+        for label, result in results.items():
+            scores = result.transfer
+            average = Cell(scores.average)
+            if scores.average_of_present is not None:
+                average = Cell(scores.average_of_present, suffix=f" ({len(scores.present)})")
+            by_task = [scores.tasks.get(key) for key in keys]
+            cells = [
+                Cell(None) if score is None else Cell(score.accuracy, score.complete or key not in TRANSFER_TASKS)
+                for key, score in zip(keys, by_task, strict=True)
+            ]
+            rows.append([label, mode_in_words(result.mode, result.classifier, "softmax"), *cells, average])
+        partial = any(result.transfer.average_of_present is not None for result in results.values())
+        fast = any(result.mode == "fast" for result in results.values())
+        notes = (
+            "(k) the mean of only k of the seven tasks: does not compare with a published average" if partial else None,
+            "fast: fewer folds and passes than published values are taken with" if fast else None,
+        )
+        titles = [TRANSFER_TASKS[key].title if key in TRANSFER_TASKS else key for key in keys]
+        return results_table(
+            "Transfer, test accuracy in %",
+            ["Model", "Mode"],
+            [*titles, "Avg."],
+            rows,
+            notes,
+            data="number of examples",
+        )
+
+
+def _averaged(tasks: Mapping[str, TransferScore]) -> TransferScores:
+    """Adds the means to the tasks' scores."""
+    present = [key for key in TRANSFER_TASKS if key in tasks]
+    mean = sum(tasks[key].accuracy for key in present) / len(present) if present else None
+    complete = len(present) == len(TRANSFER_TASKS)
+    return TransferScores(
+        tasks=dict(tasks),
+        average=mean if complete else None,
+        average_of_present=None if complete else mean,
+        present=present,
+    )
 
 
 def f1(predicted: NDArray[np.intp], gold: NDArray[np.intp]) -> float:
