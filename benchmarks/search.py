@@ -37,12 +37,12 @@ from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
 from opencse.modules.rows import unit_rows
 from opencse.progress import Terminal
 from opencse.ranking import ndcg, nearest_prepared
-from opencse.search.building import How
-from opencse.search.engines import Kind, require_faiss
+from opencse.search.approximate import IndexKind, require_faiss
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.keywords import best_rows
+from opencse.search.keyword_index import best_rows
 from opencse.search.recall import measure_recall
-from opencse.search.rows import Row
+from opencse.search.rows import IndexRow
 from opencse.text.readers import Source
 
 DEPTH = 10
@@ -62,7 +62,7 @@ def main() -> None:
     )
     parser.add_argument("--corpus")
     parser.add_argument("--sentences", type=int, default=20_000)
-    parser.add_argument("--kinds", nargs="+", default=list(get_args(Kind)))
+    parser.add_argument("--kinds", nargs="+", default=list(get_args(IndexKind)))
     parser.add_argument("--rows", type=int, nargs="+", default=[10_000, 100_000])
     parser.add_argument("--dimensions", type=int, nargs="+", default=[256, 384])
     parser.add_argument("--out", type=Path, required=True)
@@ -88,14 +88,14 @@ def quality(data: Path, models: Sequence[str], texts: Sequence[str], languages: 
             encoder = SentenceEncoder.load(model)
             for cut, language in product((kind == "passages" for kind in texts), languages):
                 folder = out / f"{name}-{Path(model).name}-{'cut' if cut else 'whole'}-{language}"
-                with opened(folder, task, encoder, model, How(cut=cut, language=language)) as index:
+                with opened(folder, task, encoder, model, BuildSettings(cut=cut, language=language)) as index:
                     vectors = index.search(task.queries, DEPTH + 1)
                     both = index.search(task.queries, DEPTH + 1, hybrid=True)
-                    with index.moment() as state:
-                        found = [best_rows(state.keywords.scores(query), 10 * DEPTH) for query in task.queries]
-                        best = [state.places[rows].tolist() for rows in found]
-                        kept = state.store.at({place for places in best for place in places}, state.facts)
-                    ranked = [list(dict.fromkeys(kept[place][1] for place in places)) for places in best]
+                    with index.snapshot() as snapshot:
+                        rows = [best_rows(snapshot.keywords.scores(query), 10 * DEPTH) for query in task.queries]
+                        best = [snapshot.positions[numbers].tolist() for numbers in rows]
+                        stored = snapshot.rows_at({position for positions in best for position in positions})
+                    ranked = [list(dict.fromkeys(stored[position].id for position in positions)) for positions in best]
                     scores = [
                         score(task, [[hit.id for hit in hits] for hits in vectors]),
                         score(task, ranked),
@@ -106,12 +106,14 @@ def quality(data: Path, models: Sequence[str], texts: Sequence[str], languages: 
                           f"{len(index):7,} {told}", flush=True)  # fmt: skip
 
 
-def opened(folder: Path, task: RetrievalTask, encoder: SentenceEncoder, model: str, how: How) -> Index:
+def opened(folder: Path, task: RetrievalTask, encoder: SentenceEncoder, model: str, how: BuildSettings) -> Index:
     """The index of a data set's documents; empty documents cannot be found and are left out."""
     try:
         return Index.open(folder, encoder=encoder)
     except UserError:
-        rows = [Row(text, key) for key, text in zip(task.document_ids, task.documents, strict=True) if text.strip()]
+        rows = [
+            IndexRow(text, key) for key, text in zip(task.document_ids, task.documents, strict=True) if text.strip()
+        ]
         return Index.build(folder, rows, encoder, how=how, model=model, overwrite=True, progress=Terminal())
 
 
@@ -125,7 +127,7 @@ def score(task: RetrievalTask, lists: Sequence[Sequence[str]]) -> float:
     return 100 * statistics.fmean(values)
 
 
-def speed(corpus: str, sentences: int, model: str, kinds: Sequence[Kind], out: Path) -> None:
+def speed(corpus: str, sentences: int, model: str, kinds: Sequence[IndexKind], out: Path) -> None:
     """Recall and time of each kind; the first and the second call of nearest."""
     texts = [texts[0] for _, texts in islice(Source(corpus).examples(), sentences + 200)]
     asked, texts = texts[:200], texts[200:]
@@ -134,7 +136,7 @@ def speed(corpus: str, sentences: int, model: str, kinds: Sequence[Kind], out: P
     for kind in kinds:
         shutil.rmtree(out / kind, ignore_errors=True)
         began = time.perf_counter()
-        index = Index.build(out / kind, texts, encoder, how=How(kind=kind, cut=False), model=model)
+        index = Index.build(out / kind, texts, encoder, how=BuildSettings(kind=kind, cut=False), model=model)
         built = time.perf_counter() - began
         with index:
             index.search(queries[:1], 10)
@@ -196,7 +198,7 @@ def words(corpus: str, sentences: int, model: str, out: Path) -> None:
     texts = [texts[0] for _, texts in islice(Source(corpus).examples(), sentences)]
     encoder = SentenceEncoder.load(model)
     shutil.rmtree(out / "words", ignore_errors=True)
-    Index.build(out / "words", texts, encoder, how=How(cut=False), model=model).close()
+    Index.build(out / "words", texts, encoder, how=BuildSettings(cut=False), model=model).close()
     counted, kept = [], []
     for _ in range(ROUNDS):
         for path in (out / "words").glob("words-*"):

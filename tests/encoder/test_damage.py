@@ -56,7 +56,7 @@ COMMANDS: dict[str, Callable[[str, Path], object]] = {
 def _serve(model: str) -> None:
     from opencse.serving.limits import Limits
     from opencse.serving.metrics import Metrics
-    from opencse.serving.models import ServedModel
+    from opencse.serving.served_model import ServedModel
 
     ServedModel("m", SentenceEncoder.load(model, device="cpu"), Limits(), Metrics())
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from opencse.search.index import Index
-from opencse.search.rows import Row
+from opencse.search.rows import IndexRow
 
 Run = Callable[..., tuple[int, str, str]]
 GRADED = "sentence1,sentence2,score\nA cat.,A dog.,0.5\nRain.,Snow.,3\nTea.,Milk.,1\n"
@@ -21,8 +21,8 @@ CASES = {
     "pretrain twice": ("pretrain graded.csv --columns sentence1,sentence1 --out new", "named twice"),
     "build twice": ("index build new opencse-mini graded.csv --fields sentence1,sentence1", "named twice"),
     "add twice": ("index add ix graded.csv --fields sentence1,sentence1", "named twice"),
-    "build ids": ("index build new opencse-mini ids.csv --fields text --id name", "line 4: the id 'a' is that of"),
-    "add ids": ("index add ix ids.csv --fields text --id name", "line 4: the id 'a' is that of"),
+    "build ids": ("index build new opencse-mini ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
+    "add ids": ("index add ix ids.csv --fields text --id name", "line 4: the id 'a' is also that of"),
     "build nan": ("index build new opencse-mini nan.csv --fields text --metadata n", "line 3: column 'n' holds NaN"),
     "add nan": ("index add ix nan.csv --fields text --metadata n", "line 3: column 'n' holds NaN"),
     "language": ("index build new opencse-mini ids.csv --fields text --language klingon", "no stems for the language"),
@@ -44,7 +44,7 @@ def test_it_is_refused_in_a_line(name: str, tmp_path: Path, opencse: Run, monkey
     Path("graded.csv").write_text(GRADED, encoding="utf-8")
     Path("ids.csv").write_text("name,text\na,One.\nb,Two.\na,Three.\n", encoding="utf-8")
     Path("nan.csv").write_text("n,text\n1,One.\nNaN,Two.\n2,Three.\n", encoding="utf-8")
-    rows = [Row("One.", "x", {"n": 1}), Row("Two.", "y", {"n": None})]
+    rows = [IndexRow("One.", "x", {"n": 1}), IndexRow("Two.", "y", {"n": None})]
     Index.build("ix", rows, SentenceEncoder.load(device="cpu"), model="opencse-mini").close()
     line, expected = CASES[name]
     code, _, err = opencse(*line.split())

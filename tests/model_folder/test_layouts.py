@@ -14,7 +14,7 @@ import opencse
 from layouts import READ, REFUSED, page, write
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search.building import How
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 
 TEXTS = [
@@ -89,7 +89,7 @@ def test_an_index_holds_these_vectors(folders: dict[str, Path], name: str, tmp_p
     model = SentenceTransformer(str(folders[name]), device="cpu")
     expected = np.asarray(model.similarity(model.encode_query(TEXTS[:2]), model.encode_document(TEXTS)))
     encoder = SentenceEncoder.load(folders[name], device="cpu")
-    with Index.build(tmp_path / "index", TEXTS, encoder, how=How(cut=False)) as index:
+    with Index.build(tmp_path / "index", TEXTS, encoder, how=BuildSettings(cut=False)) as index:
         for row, hits in zip(expected, index.search(TEXTS[:2], len(TEXTS)), strict=True):
             assert len(hits) == len(TEXTS)
             scores = [row[TEXTS.index(hit.text)] for hit in hits]

@@ -17,7 +17,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.similarity import Similarity, read_similarity
 from opencse.ranking import answer_ranks, nearest_prepared, nearest_rows
-from opencse.search.building import How
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.negatives import Mining
 from opencse.search.pairs import duplicate_rows, nearest_pairs
@@ -155,10 +155,12 @@ def test_an_index_ranks_by_the_model(model: Path, tmp_path: Path) -> None:
     for kind in ("flat", "hnsw"):
         folder = tmp_path / kind
         if kind == "hnsw" and function is Similarity.MANHATTAN:
-            with pytest.raises(UserError, match=r"hnsw searches by cosine, dot or euclidean, and this .* take flat"):
-                Index.build(folder, TEXTS, encoder, how=How(kind="hnsw"))
+            with pytest.raises(
+                UserError, match=r"hnsw searches by cosine, dot or euclidean, and this .* use --kind flat"
+            ):
+                Index.build(folder, TEXTS, encoder, how=BuildSettings(kind="hnsw"))
             continue
-        with Index.build(folder, TEXTS, encoder, how=How(kind=kind)) as index:
+        with Index.build(folder, TEXTS, encoder, how=BuildSettings(kind=kind)) as index:
             assert index.info().similarity == function
             hits = index.search([query], 6)[0]
             assert [hit.text for hit in hits] == order[:6]

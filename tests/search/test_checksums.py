@@ -15,20 +15,22 @@ import pytest
 import opencse as public
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import checksums, kept_words, store
-from opencse.search.building import How
-from opencse.search.database import damaged
+from opencse.search import checksums, keyword_index, snapshots
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.rows import Row
+from opencse.search.row_database import read_errors
+from opencse.search.rows import IndexRow
 
 Run = Callable[..., tuple[int, str, str]]
-ROWS = [Row(f"Text number {number} about the {number % 7} trains.", f"t{number}", {"n": -0.0}) for number in range(30)]
+ROWS = [
+    IndexRow(f"Text number {number} about the {number % 7} trains.", f"t{number}", {"n": -0.0}) for number in range(30)
+]
 
 
 @pytest.fixture
 def folder(tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An index of four pages of vectors, the last one not full, with words."""
-    for module in (checksums, store):
+    for module in (checksums, snapshots):
         monkeypatch.setattr(module, "PAGE", 8)
     monkeypatch.setattr("opencse.search.checking.PAGE", 8)
     with Index.build(tmp_path / "i", ROWS[:20], mini) as index:
@@ -61,7 +63,7 @@ def test_a_sound_index_is_sound(folder: Path, mini: SentenceEncoder, opencse: Ru
     assert (found.rows, found.faults, found.notes) == (29, (), ())
     assert len(asked(folder, mini)) == 29
     code, out, _ = opencse("index", "check", str(folder), "--json", str(folder.parent / "c.json"))
-    assert (code, out) == (0, f"{folder}: sound, 29 rows\n")
+    assert (code, out) == (0, f"{folder}: intact, 29 rows\n")
     assert json.loads((folder.parent / "c.json").read_text())["faults"] == []
     assert opencse("index", "check", str(folder.parent / "nowhere"))[0] == 2
 
@@ -74,7 +76,7 @@ def test_changed_vectors_are_noticed(
     opencse: Run,
 ) -> None:  # fmt: skip
     if large:
-        monkeypatch.setattr(store, "WHOLE", 0)
+        monkeypatch.setattr(snapshots, "WHOLE", 0)
     change(one(folder, "vectors-*.f32"), row * 448 * 4, content)
     last = min(row // 8 * 8 + 7, 29)
     with pytest.raises(UserError, match=rf"damaged .*rows {row // 8 * 8} to {last} are not as they were written"):
@@ -136,7 +138,7 @@ def test_changed_words_are_counted_again(folder: Path, mini: SentenceEncoder) ->
     before = asked(folder, mini, hybrid=True)
     (words,) = folder.glob("words-*")
     for path in sorted(words.iterdir()):
-        if path.name != kept_words._SIZES and path.stat().st_size > 200:
+        if path.name != keyword_index._SIZES and path.stat().st_size > 200:
             change(path, path.stat().st_size // 2, b"\0" * 16)
             assert any("words-" in fault for fault in public.check_index(folder).faults), path.name
             assert asked(folder, mini, hybrid=True) == before
@@ -145,7 +147,7 @@ def test_changed_words_are_counted_again(folder: Path, mini: SentenceEncoder) ->
 
 def test_a_changed_approximate_index_is_noticed(tmp_path: Path, mini: SentenceEncoder) -> None:
     pytest.importorskip("faiss")
-    Index.build(tmp_path / "i", ROWS, mini, how=How(kind="hnsw")).close()
+    Index.build(tmp_path / "i", ROWS, mini, how=BuildSettings(kind="hnsw")).close()
     assert public.check_index(tmp_path / "i").faults == ()
     path = one(tmp_path / "i", "engine-*.faiss")
     change(path, path.stat().st_size // 2, b"\0" * 64)
@@ -163,7 +165,7 @@ def test_an_index_without_checksums_is_answered_and_gets_them(folder: Path, mini
     with Index.open(folder, encoder=mini) as index:
         index.add(["More text."])
         index.delete([f"t{number}" for number in range(6, 20)])
-        index.add([Row("And more.", "z", {"n": 2})])
+        index.add([IndexRow("And more.", "z", {"n": 2})])
     found = public.check_index(folder)
     assert (found.faults, found.notes) == ((), ())
     assert len(asked(folder, mini)) == 17
@@ -210,6 +212,6 @@ def test_an_error_of_the_disk_is_not_called_damage(tmp_path: Path) -> None:
                         (sqlite3.SQLITE_CORRUPT, "damaged")):  # fmt: skip
         error = sqlite3.OperationalError("as SQLite says")
         error.sqlite_errorcode = code
-        with pytest.raises(UserError, match=words) as caught, damaged(tmp_path):
+        with pytest.raises(UserError, match=words) as caught, read_errors(tmp_path):
             raise error
         assert ("build the index again" in str(caught.value)) is (words == "damaged")

@@ -12,8 +12,8 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.search.filters import parse_where
 from opencse.search.index import Index
-from opencse.search.reading import FileRows
-from opencse.search.rows import Row
+from opencse.search.row_sources import FileRows
+from opencse.search.rows import IndexRow
 from opencse.text.documents import Collection
 
 COLUMNS = {"n": "number", "t": "text", "m": "mixed", "e": ""}
@@ -71,7 +71,7 @@ def test_what_is_no_condition_is_refused_in_a_short_line(condition: str) -> None
 def test_no_command_takes_a_value_that_the_column_cannot_hold(
     index: Index, condition: str, tmp_path: Path, mini: SentenceEncoder
 ) -> None:
-    rows = [Row("One.", None, {"n": 1}), Row("Two.", None, {"n": None})]
+    rows = [IndexRow("One.", None, {"n": 1}), IndexRow("Two.", None, {"n": None})]
     Index.build(tmp_path / "i", rows, mini, model="opencse-mini")
     with pytest.raises(UserError):
         opencse.delete_from_index(tmp_path / "i", where=parse_where([condition], {"n": "number"}))
@@ -117,5 +117,5 @@ def test_an_id_that_occurs_twice_in_a_file_is_refused_with_both_lines(
         file.write_text("_id,text\n" + "".join(f"{row['_id']},{row['text']}\n" for row in rows), encoding="utf-8")
     else:
         file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    with pytest.raises(UserError, match=r"x\{\}\.\w+, line \d: the id 'a' is that of .*, line \d too"):
+    with pytest.raises(UserError, match=r"x\{\}\.\w+, line \d: the id 'a' is also that of .*, line \d"):
         opencse.build_index(tmp_path / "i", mini, file, fields=["text"], ids="_id")

@@ -10,12 +10,12 @@ import pytest
 from hostile.harness import Run, tree
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search.building import How
+from opencse.search.building import BuildSettings
 from opencse.search.folder import FILES, listed, require_own
 from opencse.search.index import Index
 
 TEXTS = ["one cat", "two dogs", "three trains", "four nights"]
-HOW = How(cut=False)
+HOW = BuildSettings(cut=False)
 MINE = (
     "words-good.txt", "words-2024/a.txt", "words-0123456789ab-1-2/a.txt", "vectors-a.f32", "vectors-0123456789ab.f32",
     "rows-1.sqlite", "rows-0123456789ab.sqlite", "rows-0123456789ab.sqlite-wal", "engine-1.faiss", "notes.md",

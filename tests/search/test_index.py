@@ -15,7 +15,7 @@ from opencse.errors import UserError
 from opencse.search import building
 from opencse.search.folder import locked
 from opencse.search.index import Index
-from opencse.search.rows import Row
+from opencse.search.rows import IndexRow
 from search_texts import TEXTS
 
 
@@ -74,7 +74,9 @@ def test_the_k_are_of_the_rows_that_meet_the_conditions(index: Index, where: dic
 
 
 def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: SentenceEncoder) -> None:
-    assert index.add([Row("New.", "x"), "Newer.", {"text": "Newest.", "id": 9, "length": 7.5, "kind": "late"}]) == 3
+    assert (
+        index.add([IndexRow("New.", "x"), "Newer.", {"text": "Newest.", "id": 9, "length": 7.5, "kind": "late"}]) == 3
+    )
     assert [hit.id for hit in index.rows()] == ["n0", "n1", "n2", "n3", "n4", "x", "0", "9"]
     assert [hit.id for hit in index.rows(5, 2)] == ["x", "0"]
     assert index.rows(7)[0].metadata == {"length": 7.5, "kind": "late"}
@@ -91,13 +93,13 @@ def test_rows_and_vectors_in_the_order_they_were_added(index: Index, mini: Sente
 
 def test_an_id_is_there_once(index: Index) -> None:
     before = index.rows()
-    with pytest.raises(UserError, match="the id 'n1' is there already"):
+    with pytest.raises(UserError, match="the id 'n1' exists already"):
         index.add([{"text": "Other.", "id": "fresh"}, {"text": "Another.", "id": "n1"}])
     assert index.rows() == before
     assert index.add([{"text": "Another.", "id": "n1"}], replace=True) == 1
     assert [hit.id for hit in index.rows()] == ["n0", "n2", "n3", "n4", "n1"]
     assert index.rows(4)[0].text == "Another."
-    with pytest.raises(UserError, match=r"rows\[1\]: the id 'a' is that of rows\[0\] too"):
+    with pytest.raises(UserError, match=r"rows\[1\]: the id 'a' is also that of rows\[0\]"):
         index.add([{"text": "One.", "id": "a"}, {"text": "Two.", "id": "a"}], replace=True)
 
 
@@ -105,7 +107,7 @@ def test_an_id_that_is_given_twice_is_seen_over_windows(index: Index, monkeypatc
     monkeypatch.setattr(building, "WINDOW", 2)
     before = index.rows()
     twice = [{"text": "First.", "id": "n1"}, {"text": "Two."}, {"text": "Three."}, {"text": "Last.", "id": "n1"}]
-    with pytest.raises(UserError, match=r"rows\[3\]: the id 'n1' is that of rows\[0\] too"):
+    with pytest.raises(UserError, match=r"rows\[3\]: the id 'n1' is also that of rows\[0\]"):
         index.add(twice, replace=True)
     assert index.rows() == before
 
@@ -113,9 +115,9 @@ def test_an_id_that_is_given_twice_is_seen_over_windows(index: Index, monkeypatc
 def test_deleting(index: Index) -> None:
     with pytest.raises(UserError, match="no row has the id 'n9'; nothing was deleted"):
         index.delete(["n0", "n9"])
-    with pytest.raises(UserError, match="give ids or conditions"):
+    with pytest.raises(UserError, match="give either ids or conditions"):
         index.delete(where={})
-    with pytest.raises(UserError, match="give ids or conditions"):
+    with pytest.raises(UserError, match="give either ids or conditions"):
         index.delete()
     assert len(index) == 5
     assert index.delete(["n0", "n0"]) == 1
@@ -302,14 +304,14 @@ def test_what_is_no_index_is_told_in_a_line(index: Index, tmp_path: Path, mini: 
     (folder / "index.json").write_text(json.dumps({"format": 9, "rows": "x"}))
     assert "format 9" in told()
     (folder / "index.json").write_text(json.dumps({"format": 1, "rows": "../x"}))
-    assert "names no file beside it" in told()
+    assert "names no file in its folder" in told()
     sqlite3.connect(folder / "rows-foreign.sqlite").close()
     (folder / "index.json").write_text(json.dumps({"format": 1, "rows": "rows-foreign.sqlite"}))
     assert "damaged (no such table" in told()
 
 
 def test_building_over_an_index_is_asked_for(index: Index, mini: SentenceEncoder) -> None:
-    with pytest.raises(UserError, match="give --overwrite"):
+    with pytest.raises(UserError, match="replace it with --overwrite"):
         Index.build(index.folder, ["x"], mini)
     with pytest.raises(UserError, match="is empty"):
         Index.build(index.folder, ["x", " "], mini, overwrite=True)

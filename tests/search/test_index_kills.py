@@ -17,14 +17,14 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.progress import Silent
 from opencse.search import building
-from opencse.search.building import How
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.writer import Writer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
 OLD, NEW = ["one", "two", "three", "four"], ["five", "six", "seven", "eight", "nine"]
-HOW = How(cut=False)
+HOW = BuildSettings(cut=False)
 
 
 @pytest.fixture
@@ -155,7 +155,7 @@ def test_a_build_goes_on_and_leaves_the_old_index_until_it_is_whole(tmp_path: Pa
         assert texts_in(folder, mini) == NEW
         assert len(list(folder.glob("*.f32"))) == len(list(folder.glob("*.sqlite"))) == 1
     assert len(states) == 2
-    gone_on = {line.split()[-2] for line in heard if "going on after" in line}
+    gone_on = {line.split()[-2] for line in heard if "continuing after" in line}
     assert len(gone_on & {"0", "2", "4", "5", "all"}) >= 3
 
 
@@ -164,7 +164,7 @@ def test_an_unfinished_index_is_told_of(tmp_path: Path, mini: SentenceEncoder) -
     folder = tmp_path / "index"
     with pytest.raises(KeyError):  # the table does not know the third text
         Index.build(folder, ["one", "two", "unknown"], mini, how=HOW)
-    with pytest.raises(UserError, match="not finished; the same opencse index build goes on"):
+    with pytest.raises(UserError, match="not finished; run the same opencse index build again"):
         Index.open(folder)
     Index.build(folder, OLD, mini, how=HOW)
     assert texts_in(folder, mini) == OLD

@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search.index import Index
-from opencse.search.keywords import Keywords, best_rows
+from opencse.search.keyword_index import KeywordIndex, best_rows
 
 pytestmark = pytest.mark.slow
 
@@ -88,7 +88,7 @@ class Dictionary(RuleBasedStateMachine):
         assert [(hit.id, hit.score) for hit in found] == [(list(self.model)[place], scores[place]) for place in order]
         expected = ENCODER.encode(texts, normalize_embeddings=True)
         assert np.abs(unit - expected).max() < 1e-5
-        best = best_rows(Keywords.of(texts).scores("cat night"), 3)
+        best = best_rows(KeywordIndex.of(texts).scores("cat night"), 3)
         by_words = self.index.search(["cat night"], 3, hybrid=True, hybrid_weight=0)[0]
         assert [hit.id for hit in by_words[: len(best)]] == [list(self.model)[place] for place in best]
 

@@ -98,7 +98,7 @@ def test_bad_input_is_one_line(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "o.jsonl"
     with pytest.raises(UserError, match="query and positive"):
         opencse.index_negatives(folder, ["one", "two"], out)
-    with pytest.raises(UserError, match=r"name the file so"):
+    with pytest.raises(UserError, match=r"choose a file name with that ending"):
         opencse.index_negatives(folder, PAIRS, tmp_path / "o.csv")
     with pytest.raises(UserError, match="cannot be written"):
         opencse.index_negatives(folder, PAIRS, tmp_path / "nowhere" / "o.jsonl")

@@ -11,7 +11,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.rows import unit_rows
 from opencse.search import pairs
-from opencse.search.building import How
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 
 
@@ -61,7 +61,7 @@ def test_pairs_of_an_index(index: Index, tmp_path: Path, mini: SentenceEncoder) 
     assert second.score < 1
     long = "The cat sleeps on the mat. " * 20
     rows = [{"text": long, "id": "a"}, {"text": "Rain.", "id": "b"}]
-    cut = Index.build(tmp_path / "cut", rows, mini, how=How(max_length=32))
+    cut = Index.build(tmp_path / "cut", rows, mini, how=BuildSettings(max_length=32))
     assert len(cut) > 3
     assert {frozenset((pair.first, pair.second)) for pair in cut.pairs(50)} == {frozenset("ab")}
     assert cut.duplicates() == []

@@ -16,11 +16,11 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Prompts
 from opencse.modules.rows import unit_rows
-from opencse.search.building import How
-from opencse.search.database import Facts, Stored
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.passages import Cutter, _packed
-from opencse.search.store import Store
+from opencse.search.passages import PassageSplitter, _packed
+from opencse.search.row_database import StoredRow
+from opencse.search.snapshots import Snapshot
 from opencse.text import sample
 from prompted import write_prompted
 
@@ -29,7 +29,7 @@ SENTENCES = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitline
 
 def test_passages_are_runs_of_whole_sentences(mini: SentenceEncoder) -> None:
     text = " ".join(SENTENCES)
-    passages, (short,) = Cutter(mini, 64).cut([text, "As it  is."])
+    passages, (short,) = PassageSplitter(mini, 64).split([text, "As it  is."])
     assert short == "As it  is."
     assert " ".join(passages) == text
     assert len(passages) > 5
@@ -40,7 +40,7 @@ def test_passages_are_runs_of_whole_sentences(mini: SentenceEncoder) -> None:
 
 
 def test_passages_overlap_by_sentences(mini: SentenceEncoder) -> None:
-    (passages,) = Cutter(mini, 64, 24).cut([" ".join(SENTENCES)])
+    (passages,) = PassageSplitter(mini, 64, 24).split([" ".join(SENTENCES)])
     shared = 0
     for one, two in itertools.pairwise(passages):
         first = next(sentence for sentence in SENTENCES if two.startswith(sentence))
@@ -50,7 +50,7 @@ def test_passages_overlap_by_sentences(mini: SentenceEncoder) -> None:
 
 @pytest.mark.parametrize("text", ["x" * 900, "日本語の文章" * 90, "word " * 400, "Long, " * 200 + "end. Short."])
 def test_a_sentence_that_is_too_long_is_cut_inside(mini: SentenceEncoder, text: str) -> None:
-    (passages,) = Cutter(mini, 32).cut([text])
+    (passages,) = PassageSplitter(mini, 32).split([text])
     assert all(len(ids) <= 32 for ids in mini.tokenizer.encode(passages, None))
     assert "".join("".join(passages).split()) == "".join(text.split())
 
@@ -58,7 +58,7 @@ def test_a_sentence_that_is_too_long_is_cut_inside(mini: SentenceEncoder, text: 
 def test_lengths_that_cannot_be(mini: SentenceEncoder) -> None:
     for length, overlap in ((mini.max_length + 1, 0), (2, 0), (32, 30), (32, -1)):
         with pytest.raises(UserError):
-            Cutter(mini, length, overlap)
+            PassageSplitter(mini, length, overlap)
 
 
 @given(st.lists(st.integers(1, 10), min_size=1, max_size=30), st.integers(10, 25), st.integers(0, 9))
@@ -78,7 +78,7 @@ def test_a_document_is_told_once_with_its_best_passage(tmp_path: Path, mini: Sen
         {"text": "A short one.", "id": "short", "year": 2},
         {"text": " ".join(SENTENCES[20:40]), "id": "other", "year": 3},
     ]
-    index = Index.build(tmp_path / "i", rows, mini, how=How(max_length=40))
+    index = Index.build(tmp_path / "i", rows, mini, how=BuildSettings(max_length=40))
     info = index.info()
     assert info.documents == 3
     assert info.rows > 8
@@ -106,33 +106,33 @@ def test_no_more_rows_are_read_than_a_threshold_leaves(
     assert index.info().rows > index.info().documents
     best = index.search([SENTENCES[7]], 1)[0][0].score
     read: list[int] = []
-    at = Store.at
+    rows_at = Snapshot.rows_at
 
-    def counted(self: Store, places: Iterable[int], facts: Facts) -> dict[int, Stored]:
-        wanted = set(places)
-        read.append(len(wanted))
-        return at(self, wanted, facts)
+    def counted(self: Snapshot, positions: Iterable[int]) -> dict[int, StoredRow]:
+        distinct = set(positions)
+        read.append(len(distinct))
+        return rows_at(self, distinct)
 
-    monkeypatch.setattr(Store, "at", counted)
+    monkeypatch.setattr(Snapshot, "rows_at", counted)
     assert len(index.search([SENTENCES[7]], 3, threshold=best)[0]) == 1
     assert read == [1]
 
 
 def test_the_prompt_for_documents_is_counted(tmp_path: Path) -> None:
     encoder = SentenceEncoder.load(write_prompted(tmp_path / "model", "nomic"), device="cpu")
-    (passages,) = Cutter(encoder, 32).cut([" ".join(SENTENCES)])
+    (passages,) = PassageSplitter(encoder, 32).split([" ".join(SENTENCES)])
     lengths = [len(ids) for ids in encoder.tokenizer.encode([f"search_document: {text}" for text in passages], None)]
     assert max(lengths) <= 32
     assert max(len(ids) for ids in encoder.tokenizer.encode(passages, None)) <= 32 - 4
     with pytest.raises(UserError, match="the model reads"):
-        Cutter(encoder, len(encoder.tokenizer.encode(["search_document: "], None)[0]))
+        PassageSplitter(encoder, len(encoder.tokenizer.encode(["search_document: "], None)[0]))
 
 
 def test_an_index_says_its_prompts_and_refuses_others(tmp_path: Path) -> None:
     folder = write_prompted(tmp_path / "model", "nomic")
     encoder = SentenceEncoder.load(folder, device="cpu")
     heard = Heard()
-    how = How(cut=False)
+    how = BuildSettings(cut=False)
     with Index.build(tmp_path / "ix", SENTENCES, encoder, how=how, model=str(folder), progress=heard) as index:
         info = index.info()
         (hits,) = index.search([SENTENCES[3]], 2)

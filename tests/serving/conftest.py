@@ -12,7 +12,7 @@ from fastapi import FastAPI
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.search.index import Index
-from opencse.search.rows import Row
+from opencse.search.rows import IndexRow
 from opencse.serving.app import create_app
 from opencse.serving.limits import Limits
 from opencse.serving.service import Service
@@ -44,7 +44,7 @@ def index_folder(tmp_path_factory: pytest.TempPathFactory, offline: SentenceEnco
     """An index of 120 sentences, with a column."""
     folder = tmp_path_factory.mktemp("index") / "of-sentences"
     distinct = short(sentences, offline)[:120]
-    Index.build(folder, [Row(text, f"s{i}", {"half": i % 2}) for i, text in enumerate(distinct)], offline).close()
+    Index.build(folder, [IndexRow(text, f"s{i}", {"half": i % 2}) for i, text in enumerate(distinct)], offline).close()
     return folder
 
 

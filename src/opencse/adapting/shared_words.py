@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from opencse.progress import Count
-from opencse.search.keywords import Keywords
+from opencse.search.keyword_index import KeywordIndex
 from opencse.text.documents import Document
 from opencse.text.scripts import count_words
 
@@ -45,7 +45,7 @@ def by_shared_words(
     questions = draw.sample(asked, min(len(asked), most, MOST))
     if len(passages) > SEARCHED:
         passages = draw.sample(passages, SEARCHED)
-    words = Keywords.of([text for _, text in passages])
+    words = KeywordIndex.of([text for _, text in passages])
     owners = np.array([owner for owner, _ in passages], dtype=np.int64)
     rows: list[tuple[str, str]] = []
     for done, (own, question) in enumerate(questions, 1):

@@ -18,7 +18,7 @@ from opencse.errors import UserError, plain_failures, reason
 from opencse.foreign import checks_trust
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
-from opencse.search.rows import Row
+from opencse.search.rows import IndexRow
 
 KEY_VARIABLE = "OPENCSE_API_KEY"
 _NEEDED = ("fastapi", "uvicorn", "prometheus_client")
@@ -149,7 +149,7 @@ def _indexes(
             continue
         tell.say(f"{name}: has no index, so the {info.rows:,} texts of the first one are encoded now")
         named = info.documents == info.rows
-        rows = [Row(hit.text, hit.id if named else None, hit.metadata) for hit in first.rows()]
+        rows = [IndexRow(hit.text, hit.id if named else None, hit.metadata) for hit in first.rows()]
         found[name] = Index.build(scratch / f"index-{len(found)}", rows, encoder, progress=tell)
     return found
 

@@ -23,8 +23,8 @@ from opencse.modules.prompts import Role
 from opencse.modules.similarity import KEY, Similarity
 from opencse.outputs import has_keys, paths_of, require_apart, require_json
 from opencse.progress import Progress, Silent
+from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
 from opencse.search.index import Index
-from opencse.search.kept import kept_index, place_beside, vectors_of
 from opencse.text.given import Text, open_texts, texts_of
 
 
@@ -164,7 +164,7 @@ def nearest(
     else:
         source = open_texts(corpus, columns=columns, split=split)
         texts = texts_of(source)
-        place = place_beside(source) if cache else None
+        place = cache_folder(source) if cache else None
     several = list(dict.fromkeys(texts))
 
     def encoding(number: int, model: Model) -> SearchEncode:
@@ -180,7 +180,7 @@ def nearest(
                 opened = Index.open(indexes[number], encoder=encoder)
             else:
                 assert place is not None
-                opened = kept_index(place, several, name_of(model), encoder, tell)
+                opened = cached_index(place, several, name_of(model), encoder, tell)
             with opened as kept:
                 return vectors_of(kept, queries, Role.QUERY), vectors_of(kept, documents, Role.DOCUMENT)
 

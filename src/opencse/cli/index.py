@@ -4,20 +4,13 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from opencse.cli import options as own
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from opencse.search.filters import Where
-
-index = typer.Typer(
-    help="Keep the vectors of texts in an index, and search it.", no_args_is_help=True, rich_markup_mode=None
-)
+index = typer.Typer(help="Build, change and search an index of texts.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def _folder(name: str) -> str:
@@ -26,10 +19,12 @@ def _folder(name: str) -> str:
 
 Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX", parser=_folder)]
 TextColumns = Annotated[str | None, typer.Option("--columns", hidden=True, help="Refused: see --fields.")]
-Ids = Annotated[
+IdColumn = Annotated[
     str | None, typer.Option("--id", help="Column with the id of each row; by default _id, or else rows are numbered.")
 ]
-Metadata = Annotated[str | None, typer.Option(help="Columns to keep beside the text, comma-separated.")]
+Metadata = Annotated[
+    str | None, typer.Option(help="Columns to store with each text, comma-separated; searches may filter by them.")
+]
 Conditions = Annotated[
     list[str] | None,
     typer.Option(
@@ -39,7 +34,7 @@ Conditions = Annotated[
 ]
 OtherModel = Annotated[
     str | None,
-    typer.Option("--model", help="Folder of the index's model, where it was moved; another model is refused."),
+    typer.Option("--model", help="Folder of the index's model, if it was moved; another model is refused."),
 ]
 
 
@@ -50,7 +45,7 @@ def build(
     text: own.Text,
     fields: own.Fields = None,
     columns: TextColumns = None,
-    ids: Ids = None,
+    ids: IdColumn = None,
     metadata: Metadata = None,
     keep_code: own.KeepCode = False,
     split: own.Split = "train",
@@ -60,7 +55,7 @@ def build(
     cut: Annotated[
         bool,
         typer.Option(
-            "--cut/--no-cut", help="Cut texts that are too long for the model into passages, or keep their beginning."
+            "--cut/--no-cut", help="Split texts that are too long for the model into passages, or keep their beginning."
         ),
     ] = True,
     max_length: Annotated[
@@ -85,14 +80,14 @@ def build(
     from opencse.errors import InterruptedRunError, require_known
     from opencse.outputs import has_keys
     from opencse.progress import Terminal
-    from opencse.search.engines import KINDS, Kind
+    from opencse.search.approximate import KINDS, IndexKind
 
     require_known(kind, KINDS, "kind of index")
-    chosen: Kind = kind  # type: ignore[assignment]
+    index_kind: IndexKind = kind  # type: ignore[assignment]
     own.require_json(json_file, lambda old: has_keys(old, ["info", "recall"]), read=[folder, text], models=[model])
     _require_no_columns(columns)
     try:
-        made = opencse.build_index(
+        built = opencse.build_index(
             folder,
             model,
             text,
@@ -101,7 +96,7 @@ def build(
             ids=ids,
             metadata=own.listed(metadata) or (),
             split=split,
-            kind=chosen,
+            kind=index_kind,
             cut=cut,
             max_length=max_length,
             overlap=overlap,
@@ -114,11 +109,12 @@ def build(
         )
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None
-    _write(json_file, {"info": asdict(made.info), "recall": None if made.recall is None else made.recall.at})
-    parts = "" if made.info.rows == made.info.documents else f" in {made.info.rows:,} passages"
-    echo(f"{folder}: {made.info.documents:,} texts{parts}, {made.info.dimension} dimensions, {made.info.kind}")
-    if made.recall is not None:
-        echo(made.recall.line())
+    info, recall = built.info, built.recall
+    _write(json_file, {"info": asdict(info), "recall": None if recall is None else recall.at})
+    passages = "" if info.rows == info.documents else f" in {info.rows:,} passages"
+    echo(f"{folder}: {info.documents:,} texts{passages}, {info.dimension} dimensions, {info.kind}")
+    if recall is not None:
+        echo(recall.line())
 
 
 @index.command()
@@ -127,7 +123,7 @@ def add(
     text: own.Text,
     fields: own.Fields = None,
     columns: TextColumns = None,
-    ids: Ids = None,
+    ids: IdColumn = None,
     metadata: Metadata = None,
     keep_code: own.KeepCode = False,
     split: own.Split = "train",
@@ -142,7 +138,7 @@ def add(
     from opencse.progress import Terminal
 
     _require_no_columns(columns)
-    done = opencse.add_to_index(
+    count = opencse.add_to_index(
         folder,
         text,
         fields=own.listed(fields),
@@ -156,7 +152,7 @@ def add(
         trust_remote_code=trust_remote_code,
         progress=Terminal(),
     )
-    echo(f"{folder}: {done:,} texts added")
+    echo(f"{folder}: {count:,} texts added")
 
 
 @index.command()
@@ -170,21 +166,21 @@ def delete(
     from opencse.cli.console import echo
     from opencse.progress import Terminal
 
-    done = opencse.delete_from_index(folder, ids or None, where=_where(folder, where), progress=Terminal())
-    echo(f"{folder}: {done:,} rows deleted")
+    count = opencse.delete_from_index(folder, ids or None, where=where or None, progress=Terminal())
+    echo(f"{folder}: {count:,} rows deleted")
 
 
 @index.command()
 def query(
     folder: Folder,
-    asked: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="QUERY")] = None,
-    queries: Annotated[Path | None, typer.Option(help="File of more queries, one a line.")] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Rows to find for each query.")] = 10,
+    texts: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="QUERY")] = None,
+    queries: Annotated[Path | None, typer.Option(help="File of more queries, one per line.")] = None,
+    k: Annotated[int, typer.Option("-k", min=1, help="Number of hits for each query.")] = 10,
     threshold: Annotated[float | None, typer.Option(help="Leave out rows below this score; by default none.")] = None,
     where: Conditions = None,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="Rank by words (BM25) and vectors together.")] = False,
+    hybrid: Annotated[bool, typer.Option("--hybrid", help="Rank by keywords (BM25) and vectors together.")] = False,
     hybrid_weight: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Share of the vectors in --hybrid, 0 to 1; by default 0.5.")
+        float | None, typer.Option(min=0, max=1, help="Weight of the vectors in --hybrid, 0 to 1; by default 0.5.")
     ] = None,
     full: Annotated[
         bool, typer.Option("--full", help="Show whole texts in a terminal, not their first lines.")
@@ -194,11 +190,11 @@ def query(
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Show the rows of INDEX nearest to each query.
+    """Show the rows of INDEX that are most similar to each query.
 
     In a terminal each hit has about three lines; elsewhere one, with tabs between rank, score, id, metadata and text.
-    The score is the similarity by the model's own function, mostly the cosine. With --hybrid it compares the hits of
-    one query alone, and the best may be a poor one.
+    The score is the similarity by the model's own function, usually the cosine. With --hybrid scores only compare the
+    hits of one query, and the best hit may be a poor one.
     """
     from rich.console import Console
 
@@ -213,15 +209,15 @@ def query(
     own.require_json(
         json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=[folder, queries], models=[model]
     )
-    wanted = own.texts(asked, queries)
-    if not wanted:
-        raise UserError("no query; give one behind the index, or a file of them with --queries")
-    lists = opencse.query_index(
+    all_queries = own.texts(texts, queries)
+    if not all_queries:
+        raise UserError("no query; give one after the index, or a file of queries with --queries")
+    result = opencse.query_index(
         folder,
-        wanted,
+        all_queries,
         k=k,
         threshold=threshold,
-        where=_where(folder, where),
+        where=where or None,
         hybrid=hybrid,
         hybrid_weight=hybrid_weight,
         model=model,
@@ -229,21 +225,19 @@ def query(
         trust_remote_code=trust_remote_code,
         progress=Terminal(),
     )
-    found = [
-        {"query": one, "hits": [{**asdict(hit), "metadata": dict(hit.metadata)} for hit in hits]}
-        for one, hits in zip(wanted, lists, strict=True)
+    records = [
+        {"query": text, "hits": [{**asdict(hit), "metadata": dict(hit.metadata)} for hit in hits]}
+        for text, hits in zip(all_queries, result, strict=True)
     ]
-    _write(json_file, {"queries": found})
+    _write(json_file, {"queries": records})
     console = Console()
-    known = opencse.index_info(folder)
-    kind = "score" if hybrid else known.similarity
-    stems = stems_of(known.language)
-    for one, hits in zip(wanted, lists, strict=True):
-        echo(f"{one} ({kind})" if hits else f"{one}: no text found, by these conditions or this threshold")
+    stems = stems_of(result.language)
+    for text, hits in zip(all_queries, result, strict=True):
+        echo(f"{text} ({result.score})" if hits else f"{text}: no text meets the conditions and the threshold")
         for rank, hit in enumerate(hits, start=1):
             values = [f"{name}={value}" for name, value in hit.metadata.items() if value is not None]
             head = [f"#{rank}", f"{hit.score:.4f}", hit.id, *values]
-            for line in blocks(head, hit.text, console, full=full, query=one if hybrid else "", stems=stems):
+            for line in blocks(head, hit.text, console, full=full, query=text if hybrid else "", stems=stems):
                 echo(line)
 
 
@@ -256,24 +250,26 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
     from opencse.search.result import IndexInfo
 
     own.require_json(json_file, lambda old: has_fields(old, IndexInfo), read=[folder])
-    found = opencse.index_info(folder)
-    _write(json_file, asdict(found))
-    columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in found.columns.items()) or "none"
-    cut = "not cut" if found.max_length is None else f"cut at {found.max_length} ids, overlap {found.overlap}"
-    echo(f"texts      {found.documents:,}, {found.rows:,} rows; {cut}")
-    size = f"{found.dimension} dimensions, {found.megabytes:,.1f} MB of vectors"
-    echo(f"kind       {found.kind}, {found.similarity}, {size}")
-    echo(f"model      {found.model or 'given in Python'}, fingerprint {found.fingerprint}")
-    if found.query_prompt or found.document_prompt:
-        query, document = (repr(one) if one else "none" for one in (found.query_prompt, found.document_prompt))
+    data = opencse.index_info(folder)
+    _write(json_file, asdict(data))
+    columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in data.columns.items()) or "none"
+    passages = (
+        f"passages of at most {data.max_length} tokens, overlap {data.overlap}" if data.max_length else "not split"
+    )
+    echo(f"texts      {data.documents:,}, {data.rows:,} rows; {passages}")
+    size = f"{data.dimension} dimensions, {data.megabytes:,.1f} MB of vectors"
+    echo(f"kind       {data.kind}, {data.similarity}, {size}")
+    echo(f"model      {data.model or 'passed in Python'}, fingerprint {data.fingerprint}")
+    if data.query_prompt or data.document_prompt:
+        query, document = (repr(prompt) if prompt else "none" for prompt in (data.query_prompt, data.document_prompt))
         echo(f"prompts    queries {query}, documents {document}")
     echo(f"metadata   {columns}")
-    echo(f"words      {f'{found.language} stems' if found.language else 'as they are'}, for --hybrid")
+    echo(f"keywords   {f'{data.language} stems' if data.language else 'without stemming'}, for --hybrid")
 
 
 @index.command()
 def check(folder: Folder, json_file: own.Json = None) -> None:
-    """Read INDEX whole and compare it with its checksums: exit code 0 if it is sound, 1 if damaged, 2 without one."""
+    """Check every file of INDEX against its checksums; exit code 0 if intact, 1 if damaged, 2 without an index."""
     import opencse
     from opencse.cli.console import echo
     from opencse.outputs import has_fields
@@ -281,14 +277,14 @@ def check(folder: Folder, json_file: own.Json = None) -> None:
     from opencse.search.checking import IndexCheck
 
     own.require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
-    found = opencse.check_index(folder, progress=Terminal())
-    _write(json_file, asdict(found))
-    for line in (*found.faults, *found.notes):
+    result = opencse.check_index(folder, progress=Terminal())
+    _write(json_file, asdict(result))
+    for line in (*result.faults, *result.notes):
         echo(line)
-    if found.faults:
+    if result.faults:
         echo(f"{folder}: damaged; copy the whole folder again, or build the index again")
         raise typer.Exit(1)
-    echo(f"{folder}: sound, {found.rows:,} rows")
+    echo(f"{folder}: intact, {result.rows:,} rows")
 
 
 @index.command()
@@ -310,11 +306,11 @@ def pairs(
     from opencse.progress import Terminal
 
     own.require_json(json_file, lambda old: has_list(old, "pairs", ["score", "first", "second"]), read=[folder])
-    found = opencse.index_pairs(folder, most=most, progress=Terminal())
-    _write(json_file, {"pairs": [asdict(pair) for pair in found]})
+    similar = opencse.index_pairs(folder, most=most, progress=Terminal())
+    _write(json_file, {"pairs": [asdict(pair) for pair in similar]})
     console = Console()
     kind = opencse.index_info(folder).similarity
-    for pair in found:
+    for pair in similar:
         for name, text in ((pair.first, pair.first_text), (pair.second, pair.second_text)):
             for line in blocks([f"{kind} {pair.score:.4f}", name], text, console, full=full):
                 echo(line)
@@ -329,22 +325,22 @@ def duplicates(
     ] = None,
     json_file: own.Json = None,
 ) -> None:
-    """Show groups of duplicate texts in INDEX; all but the first of each group could be deleted."""
+    """Show groups of duplicate texts in INDEX; delete all but the first of a group to keep one."""
     import opencse
     from opencse.cli.console import echo
     from opencse.outputs import has_list
     from opencse.progress import Terminal
 
     own.require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "score"]), read=[folder])
-    found = opencse.index_duplicates(folder, threshold=threshold, progress=Terminal())
-    _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in found]})
-    more = sum(len(group.ids) - 1 for group in found)
+    groups = opencse.index_duplicates(folder, threshold=threshold, progress=Terminal())
+    _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in groups]})
+    more = sum(len(group.ids) - 1 for group in groups)
     function = opencse.index_info(folder).similarity
-    for group in found:
+    for group in groups:
         echo(f"{len(group.ids)} texts, {function} from {group.score:.4f}: {', '.join(group.ids)}")
         for text in dict.fromkeys(group.texts):
             echo(f"    {text}")
-    echo(f"{folder}: {len(found):,} groups; {more:,} texts repeat another")
+    echo(f"{folder}: {len(groups):,} groups; {more:,} texts repeat another")
 
 
 @index.command()
@@ -355,12 +351,12 @@ def negatives(
     columns: Annotated[str | None, typer.Option(help="Columns with query and answer, comma-separated.")] = None,
     split: own.Split = "train",
     count: Annotated[int, typer.Option(help="Negatives for each pair; each makes a row.")] = 1,
-    first: Annotated[int, typer.Option(help="First rank of the query's hits that is taken into account.")] = 1,
-    last: Annotated[int, typer.Option(help="Last rank of the query's hits that is taken into account.")] = 50,
-    ceiling: Annotated[float, typer.Option(help="A negative's score is at most this share of the answer's.")] = 0.95,
-    floor: Annotated[float | None, typer.Option(help="Least score of a negative to the query; by default any.")] = None,
+    first: Annotated[int, typer.Option(help="First rank of the query's hits that may be a negative.")] = 1,
+    last: Annotated[int, typer.Option(help="Last rank of the query's hits that may be a negative.")] = 50,
+    ceiling: Annotated[float, typer.Option(help="A negative's score is below this share of the answer's.")] = 0.95,
+    floor: Annotated[float | None, typer.Option(help="Lowest score of a negative to its query.")] = None,
     same: Annotated[float, typer.Option(help="A text with at least this cosine to an answer is no negative.")] = 0.95,
-    pick: Annotated[str, typer.Option(help="Which of them: hardest, or random.")] = "hardest",
+    pick: Annotated[str, typer.Option(help="Which candidates are taken: hardest, or random.")] = "hardest",
     seed: Annotated[int, typer.Option(help="Seed of --pick random.")] = 42,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file --out if it exists.")] = False,
     model: OtherModel = None,
@@ -396,44 +392,35 @@ def negatives(
     )
     _write(json_file, asdict(mined))
     echo(f"{out}: {mined.triples:,} triples of {mined.pairs:,} pairs; {mined.without:,} pairs without a negative")
-    told = ", ".join(f"{why} {times:,}" for why, times in mined.refused.items())
-    echo(f"candidates left out: {told or 'none'}")
+    refused = ", ".join(f"{why} {times:,}" for why, times in mined.refused.items())
+    echo(f"candidates left out: {refused or 'none'}")
 
 
 @index.command()
 def export(
     folder: Folder,
-    to: Annotated[str, typer.Argument(help="Which store: qdrant, lancedb or pgvector.")],
+    to: Annotated[str, typer.Argument(help="Store: qdrant, lancedb or pgvector.")],
     target: Annotated[
-        str, typer.Argument(help="Where: folder or URL (Qdrant), folder (LanceDB), connection string (pgvector).")
+        str, typer.Argument(help="Folder or URL (Qdrant), folder (LanceDB), or connection string (pgvector).")
     ],
     name: Annotated[str, typer.Option(help="Name of the new collection or table.")] = "opencse",
 ) -> None:
-    """Copy INDEX into another store: ids, texts, metadata and vectors."""
+    """Export INDEX to another store: ids, texts, metadata and vectors."""
     import opencse
     from opencse.cli.console import echo
 
-    done = opencse.export_index(folder, to, target, name=name)
-    echo(f"{done.to}: {done.rows:,} rows in {done.name}; {done.how}")
+    exported = opencse.export_index(folder, to, target, name=name)
+    echo(f"{exported.to}: {exported.rows:,} rows in {exported.name}; {exported.how}")
     if prompt := opencse.index_info(folder).query_prompt:
         echo(f"prompts    put {prompt!r} before queries, as encode_query does")
 
 
 def _require_no_columns(columns: str | None) -> None:
-    """Refuses what once named the text, and in other commands names the texts of a row to train on."""
+    """Refuses --columns, which names the fields of a text in other commands."""
     from opencse.errors import UserError
 
     if columns is not None:
-        raise UserError(f"an index is of documents: name their title and text with --fields {columns}, not --columns")
-
-
-def _where(folder: str, conditions: Iterable[str] | None) -> Where | None:
-    if not conditions:
-        return None
-    import opencse
-    from opencse.search.filters import parse_where
-
-    return parse_where(list(conditions), opencse.index_info(folder).columns)
+        raise UserError(f"an index holds documents: name their title and text with --fields {columns}, not --columns")
 
 
 def _write(file: Path | None, data: dict[str, object]) -> None:

@@ -1,4 +1,4 @@
-"""How rows get into an index: encoded in windows, and gone on with after a kill."""
+"""Builds an index and changes it: encodes rows in windows, continues an interrupted build, adds, deletes, commits."""
 
 from __future__ import annotations
 
@@ -18,85 +18,101 @@ from opencse.io import write_text
 from opencse.modules.prompts import Role
 from opencse.outputs import made_folder
 from opencse.progress import Progress
-from opencse.search.database import Facts, create, new_name, refused
-from opencse.search.engines import Kind, require_enough, require_faiss, require_metric, write_engine
+from opencse.search.approximate import (
+    IndexKind,
+    require_enough,
+    require_faiss,
+    require_metric,
+    update_approximate_index,
+)
 from opencse.search.folder import (
     BUILDING,
     FILES,
     NAMES,
-    current,
+    add_to_list,
+    current_database,
     listed,
     locked,
-    note,
-    point_to,
     remove_others,
     require_own,
+    set_current_database,
 )
-from opencse.search.kept_words import place_of
-from opencse.search.passages import Cutter
-from opencse.search.reading import RowSource
-from opencse.search.rows import Row
-from opencse.search.writer import Writer
+from opencse.search.keyword_index import cache_name
+from opencse.search.passages import PassageSplitter
+from opencse.search.row_database import Manifest, create_database, unique_name, write_errors
+from opencse.search.row_sources import RowSource
+from opencse.search.rows import IndexRow
+from opencse.search.writer import Writer, id_after
 from opencse.text.stems import AUTO, language_named, language_of
 
 WINDOW = 8_192
-"""Rows of text that are encoded, written and made sure of together."""
+"""Rows that are encoded and written together."""
 _SAMPLE = 2_000
-"""Texts whose language is looked at."""
+"""Texts from which the language is detected."""
+_COMPACT = 4
+"""The vector file is written again when more than one in this many of its rows is deleted."""
 
 
 @dataclass(frozen=True)
-class How:
-    """How an index is made.
+class BuildSettings:
+    """The kind of index, and how long texts are split.
+
+    Example:
+        >>> BuildSettings(kind="hnsw", max_length=128, overlap=32).language
+        'auto'
 
     Attributes:
-        kind: ``flat``, ``hnsw`` or ``ivfpq``; see `opencse.search.engines`.
-        cut: cut texts that are longer than the model reads into passages.
-        max_length: ids of the longest passage; None: as many as the model reads.
-        overlap: ids of whole sentences that a passage may share with the one before.
-        language: whose stems words are reduced to in a hybrid search: ``auto`` (that of the texts, where it is clear),
+        kind: ``flat``, ``hnsw`` or ``ivfpq``; see `opencse.search.approximate`.
+        cut: split texts that are longer than the model reads into passages.
+        max_length: tokens of the longest passage; None: as many as the model reads.
+        overlap: tokens of complete sentences that a passage may share with the one before.
+        language: whose word stems a hybrid search compares: ``auto`` (the language of the texts, if it is clear),
             ``none``, or a language by name or code; see `opencse.text.stems`.
     """
 
-    kind: Kind = "flat"
+    kind: IndexKind = "flat"
     cut: bool = True
     max_length: int | None = None
     overlap: int = 0
     language: str = AUTO
 
-    def cutter(self, encoder: SentenceEncoder) -> Cutter | None:
-        """What cuts the texts, if anything does."""
+    def splitter(self, encoder: SentenceEncoder) -> PassageSplitter | None:
+        """Splits long texts; None where texts are not split.
+
+        Raises:
+            UserError: for a length or overlap where texts are not split.
+        """
         if not self.cut:
             if self.max_length is not None or self.overlap:
-                raise UserError("max_length and overlap are of passages; leave them out where texts are not cut")
+                raise UserError("max_length and overlap need passages; leave them out with --no-cut (cut=False)")
             return None
-        return Cutter(encoder, self.max_length or encoder.max_length, self.overlap)
+        return PassageSplitter(encoder, self.max_length or encoder.max_length, self.overlap)
 
 
 def build(
     folder: Path,
     source: RowSource,
     encoder: SentenceEncoder,
-    how: How,
+    settings: BuildSettings,
     *,
     model: str,
     pooling: str | None,
     overwrite: bool,
     progress: Progress,
 ) -> None:
-    """Makes an index in ``folder``; broken off, the same call goes on after the last whole window."""
-    cutter = how.cutter(encoder)
-    language = None if how.language == AUTO else language_named(how.language)
-    rows = source.count
-    if how.kind != "flat":
+    """Builds an index in ``folder``; after an interruption the same call continues after the last complete window."""
+    splitter = settings.splitter(encoder)
+    language = None if settings.language == AUTO else language_named(settings.language)
+    total = source.count
+    if settings.kind != "flat":
         require_faiss()
-        require_enough(how.kind, rows)
-        require_metric(how.kind, encoder.similarity_fn_name)
+        require_enough(settings.kind, total)
+        require_metric(settings.kind, encoder.similarity_fn_name)
     text = source.fingerprint()
     require_new(folder, overwrite=overwrite)
-    with made_folder(folder), locked(folder), refused(folder):
+    with made_folder(folder), locked(folder), write_errors(folder):
         require_new(folder, overwrite=overwrite)
-        facts = Facts(
+        manifest = Manifest(
             model=model,
             fingerprint=fingerprint(encoder),
             pooling=pooling,
@@ -104,179 +120,226 @@ def build(
             document_prompt=encoder.prompts.of(Role.DOCUMENT),
             dimension=encoder.dimension,
             similarity=encoder.similarity_fn_name,
-            kind=how.kind,
-            max_length=None if cutter is None else how.max_length or encoder.max_length,
-            overlap=how.overlap,
-            vectors=new_name("vectors-", ".f32"),
+            kind=settings.kind,
+            max_length=None if splitter is None else settings.max_length or encoder.max_length,
+            overlap=settings.overlap,
+            vectors=unique_name("vectors-", ".f32"),
             source=text,
             taken=0,
         )
         if encoder.prompts:
             line = encoder.prompts.line(Role.QUERY, Role.DOCUMENT)
             progress.say(f"prompts    {line}{encoder.prompts.note}")
-        name = _begun(folder, facts, progress) or _begin(folder, facts)
-        with _undone(folder, name), Writer(folder, name) as writer:
-            taken = rows if writer.facts.taken is None else writer.facts.taken
-            progress.start("encoding", rows, taken)
+        name = _interrupted_build(folder, manifest, progress) or _begin_build(folder, manifest)
+        with _removed_if_empty(folder, name), Writer(folder, name) as writer:
+            taken = total if writer.manifest.taken is None else writer.manifest.taken
+            progress.start("encoding", total, taken)
             try:
-                for part in _windows(source, taken):
-                    append(writer, encoder, cutter, part, progress, done=taken)
-                    taken += len(part)
+                for window in _windows(source, taken):
+                    _append(writer, encoder, splitter, window, progress, done=taken)
+                    taken += len(window)
                     writer.change(taken=taken)
                     writer.commit(go_on=True)
             finally:
                 progress.finish()
-            if taken != rows:
-                raise UserError(f"{source.name}: changed while it was read ({rows:,} rows, then {taken:,})")
-            if how.language == AUTO:
-                language = language_of(writer.sample(_SAMPLE))
-            if writer.facts.taken is not None or writer.facts.language != language:
+            if taken != total:
+                raise UserError(f"{source.name}: changed while it was read ({total:,} rows, then {taken:,})")
+            if settings.language == AUTO:
+                language = language_of(writer.sample_texts(_SAMPLE))
+            if writer.manifest.taken is not None or writer.manifest.language != language:
                 writer.change(taken=None, language=language)
-                write_engine(writer, progress)
+                update_approximate_index(writer, progress)
                 writer.commit()
-            facts = writer.facts
-        _note_current(folder)
-        point_to(folder, name)
+            manifest = writer.manifest
+        _list_current_files(folder)
+        set_current_database(folder, name)
         (folder / BUILDING).unlink(missing_ok=True)
-        remove_others(folder, [name, facts.vectors, facts.engine or ""])
+        remove_others(folder, [name, manifest.vectors, manifest.engine or ""])
 
 
-def add(
-    writer: Writer,
-    source: RowSource,
-    encoder: SentenceEncoder,
-    *,
-    replace: bool,
-    progress: Progress,
-) -> int:
-    """Puts the rows of ``source`` into the change that ``writer`` makes; how many."""
-    facts = writer.facts
-    cutter = None if facts.max_length is None else Cutter(encoder, facts.max_length, facts.overlap)
+@contextmanager
+def changing(folder: Path, progress: Progress) -> Iterator[Writer]:
+    """Opens the index for a change, and commits it at the end of the block; on an error nothing is changed.
+
+    Raises:
+        UserError: if another process is writing the index, or it cannot be written.
+    """
+    current_database(folder)  # do not lock a folder without an index
+    with locked(folder), write_errors(folder):
+        name = current_database(folder)
+        with Writer(folder, name) as writer:
+            manifest = writer.manifest
+            words = cache_name(name, manifest.version, manifest.language)
+            add_to_list(folder, name, manifest.vectors, manifest.engine or "", words)
+            remove_others(folder, [name, manifest.vectors, manifest.engine or "", words])
+            yield writer
+            writer.change(source=None)
+            if writer.manifest.slots > _COMPACT * max(1, writer.manifest.rows) // (_COMPACT - 1):
+                writer.compact()
+            update_approximate_index(writer, progress)
+            writer.commit()
+
+
+def add(writer: Writer, source: RowSource, encoder: SentenceEncoder, *, replace: bool, progress: Progress) -> int:
+    """Adds the rows of ``source`` to a change, and returns their number."""
+    manifest = writer.manifest
+    splitter = None if manifest.max_length is None else PassageSplitter(encoder, manifest.max_length, manifest.overlap)
     progress.start("encoding", source.count)
     done = 0
     replaced: set[str] | None = set() if replace else None
     try:
-        for part in _windows(source, 0):
-            append(writer, encoder, cutter, part, progress, done=done, replaced=replaced)
-            done += len(part)
+        for window in _windows(source, 0):
+            _append(writer, encoder, splitter, window, progress, done=done, replaced=replaced)
+            done += len(window)
     finally:
         progress.finish()
     return done
 
 
-def append(
+def _append(
     writer: Writer,
     encoder: SentenceEncoder,
-    cutter: Cutter | None,
-    rows: Sequence[Row],
+    splitter: PassageSplitter | None,
+    rows: Sequence[IndexRow],
     progress: Progress,
     *,
     done: int,
     replaced: set[str] | None = None,
 ) -> None:
-    """Puts some rows into the change that ``writer`` makes; ``done`` came before.
+    """Encodes a window of rows and appends them to a change.
 
-    Where ``replaced`` are the ids that came before, they take the place of rows with the same ids, and are added to it.
+    Args:
+        writer: of the change.
+        encoder: of the index.
+        splitter: of long texts, or None.
+        rows: of the window.
+        progress: counts rows.
+        done: number of rows before this window.
+        replaced: ids of the rows before; the new rows replace rows of the same ids, and their ids are added. None: an
+            id that exists is refused.
     """
-    named = list(_with_ids(rows, writer.facts.next_id))
+    named = list(_with_ids(rows, writer.manifest.next_id))
     if replaced is not None:
         ids = [row.id for row in named if row.id is not None]
         for name in ids:
             if name in replaced:
-                raise UserError(f"the id {name!r} is given twice; give it once")
+                raise UserError(f"the id {name!r} occurs twice; give each row its own id")
             replaced.add(name)
         writer.remove_ids(ids)
     texts = [row.text for row in named]
     if not done:
         tell_unknown(encoder, texts, progress.say)
-    cut = [[text] for text in texts] if cutter is None else cutter.cut(texts)
+    passages = [[text] for text in texts] if splitter is None else splitter.split(texts)
     parts = [
-        (Row(text, row.id, row.metadata), part)
-        for row, passages in zip(named, cut, strict=True)
-        for part, text in enumerate(passages)
+        (IndexRow(text, row.id, row.metadata), part)
+        for row, row_passages in zip(named, passages, strict=True)
+        for part, text in enumerate(row_passages)
     ]
     share = len(rows) / max(1, len(parts))
     for start in range(0, len(parts), WINDOW):
-        here = parts[start : start + WINDOW]
+        block = parts[start : start + WINDOW]
         vectors = encoder.encode_document(
-            [row.text for row, _ in here],
-            progress=lambda made, _, before=start: progress.advance(done + int(share * (before + made))),  # type: ignore[misc]
+            [row.text for row, _ in block],
+            progress=lambda count, _, before=start: progress.advance(done + int(share * (before + count))),  # type: ignore[misc]
         )
-        writer.append(here, writer.facts.similarity.prepared(vectors))
+        writer.append(block, writer.manifest.similarity.prepared(vectors))
 
 
-def _with_ids(rows: Sequence[Row], next_id: int) -> Iterator[Row]:
+def _with_ids(rows: Sequence[IndexRow], next_id: int) -> Iterator[IndexRow]:
+    """Numbers the rows without an id."""
     for row in rows:
-        if row.id is None:
-            row = Row(row.text, str(next_id), row.metadata)
-        if row.id is not None and row.id.isdecimal() and len(row.id) < 19:
-            next_id = max(next_id, int(row.id) + 1)
-        yield row
+        name = str(next_id) if row.id is None else row.id
+        next_id = max(next_id, id_after(name))
+        yield IndexRow(row.text, name, row.metadata)
 
 
-def _windows(source: RowSource, before: int) -> Iterator[list[Row]]:
+def _windows(source: RowSource, before: int) -> Iterator[list[IndexRow]]:
     rows = islice(iter(source), before, None)
-    while part := list(islice(rows, WINDOW)):
-        yield part
+    while window := list(islice(rows, WINDOW)):
+        yield window
 
 
-def _begun(folder: Path, facts: Facts, progress: Progress) -> str | None:
-    """The database that an earlier call of the same began; what another call began is removed."""
+def _interrupted_build(folder: Path, manifest: Manifest, progress: Progress) -> str | None:
+    """The database of an interrupted build with the same text, model and settings; None if there is none."""
     with suppress(OSError, ValueError, KeyError, TypeError, UserError):
         name = json.loads((folder / BUILDING).read_text(encoding="utf-8"))["rows"]
         with Writer(folder, str(name)) as writer:
-            there = writer.facts
-        if all(getattr(there, key) == getattr(facts, key) for key in _SAME):
-            done = "all" if there.taken is None else f"{there.taken:,}"
-            progress.say(f"{folder}: going on after {done} rows")
+            begun = writer.manifest
+        if all(getattr(begun, key) == getattr(manifest, key) for key in _SAME):
+            rows = "all" if begun.taken is None else f"{begun.taken:,}"
+            progress.say(f"{folder}: continuing after {rows} rows")
             return str(name)
-        progress.say(f"{folder}: was begun with another text, model or setting; it begins anew")
+        progress.say(f"{folder}: an unfinished build had another text, model or setting; starting again")
     return None
 
 
 _SAME = ("fingerprint", "similarity", "dimension", "kind", "max_length", "overlap", "source", "model", "pooling")
+"""Fields of the manifest that an interrupted build must have in common with the call that continues it."""
 
 
-def _begin(folder: Path, facts: Facts) -> str:
-    name = new_name("rows-", ".sqlite")
-    note(folder, name, facts.vectors)
-    create(folder, name, facts)
+def _begin_build(folder: Path, manifest: Manifest) -> str:
+    name = unique_name("rows-", ".sqlite")
+    add_to_list(folder, name, manifest.vectors)
+    create_database(folder, name, manifest)
     write_text(folder / BUILDING, json.dumps({"rows": name}) + "\n")
     return name
 
 
 @contextmanager
-def _undone(folder: Path, name: str) -> Iterator[None]:
-    """Removes what was begun if the block fails before any row is in it: nothing could go on with it."""
+def _removed_if_empty(folder: Path, name: str) -> Iterator[None]:
+    """Removes an unfinished build if the block fails before it has any row."""
     try:
         yield
     except Exception:
         with suppress(OSError, UserError, sqlite3.Error):
             with Writer(folder, name) as writer:
-                facts = writer.facts
-            if not facts.taken and facts.taken is not None:
+                manifest = writer.manifest
+            if not manifest.taken and manifest.taken is not None:
                 (folder / BUILDING).unlink(missing_ok=True)
-                remove_others(folder, listed(folder) - {name, facts.vectors})
+                remove_others(folder, listed(folder) - {name, manifest.vectors})
                 if not (folder / NAMES).exists():
                     (folder / FILES).unlink(missing_ok=True)
         raise
 
 
-def _note_current(folder: Path) -> None:
-    """Lists the files of the index that is there, which may be older than the list."""
+def _list_current_files(folder: Path) -> None:
+    """Lists the files of the index that is replaced; it may be older than the list."""
     with suppress(UserError, OSError, sqlite3.Error):
-        name = current(folder)
+        name = current_database(folder)
         with Writer(folder, name) as writer:
-            facts = writer.facts
-        note(folder, name, facts.vectors, facts.engine or "", place_of(name, facts.version, facts.language))
+            manifest = writer.manifest
+        words = cache_name(name, manifest.version, manifest.language)
+        add_to_list(folder, name, manifest.vectors, manifest.engine or "", words)
+
+
+def require_same_model(folder: Path, manifest: Manifest, encoder: SentenceEncoder) -> None:
+    """Refuses an encoder whose vectors cannot be compared with those of the index."""
+    if encoder.similarity_fn_name is not manifest.similarity:
+        raise UserError(
+            f"{folder}: compares vectors by {manifest.similarity}, and the model by {encoder.similarity_fn_name}; "
+            "build the index again (--overwrite)"
+        )
+    current = fingerprint(encoder)
+    prompts = encoder.prompts.of(Role.QUERY), encoder.prompts.of(Role.DOCUMENT)
+    if current != manifest.fingerprint and prompts != (manifest.query_prompt, manifest.document_prompt):
+        raise UserError(
+            f"{folder}: was built with the prompts {manifest.query_prompt!r} for queries and "
+            f"{manifest.document_prompt!r} for documents, and this encoder has {prompts[0]!r} and {prompts[1]!r}; "
+            "query it with the model as it was then, or build the index again"
+        )
+    if current != manifest.fingerprint:
+        raise UserError(
+            f"{folder}: was built with {manifest.model or 'another model'} (fingerprint {manifest.fingerprint}), and "
+            f"this encoder is another ({current}); query it with that model, or build an index with this one"
+        )
 
 
 def require_new(folder: Path, *, overwrite: bool) -> None:
-    """Refuses a folder with other files, and without ``overwrite`` one that holds an index; touches nothing.
+    """Refuses a folder with other files and, without ``overwrite``, one that holds an index; changes nothing.
 
     Raises:
-        UserError: saying what to do.
+        UserError: naming the fix.
     """
     require_own(folder)
     if (folder / NAMES).exists() and not overwrite:
-        raise UserError(f"{folder}: holds an index; add to it (opencse index add), or give --overwrite")
+        raise UserError(f"{folder}: holds an index; add to it (opencse index add), or replace it with --overwrite")

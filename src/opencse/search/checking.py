@@ -1,4 +1,4 @@
-"""Reads an index whole and compares it with the checksums that were written with it."""
+"""Checks an index: reads every file completely and compares it with the stored checksums."""
 
 from __future__ import annotations
 
@@ -9,24 +9,29 @@ import numpy as np
 
 from opencse.errors import UserError
 from opencse.progress import Progress
-from opencse.search.checksums import PAGE, file_sum, page_fault, wrong_pages
-from opencse.search.database import Facts
-from opencse.search.engines import Engine
-from opencse.search.kept_words import place_of, words_are_sound
-from opencse.search.store import Store
+from opencse.search.approximate import ApproximateIndex
+from opencse.search.checksums import PAGE, damaged_pages, file_sum, page_fault
+from opencse.search.folder import current_database
+from opencse.search.keyword_index import cache_name, is_cache_intact
+from opencse.search.snapshots import Connection, Snapshot
 
 _ROWS = 10_000
+"""Rows that are read at a time."""
 
 
 @dataclass(frozen=True)
 class IndexCheck:
-    """What a check of an index found.
+    """The result of checking an index.
+
+    Example:
+        >>> IndexCheck("animals", 29, (), ()).faults
+        ()
 
     Attributes:
         folder: of the index.
-        rows: that were read.
-        faults: what is damaged, one sentence each; empty for a sound index.
-        notes: what could not be checked, for instance since the index was made before there were checksums.
+        rows: number of rows that were read.
+        faults: what is damaged, one sentence each; empty for an intact index.
+        notes: what could not be checked, for instance because the index is older than the checksums.
     """
 
     folder: str
@@ -36,73 +41,83 @@ class IndexCheck:
 
 
 def check(folder: Path, progress: Progress) -> IndexCheck:
-    """Checks every file of the index in ``folder``, of one moment.
+    """Checks every file of the index in ``folder`` at one moment.
 
     Raises:
         UserError: if there is no index.
     """
-    store = Store.open(folder)
+    connection = Connection(folder, current_database(folder))
     faults: list[str] = []
     notes: list[str] = []
     rows = 0
     try:
-        with store.snapshot() as facts:
-            faults += [f"{store.name}: {line}" for line in store.faults()]
-            rows = _rows(store, facts, faults, progress)
-            _vectors(store, facts, faults, notes)
-            _others(store, facts, faults)
+        with connection.transaction() as manifest:
+            snapshot = Snapshot(connection, manifest)
+            faults += [f"{snapshot.database}: {line}" for line in snapshot.integrity_errors()]
+            rows = _check_rows(snapshot, faults, progress)
+            _check_vectors(snapshot, faults, notes)
+            _check_approximate_index(snapshot, faults)
+            _check_keyword_index(snapshot, faults)
     except UserError as error:
         faults.append(str(error))
     finally:
-        store.close()
+        connection.close()
     return IndexCheck(str(folder), rows, tuple(faults), tuple(notes))
 
 
-def _rows(store: Store, facts: Facts, faults: list[str], progress: Progress) -> int:
-    places = store.places("1", [], facts)
-    if len(places) != facts.rows:
-        faults.append(f"{store.name}: holds {len(places):,} rows, and says that it holds {facts.rows:,}")
-    progress.start("checking", len(places))
-    for start in range(0, len(places), _ROWS):
-        wanted = [int(place) for place in places[start : start + _ROWS]]
-        found = store.select("place BETWEEN ? AND ?", [wanted[0], wanted[-1]], facts)
-        faults += [f"{store.name}: row {place:,} is not as it was written" for place in store.wrong_rows(found, facts)]
-        progress.advance(start + len(wanted))
+def _check_rows(snapshot: Snapshot, faults: list[str], progress: Progress) -> int:
+    manifest, name = snapshot.manifest, snapshot.database
+    positions = snapshot.positions_where("1", [])
+    if len(positions) != manifest.rows:
+        faults.append(f"{name}: holds {len(positions):,} rows, and should hold {manifest.rows:,}")
+    progress.start("checking", len(positions))
+    for start in range(0, len(positions), _ROWS):
+        block = [int(position) for position in positions[start : start + _ROWS]]
+        rows = snapshot.select("place BETWEEN ? AND ?", [block[0], block[-1]])
+        faults += [f"{name}: row {position:,} is not as it was written" for position in snapshot.damaged_rows(rows)]
+        progress.advance(start + len(block))
     progress.finish()
-    return len(places)
+    return len(positions)
 
 
-def _vectors(store: Store, facts: Facts, faults: list[str], notes: list[str]) -> None:
-    path, row = store.folder / facts.vectors, 4 * facts.dimension
+def _check_vectors(snapshot: Snapshot, faults: list[str], notes: list[str]) -> None:
+    manifest = snapshot.manifest
+    path, row_bytes = snapshot.folder / manifest.vectors, 4 * manifest.dimension
     size = path.stat().st_size if path.exists() else 0
-    if size < facts.slots * row:
-        faults.append(f"{path.name}: has {size:,} bytes, and {facts.slots * row:,} are needed")
+    if size < manifest.slots * row_bytes:
+        faults.append(f"{path.name}: has {size:,} bytes, and {manifest.slots * row_bytes:,} are needed")
         return
-    sums = store.sum_of(facts.vectors)
-    if len(sums) < -(-facts.slots // PAGE):
-        notes.append(f"{path.name}: has no checksums (made before there were any); the next add or delete writes them")
-    wrong = wrong_pages(path, row, facts.slots, sums)
-    if wrong:
-        faults.append(page_fault(path.name, wrong, facts.slots))
+    sums = snapshot.checksums_of(manifest.vectors)
+    if len(sums) < -(-manifest.slots // PAGE):
+        notes.append(f"{path.name}: has no checksums (made by an older version); the next add or delete writes them")
+    pages = damaged_pages(path, row_bytes, manifest.slots, sums)
+    if pages:
+        faults.append(page_fault(path.name, pages, manifest.slots))
         return
-    for start in range(0, facts.slots, _ROWS):
-        count = min(_ROWS, facts.slots - start)
-        part = np.fromfile(path, dtype="<f4", count=count * facts.dimension, offset=start * row)
-        if not np.isfinite(part).all():
+    for start in range(0, manifest.slots, _ROWS):
+        count = min(_ROWS, manifest.slots - start)
+        block = np.fromfile(path, dtype="<f4", count=count * manifest.dimension, offset=start * row_bytes)
+        if not np.isfinite(block).all():
             faults.append(f"{path.name}: holds NaN or infinity in rows {start:,} to {start + count - 1:,}")
             return
 
 
-def _others(store: Store, facts: Facts, faults: list[str]) -> None:
-    if facts.engine is not None:
-        path = store.folder / facts.engine
-        sums = store.sum_of(facts.engine)
-        if not path.is_file():
-            faults.append(f"{path.name}: is missing")
-        elif sums and sums[0] != file_sum(path):
-            faults.append(f"{path.name}: is not as it was written")
-        else:
-            Engine.read(path, facts.slots)
-    words = store.folder / place_of(store.name, facts.version, facts.language)
-    if words.exists() and not words_are_sound(words):
-        faults.append(f"{words.name}: is not as it was written; delete it, and the next --hybrid query makes it again")
+def _check_approximate_index(snapshot: Snapshot, faults: list[str]) -> None:
+    manifest = snapshot.manifest
+    if manifest.engine is None:
+        return
+    path = snapshot.folder / manifest.engine
+    sums = snapshot.checksums_of(manifest.engine)
+    if not path.is_file():
+        faults.append(f"{path.name}: is missing")
+    elif sums and sums[0] != file_sum(path):
+        faults.append(f"{path.name}: is not as it was written")
+    else:
+        ApproximateIndex.read(path, manifest.slots)
+
+
+def _check_keyword_index(snapshot: Snapshot, faults: list[str]) -> None:
+    manifest = snapshot.manifest
+    cache = snapshot.folder / cache_name(snapshot.database, manifest.version, manifest.language)
+    if cache.exists() and not is_cache_intact(cache):
+        faults.append(f"{cache.name}: is not as it was written; delete it, and the next --hybrid query makes it again")

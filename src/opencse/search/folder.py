@@ -1,7 +1,7 @@
-"""The folder of an index: which database in it counts, which files are the index's own, and who may write.
+"""The folder of an index: which database is current, which files belong to the index, and the lock of its writer.
 
-``index.json`` names the database, so that a new index takes the old one's place in one step. ``files.txt`` lists every
-file of the index, each before it is made: nothing else in the folder is ever removed.
+``index.json`` names the current database, so that a new index replaces the old one in one step. ``files.txt`` lists
+every file of the index, each before it is created; no other file in the folder is ever deleted.
 """
 
 from __future__ import annotations
@@ -16,52 +16,55 @@ from opencse.crash_safe import append_lines
 from opencse.errors import UserError, reason
 from opencse.io import remove, write_text
 from opencse.outputs import foreign, held_lock, names_in
-from opencse.search.database import refused
+from opencse.search.row_database import write_errors
 
 FORMAT = 1
+"""Version of the folder's format."""
 NAMES, LOCK, BUILDING = "index.json", ".lock", "building.json"
 FILES = "files.txt"
 _HEADER = "# the files of this index; opencse removes no others"
 _OWN = re.compile(r"(rows-\w+\.sqlite|vectors-\w+\.f32|engine-\w+\.faiss|words-[\w-]+(\.tmp)?)")
 _LONG = 1 << 16
-"""Bytes of the list from which on it is written anew, without the files that are gone."""
+"""Bytes of the list from which it is rewritten without files that no longer exist."""
 
 
-def current(folder: Path) -> str:
-    """The name of the database of the index in ``folder``.
+def current_database(folder: Path) -> str:
+    """The file name of the current database of the index in ``folder``.
 
     Raises:
-        UserError: if there is none, or none that can be read.
+        UserError: if there is no index, or it cannot be read.
     """
     path = folder / NAMES
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-        form, name = found["format"], found["rows"]
+        content = json.loads(path.read_text(encoding="utf-8"))
+        version, name = content["format"], content["rows"]
     except (FileNotFoundError, NotADirectoryError):
         if (folder / BUILDING).exists():
-            raise UserError(f"{folder}: this index is not finished; the same opencse index build goes on") from None
-        raise UserError(f"{folder}: holds no index ({NAMES} is not there); make one with opencse index build") from None
+            raise UserError(
+                f"{folder}: this index is not finished; run the same opencse index build again to continue"
+            ) from None
+        raise UserError(f"{folder}: holds no index (no {NAMES}); make one with opencse index build") from None
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(f"{path}: damaged or not of an index ({reason(error)}); build the index again") from None
-    if form != FORMAT:
-        raise UserError(f"{path}: an index of format {form!r}, and this is for format {FORMAT}; build it again")
+    if version != FORMAT:
+        raise UserError(f"{path}: an index of format {version!r}; this version reads format {FORMAT}; build it again")
     if not isinstance(name, str) or Path(name).name != name:
-        raise UserError(f"{path}: damaged (it names no file beside it); build the index again")
+        raise UserError(f"{path}: damaged (it names no file in its folder); build the index again")
     if not (folder / name).is_file():
         raise UserError(f"{folder}: damaged ({name} is missing); copy the whole folder, or build the index again")
     return name
 
 
-def point_to(folder: Path, rows: str) -> None:
-    """From now on the index in ``folder`` is the one of database ``rows``."""
-    write_text(folder / NAMES, json.dumps({"format": FORMAT, "rows": rows}) + "\n")
+def set_current_database(folder: Path, name: str) -> None:
+    """Makes the database ``name`` the current one."""
+    write_text(folder / NAMES, json.dumps({"format": FORMAT, "rows": name}) + "\n")
 
 
 def require_own(folder: Path) -> None:
-    """Refuses a folder that is neither new, nor empty, nor that of an index; touches nothing.
+    """Refuses a folder that is neither new, nor empty, nor of an index; changes nothing.
 
     Raises:
-        UserError: saying what to do.
+        UserError: naming the fix.
     """
     names = names_in(folder) - {LOCK}
     if names and not (names & {NAMES, BUILDING} and _is_index(folder)) and not listed(folder):
@@ -69,7 +72,7 @@ def require_own(folder: Path) -> None:
 
 
 def _is_index(folder: Path) -> bool:
-    """Whether ``index.json`` or ``building.json`` in it is that of an index, of any version."""
+    """Whether ``index.json`` or ``building.json`` in the folder was written for an index, of any version."""
     for name in (NAMES, BUILDING):
         try:
             value = json.loads((folder / name).read_text(encoding="utf-8"))
@@ -81,7 +84,7 @@ def _is_index(folder: Path) -> bool:
 
 
 def listed(folder: Path) -> set[str]:
-    """The names of the index's own files, there or not; none where there is no list."""
+    """File names in the list of the index's files, whether they exist or not; empty without a list."""
     try:
         lines = (folder / FILES).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
@@ -91,8 +94,8 @@ def listed(folder: Path) -> set[str]:
     return {line for line in lines if _OWN.fullmatch(line)}
 
 
-def note(folder: Path, *names: str) -> None:
-    """Lists files as the index's own, before they are made.
+def add_to_list(folder: Path, *names: str) -> None:
+    """Adds names to the list of the index's files, before the files are created.
 
     Raises:
         OSError: if the list cannot be written.
@@ -101,30 +104,30 @@ def note(folder: Path, *names: str) -> None:
     if not new:
         return
     path = folder / FILES
-    if not path.exists():  # whole or not at all: a folder with half of the list would be nobody's
+    if not path.exists():  # written in one step: a folder with half a list would not be recognised as an index
         write_text(path, "".join(f"{line}\n" for line in (_HEADER, *new)))
         return
     append_lines(path, new)
 
 
 def remove_others(folder: Path, keep: Iterable[str]) -> None:
-    """Removes the files of older and unfinished indexes, of those that are listed."""
-    kept = set(keep)
-    for name in listed(folder) - kept:
+    """Deletes the listed files of older and unfinished indexes, except ``keep``."""
+    remaining = set(keep)
+    for name in listed(folder) - remaining:
         for path in (folder / name, folder / f"{name}-wal", folder / f"{name}-shm"):
-            with suppress(OSError):  # another process may be at it too
+            with suppress(OSError):  # another process may be deleting it too
                 remove(path)
     path = folder / FILES
     if path.exists() and path.stat().st_size > _LONG:
-        write_text(path, "".join(f"{line}\n" for line in (_HEADER, *sorted(kept - {""}))))
+        write_text(path, "".join(f"{line}\n" for line in (_HEADER, *sorted(remaining - {""}))))
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Keeps every other writer from ``folder``; the file for that is removed again where nothing else is in it.
+    """Locks ``folder`` against other writers; the lock file is deleted if nothing else is in the folder.
 
     Raises:
-        UserError: if another process writes it, or it cannot be written.
+        UserError: if another process is writing the index, or the folder cannot be written.
     """
-    with refused(folder), held_lock(folder / LOCK, "another process is writing this index; wait for it"):
+    with write_errors(folder), held_lock(folder / LOCK, "another process is writing this index; wait for it"):
         yield

@@ -1,4 +1,4 @@
-"""A search index in a folder: built once, queried, added to and deleted from, and never found half written."""
+"""The search index in a folder: build, open, search, add, delete, pairs, duplicates. Start reading here."""
 
 from __future__ import annotations
 
@@ -13,52 +13,65 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.fingerprint import fingerprint
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
-from opencse.progress import Counted, Progress, Silent
+from opencse.progress import Progress, Silent
 from opencse.ranking import PreparedVectors
-from opencse.search import querying
-from opencse.search.building import How, add, build
-from opencse.search.changing import changing
-from opencse.search.database import Facts
+from opencse.search.building import BuildSettings, add, build, changing, require_same_model
 from opencse.search.filters import Where, sql_of
-from opencse.search.moments import Moments
-from opencse.search.pairs import Duplicates, Pair, duplicate_rows, nearest_pairs
-from opencse.search.querying import HYBRID_WEIGHT, State, hit_of, sql_names
-from opencse.search.reading import FileRows, GivenRows, RowSource
-from opencse.search.result import Hit, IndexInfo
+from opencse.search.pairs import Duplicates, SimilarPair, find_duplicates, similar_pairs
+from opencse.search.queries import HYBRID_WEIGHT, hit_of, prepare_queries, search_hybrid, search_vectors
+from opencse.search.result import Hit, IndexInfo, SearchResult, info_of
+from opencse.search.row_sources import FileRows, MemoryRows, RowSource
 from opencse.search.rows import RowLike
+from opencse.search.snapshots import Snapshot, Snapshots, sql_names
 
 
 class Index:
-    """Texts, their metadata and their vectors, in a folder.
+    """Texts, their metadata and their vectors in a folder, to be searched.
 
-    Searching may be done from several threads, while another process adds and deletes: each search sees the index as
-    it is at one moment.
+    Several threads may search while other processes add and delete: each search sees the index at one moment.
+
+    Example:
+        >>> import opencse
+        >>> encoder = opencse.SentenceEncoder.load(device="cpu")
+        >>> rows = [{"text": "A cat sleeps.", "year": 2020}, {"text": "Rain falls.", "year": 2021}]
+        >>> with opencse.Index.build("animals", rows, encoder) as index:
+        ...     hits = index.search(["a sleeping cat"], k=1)[0]
+        ...     print(hits[0].id, hits[0].text, hits[0].metadata)
+        ...     print([hit.text for hit in index.search(["a cat"], where={"year": (">", 2020)})[0]])
+        0 A cat sleeps. {'year': 2020}
+        ['Rain falls.']
+
+    Args:
+        folder: of an existing index.
+        encoder: encodes texts; None: the model that the index names, loaded when a text is encoded.
+
+    Raises:
+        UserError: if there is no index. `open` also checks that it can be used.
     """
 
-    def __init__(self, folder: Path, encoder: SentenceEncoder | None) -> None:
+    def __init__(self, folder: Path, encoder: SentenceEncoder | None = None) -> None:
         self.folder = folder
-        self._moments = Moments(folder)
+        self._snapshots = Snapshots(folder)
         self._encoder = encoder
 
     @classmethod
     def open(cls, folder: str | Path, *, encoder: SentenceEncoder | None = None) -> Self:
-        """The index in a folder.
+        """Opens the index in a folder and checks that its files are complete.
 
         Args:
             folder: of the index.
-            encoder: what texts are encoded by; None: the model that the index names, loaded when a text comes.
+            encoder: encodes texts; None: the model that the index names, loaded when a text is encoded.
 
         Raises:
             UserError: if there is no index, it is damaged, or it was built with another model.
         """
-        index = cls(Path(folder), encoder)
+        index = cls(Path(folder))
         try:
-            with index.moment() as state:
+            with index.snapshot():
                 if encoder is not None:
-                    _require_same(index.folder, state.facts, encoder)
+                    index.encoder = encoder
         except BaseException:
             index.close()  # an open database keeps files of its own in the folder
             raise
@@ -71,33 +84,33 @@ class Index:
         rows: Iterable[RowLike] | RowSource,
         encoder: SentenceEncoder,
         *,
-        how: How | None = None,
+        how: BuildSettings | None = None,
         model: str = "",
         pooling: str | None = None,
         overwrite: bool = False,
         progress: Progress | None = None,
     ) -> Self:
-        """A new index of some rows; broken off, the same call goes on where it was.
+        """Builds an index of some rows; after an interruption the same call continues.
 
         Args:
-            folder: made if it is not there; what it held stays until the new index is whole.
-            rows: texts, `Row`s, mappings with ``text``, maybe ``id``, and columns of metadata; or a `RowSource`.
+            folder: created if it does not exist; an index in it is replaced when the new one is complete.
+            rows: texts, `IndexRow`s, mappings with ``text``, maybe ``id``, and columns of metadata; or a `RowSource`.
             encoder: encodes them, and later the queries.
-            how: the kind of index, and how long texts are cut; by default flat, and at the model's length.
-            model: what the encoder is loaded by; empty: the index is only queried with a loaded encoder.
-            pooling: what replaced the model's own when it was loaded.
-            overwrite: replace an index that is there.
-            progress: hears of it.
+            how: the kind of index, and how long texts are split; by default exact, and passages of the model's length.
+            model: name or folder from which the encoder was loaded; empty: queries need a loaded encoder.
+            pooling: replaced the model's own pooling when it was loaded.
+            overwrite: replace an existing index.
+            progress: shows the progress.
 
         Raises:
-            UserError: for rows that cannot be kept, or a folder that holds an index or cannot be written.
+            UserError: for invalid rows, or a folder that holds an index or cannot be written.
         """
         path = Path(folder)
         build(
             path,
             _source(rows),
             encoder,
-            how or How(),
+            how or BuildSettings(),
             model=model,
             pooling=pooling,
             overwrite=overwrite,
@@ -114,53 +127,56 @@ class Index:
         self.close()
 
     def __len__(self) -> int:
-        return self._moments.facts.rows
+        with self.snapshot() as snapshot:
+            return snapshot.manifest.rows
+
+    def snapshot(self) -> AbstractContextManager[Snapshot]:
+        """The index at one moment, for the block; other calls inside the block see the same moment."""
+        return self._snapshots.take()
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._snapshots.close()
+
+    @property
+    def encoder(self) -> SentenceEncoder:
+        """Encodes texts; loaded at the first use.
+
+        Raises:
+            UserError: if the model that the index names does not exist or has changed, or on setting another model.
+        """
+        if self._encoder is None:
+            with self.snapshot() as snapshot:
+                manifest = snapshot.manifest
+            if not manifest.model:
+                raise UserError(f"{self.folder}: names no model; open it with the encoder it was built with")
+            self.encoder = SentenceEncoder.load(manifest.model, pooling=manifest.pooling)
+        assert self._encoder is not None
+        return self._encoder
+
+    @encoder.setter
+    def encoder(self, encoder: SentenceEncoder) -> None:
+        with self.snapshot() as snapshot:
+            require_same_model(self.folder, snapshot.manifest, encoder)
+        self._encoder = encoder
 
     @property
     def source(self) -> str | None:
-        """Fingerprint of the text it was built from; None once it was changed."""
-        with self.moment() as state:
-            return state.facts.source
+        """Fingerprint of the text that the index was built from; None after a change."""
+        with self.snapshot() as snapshot:
+            return snapshot.manifest.source
 
     @property
     def stamp(self) -> str:
-        """Another one after every change of the index, and for an index that took its place."""
-        store = self._moments.store
-        with store.snapshot() as facts:
-            return f"{store.name} {facts.version}"
-
-    def moment(self) -> AbstractContextManager[State]:
-        """The index as it is now; another process may have changed it or put a new one in its place."""
-        return self._moments.now()
-
-    def close(self) -> None:
-        """Lets go of the files."""
-        self._moments.close()
+        """Changes with every change of the index, and when another index replaces it."""
+        with self.snapshot() as snapshot:
+            return f"{snapshot.database} {snapshot.manifest.version}"
 
     def info(self) -> IndexInfo:
-        """What the index is."""
-        store = self._moments.store
-        with store.snapshot() as facts:
-            documents = store.count_documents() if facts.passages else facts.rows
-        return IndexInfo(
-            folder=str(self.folder),
-            kind=facts.kind,
-            similarity=facts.similarity.value,
-            rows=facts.rows,
-            documents=documents,
-            dimension=facts.dimension,
-            model=facts.model,
-            fingerprint=facts.fingerprint,
-            pooling=facts.pooling,
-            query_prompt=facts.query_prompt,
-            document_prompt=facts.document_prompt,
-            columns=facts.columns,
-            max_length=facts.max_length,
-            overlap=facts.overlap,
-            version=facts.version,
-            language=facts.language,
-            megabytes=4e-6 * facts.slots * facts.dimension,
-        )
+        """Describes the index: number of rows, model, similarity, columns."""
+        with self.snapshot() as snapshot:
+            manifest, documents = snapshot.manifest, snapshot.count_documents()
+        return info_of(self.folder, manifest, documents)
 
     def search(
         self,
@@ -172,23 +188,23 @@ class Index:
         hybrid: bool = False,
         hybrid_weight: float | None = None,
         vectors: NDArray[np.floating] | None = None,
-    ) -> list[list[Hit]]:
-        """The k rows most similar to each query by the model's function, equal ones in the order they were added.
+    ) -> SearchResult:
+        """Finds the k rows that are most similar to each query; ties in the order in which rows were added.
 
-        Of a document that was cut into passages the best one is told.
+        Of a document with several passages, the best one is returned.
 
         Args:
             queries: texts, or (n, d) vectors.
-            k: how many rows, at most.
-            threshold: least similarity; None: however low.
-            where: conditions on metadata; the k are of the rows that meet them. See `opencse.search.filters`.
-            hybrid: rank by words (BM25) and vectors together; see `opencse.search.querying.hybrid`.
-            hybrid_weight: share of the vectors in that, in [0, 1]; half by default.
-            vectors: (n, d) of the texts in ``queries``, where they are known already.
+            k: number of hits for each query.
+            threshold: lowest similarity; None: any.
+            where: conditions on metadata, which all hits meet; see `opencse.search.filters`.
+            hybrid: rank by keywords (BM25) and vectors together; see `opencse.search.queries.search_hybrid`.
+            hybrid_weight: weight of the vectors in a hybrid search, in [0, 1]; by default 0.5.
+            vectors: (n, d) vectors of the texts in ``queries``, if they are known already.
 
         Raises:
-            UserError: for a k below 1, a weight that is no share, queries of another kind or dimension, a column that
-                is not there, or a model that is not the index's.
+            UserError: for a k below 1, a weight outside [0, 1], queries of another type or dimension, an unknown
+                column, or a model that is not the index's.
         """
         if k < 1:
             raise UserError(f"k is the number of rows to find, at least 1, not {k}")
@@ -197,138 +213,95 @@ class Index:
         if hybrid and (isinstance(queries, np.ndarray) or threshold is not None):
             raise UserError("a hybrid search ranks texts; give it no vectors as queries, and no threshold")
         if hybrid_weight is not None and not hybrid:
-            raise UserError("hybrid_weight is of a hybrid search; ask for one, or leave it out")
+            raise UserError("hybrid_weight needs a hybrid search; add hybrid (--hybrid), or leave it out")
         weight = HYBRID_WEIGHT if hybrid_weight is None else hybrid_weight
         if not 0 <= weight <= 1:
-            raise UserError(f"hybrid_weight is the share of the vectors, from 0 to 1, not {hybrid_weight}")
+            raise UserError(f"hybrid_weight is the weight of the vectors, from 0 to 1, not {hybrid_weight}")
         if vectors is not None and len(vectors) != len(queries):
-            raise UserError(f"vectors: {len(vectors):,} of {len(queries):,} queries; give one for each")
-        units = self.encode(queries if vectors is None else vectors, Role.QUERY)
-        with self.moment() as state:
+            raise UserError(f"vectors: {len(vectors):,} for {len(queries):,} queries; give one for each")
+        encoded = self._encoded(queries if vectors is None else vectors, Role.QUERY)
+        with self.snapshot() as snapshot:
+            prepared = prepare_queries(encoded, snapshot.manifest)
             if hybrid:
-                return querying.hybrid(state, list(queries), units, k, where, weight)
-            return querying.dense(state, units, k, threshold, where)
+                hits = search_hybrid(snapshot, list(queries), prepared, k, where, weight)
+            else:
+                hits = search_vectors(snapshot, prepared, k, threshold, where)
+            return SearchResult(hits, "score" if hybrid else snapshot.similarity.value, snapshot.manifest.language)
 
     def encode(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> PreparedVectors:
-        """(n, d) vectors of queries or documents, prepared as the index has them (for the cosine L2-normalised).
+        """(n, d) vectors of queries or documents, prepared like those of the index (L2-normalised for the cosine).
 
-        Vectors are taken as given.
+        Args:
+            queries: texts, or (n, d) vectors, which are only prepared.
+            role: query or document, which decides the prompt.
 
         Raises:
             UserError: see `search`.
         """
-        facts = self._moments.facts
-        if isinstance(queries, np.ndarray):
-            vectors = np.atleast_2d(queries)
-            if vectors.ndim != 2 or vectors.dtype.kind not in "fiu" or vectors.shape[1] != facts.dimension:
-                raise UserError(
-                    f"queries are a (n, {facts.dimension}) array of numbers, not {queries.dtype} of {queries.shape}"
-                )
-        else:
-            if isinstance(queries, str):
-                raise UserError("queries: give a list of texts, or an array of vectors")
-            if not len(queries):
-                return np.zeros((0, facts.dimension), dtype=np.float32)
-            vectors = self.encoder.encode(list(queries), prompt=self.encoder.prompts.of(role))
-        if not np.isfinite(vectors).all():
-            raise UserError("queries: a vector holds NaN or infinity; the model's weights are damaged, or the array")
-        return facts.similarity.prepared(vectors)
+        encoded = self._encoded(queries, role)
+        with self.snapshot() as snapshot:
+            return prepare_queries(encoded, snapshot.manifest)
 
-    @property
-    def encoder(self) -> SentenceEncoder:
-        """What texts are encoded by.
+    def vectors(self, ids: Sequence[str] | None = None) -> PreparedVectors:
+        """(n, d) prepared vectors of all rows in their order, or of the rows with certain ids in the order of the ids.
 
         Raises:
-            UserError: if the model that the index names is not there, or another one by now.
+            UserError: for an id that does not exist.
         """
-        if self._encoder is None:
-            facts = self._moments.facts
-            if not facts.model:
-                raise UserError(f"{self.folder}: names no model; open it with the encoder it was built with")
-            encoder = SentenceEncoder.load(facts.model, pooling=facts.pooling)
-            _require_same(self.folder, facts, encoder)
-            self._encoder = encoder
-        return self._encoder
-
-    def vectors(self, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
-        """(n, d) prepared vectors of all living rows in their order, or of those with some ids, in the ids' order.
-
-        Raises:
-            UserError: for an id that is not there.
-        """
-        with self.moment() as state:
+        with self.snapshot() as snapshot:
             if ids is None:
-                return np.array(state.vectors if state.alive is None else state.vectors[state.alive])
-            return np.array(state.vectors[[row[0] for row in state.named(ids)]])
+                return np.array(snapshot.living_vectors)
+            return np.array(snapshot.vectors[[row.position for row in snapshot.rows_with_ids(ids)]])
 
-    def vectors_of_hits(self, hits: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """(n, d) vectors of rows by id and text, which tell a passage from the others of its document."""
-        with self.moment() as state:
-            ids = list(dict.fromkeys(name for name, _ in hits))
-            places = {(name, text): place for place, name, _, text, _ in state.named(ids)}
-            return np.array(state.vectors[[places[hit] for hit in hits]])
+    def vectors_of_hits(self, hits: Sequence[tuple[str, str]]) -> PreparedVectors:
+        """(n, d) prepared vectors of hits, each given by id and text (passages of a document share its id)."""
+        with self.snapshot() as snapshot:
+            rows = snapshot.rows_with_ids(list(dict.fromkeys(name for name, _ in hits)))
+            positions = {(row.id, row.text): row.position for row in rows}
+            return np.array(snapshot.vectors[[positions[hit] for hit in hits]])
 
-    def pairs(self, most: int = 100, *, progress: Progress | None = None) -> list[Pair]:
-        """The most similar pairs of rows, exact; two passages of one document are no pair.
+    def pairs(self, most: int = 100, *, progress: Progress | None = None) -> list[SimilarPair]:
+        """Finds the most similar pairs of rows, exactly; two passages of one document are no pair.
 
         Args:
-            most: how many.
-            progress: hears of it.
+            most: number of pairs.
+            progress: shows the progress.
 
         Raises:
             UserError: for ``most`` below 1.
         """
-        with self.moment() as state:
-            rows = state.store.select("1", [], state.facts)
-            groups = None
-            if state.facts.passages:
-                number: dict[str, int] = {}
-                groups = np.array([number.setdefault(row[1], len(number)) for row in rows], dtype=np.int64)
-            vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
-        found, scores = nearest_pairs(
-            vectors, most, similarity=state.similarity, groups=groups, progress=_counted(progress, "comparing")
+        with self.snapshot() as snapshot:
+            rows, vectors, manifest = snapshot.select("1", []), snapshot.living_vectors, snapshot.manifest
+        return similar_pairs(
+            rows, vectors, most, similarity=manifest.similarity, passages=manifest.passages, progress=progress
         )
-        return [
-            Pair(score, rows[a][1], rows[b][1], rows[a][3], rows[b][3])
-            for (a, b), score in zip(found.tolist(), scores.tolist(), strict=True)
-        ]
 
     def duplicates(self, threshold: float | None = None, *, progress: Progress | None = None) -> list[Duplicates]:
-        """Groups of rows whose texts are equal but for case and white space, or as similar as a threshold says.
+        """Groups rows whose texts are equal except for case and white space, or at least as similar as a threshold.
 
         Args:
-            threshold: least cosine; None: equal texts alone.
-            progress: hears of it.
+            threshold: lowest similarity; None: equal texts only.
+            progress: shows the progress.
 
         Raises:
-            UserError: for a threshold that is no cosine above 0.
+            UserError: for a threshold outside the range of the similarity.
         """
-        with self.moment() as state:
-            rows = state.store.select("1", [], state.facts)
-            vectors = state.vectors if state.alive is None else np.asarray(state.vectors[state.alive])
-        texts = [row[3] for row in rows]
-        found = duplicate_rows(
-            vectors, texts, threshold, similarity=state.similarity, progress=_counted(progress, "comparing")
-        )
-        groups = []
-        for places, cosine in found:
-            ids = tuple(dict.fromkeys(rows[place][1] for place in places))
-            if len(ids) > 1:  # else they are passages of one document
-                groups.append(Duplicates(ids, tuple(rows[place][3] for place in places), cosine))
-        return groups
+        with self.snapshot() as snapshot:
+            rows, vectors = snapshot.select("1", []), snapshot.living_vectors
+        return find_duplicates(rows, vectors, threshold, similarity=snapshot.similarity, progress=progress)
 
     def rows(self, offset: int = 0, limit: int | None = None) -> list[Hit]:
-        """Living rows in the order they were added, each with score 1.
+        """Reads rows in the order in which they were added, each with score 1.
 
         Args:
-            offset: rows to pass over.
-            limit: how many, at most; None: all.
+            offset: rows to skip.
+            limit: number of rows; None: all.
         """
         if offset < 0 or (limit is not None and limit < 0):
             raise UserError(f"offset and limit are at least 0, not {offset} and {limit}")
-        with self.moment() as state:
-            found = state.store.select("1", [-1 if limit is None else limit, offset], state.facts, "LIMIT ? OFFSET ?")
-            return [hit_of(row, 1.0, state.facts) for row in found]
+        with self.snapshot() as snapshot:
+            rows = snapshot.select("1", [-1 if limit is None else limit, offset], "LIMIT ? OFFSET ?")
+            return [hit_of(row, 1.0, snapshot.manifest) for row in rows]
 
     def add(
         self,
@@ -338,75 +311,63 @@ class Index:
         encoder: SentenceEncoder | None = None,
         progress: Progress | None = None,
     ) -> int:
-        """Adds rows; all of them, or on an error or a kill none. How many.
+        """Adds rows, all of them or, on an error or a kill, none; returns their number.
 
         Args:
             rows: see `build`.
-            replace: take the place of rows with the same ids.
-            encoder: what they are encoded by; the index's own by default.
-            progress: hears of it.
+            replace: replace rows that have the same ids.
+            encoder: encodes them; by default the index's.
+            progress: shows the progress.
 
         Raises:
-            UserError: for an id that is there already, rows that cannot be kept, another model, or another writer.
+            UserError: for an id that exists already, invalid rows, another model, or another process that is writing.
         """
-        tell = progress or Silent()
-        with changing(self.folder, tell) as writer:
-            self._moments.require_same(writer.facts)
+        shown = progress or Silent()
+        with changing(self.folder, shown) as writer:
+            self._snapshots.require_same(writer.manifest)
             if encoder is not None:
-                _require_same(self.folder, writer.facts, encoder)
-            return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=tell)
+                require_same_model(self.folder, writer.manifest, encoder)
+            return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=shown)
 
     def delete(
-        self, ids: Sequence[str] | None = None, *, where: Where | None = None, progress: Progress | None = None
+        self,
+        ids: Sequence[str] | None = None,
+        *,
+        where: Where | None = None,
+        progress: Progress | None = None,
     ) -> int:
-        """Deletes the rows with some ids, or those that meet conditions; all or, on a kill, none. How many.
+        """Deletes rows, all of them or, on a kill, none; returns their number.
 
         Args:
             ids: of rows or documents.
-            where: conditions on metadata; see `search`.
-            progress: hears of it.
+            where: conditions on metadata, instead of ids; see `opencse.search.filters`.
+            progress: shows the progress.
 
         Raises:
-            UserError: for an id that is not there, neither ids nor conditions, or another writer.
+            UserError: for an id that does not exist, neither ids nor conditions, or another process that is writing.
         """
         if isinstance(ids, str):
             raise UserError("ids: give a list of ids")
         if (ids is None) == (not where):
-            raise UserError("delete: give ids or conditions (where), one of them")
+            raise UserError("delete: give either ids or conditions (where)")
         with changing(self.folder, progress or Silent()) as writer:
             if ids is None:
-                return writer.remove(*sql_of(where or {}, sql_names(writer.facts), writer.facts.columns))
-            wanted = list(dict.fromkeys(ids))
-            missing = sorted(set(wanted) - writer.known(wanted))
+                columns = writer.manifest.columns
+                return writer.remove(*sql_of(where or {}, sql_names(writer.manifest), columns))
+            unique = list(dict.fromkeys(ids))
+            missing = sorted(set(unique) - writer.existing_ids(unique))
             if missing:
                 raise UserError(f"{self.folder}: no row has the id {missing[0][:80]!r}; nothing was deleted")
-            return writer.remove_ids(wanted)
+            return writer.remove_ids(unique)
 
-
-def _counted(progress: Progress | None, what: str) -> Counted | None:
-    return None if progress is None else Counted(progress, what)
+    def _encoded(self, queries: Sequence[str] | NDArray[np.floating], role: Role) -> NDArray[np.floating] | None:
+        """Vectors of texts, or vectors as they are; None for an empty list of texts."""
+        if isinstance(queries, np.ndarray):
+            return queries
+        if isinstance(queries, str):
+            raise UserError("queries: give a list of texts, or an array of vectors")
+        return self.encoder.encode(list(queries), prompt=self.encoder.prompts.of(role)) if len(queries) else None
 
 
 def _source(rows: Iterable[RowLike] | RowSource) -> RowSource:
-    return rows if isinstance(rows, GivenRows | FileRows) else GivenRows(rows)
-
-
-def _require_same(folder: Path, facts: Facts, encoder: SentenceEncoder) -> None:
-    if encoder.similarity_fn_name is not facts.similarity:
-        raise UserError(
-            f"{folder}: compares vectors by {facts.similarity}, and the model by {encoder.similarity_fn_name}; build "
-            "the index again (--overwrite)"
-        )
-    own = fingerprint(encoder)
-    prompts = encoder.prompts.of(Role.QUERY), encoder.prompts.of(Role.DOCUMENT)
-    if own != facts.fingerprint and prompts != (facts.query_prompt, facts.document_prompt):
-        raise UserError(
-            f"{folder}: was built with the prompts {facts.query_prompt!r} for queries and {facts.document_prompt!r} "
-            f"for documents, and this encoder has {prompts[0]!r} and {prompts[1]!r}; query it with the model as it was "
-            "then, or build the index again"
-        )
-    if own != facts.fingerprint:
-        raise UserError(
-            f"{folder}: was built with {facts.model or 'another model'} (fingerprint {facts.fingerprint}), and this "
-            f"encoder is another ({own}); query it with that model, or build an index with this one"
-        )
+    return rows if isinstance(rows, MemoryRows | FileRows) else MemoryRows(rows)

@@ -1,4 +1,4 @@
-"""Hard negatives from an index: texts near to a query that do not answer it."""
+"""Mines hard negatives for training pairs from an index: texts that are similar to a query but do not answer it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from opencse.arrays import Floats
 from opencse.errors import UserError, reason
 from opencse.io import writing
 from opencse.modules.prompts import Role
@@ -22,33 +22,37 @@ from opencse.search.result import Hit
 from opencse.settings import Settings
 from opencse.text.scripts import folded
 
-Floats = NDArray[np.float64]
 _WINDOW = 1_024
+"""Queries that are searched together."""
 
 
 class Mining(Settings):
-    r"""Which of the texts near to a query are taken as its hard negatives.
+    r"""Decides which of the texts similar to a query become its hard negatives.
 
-    A candidate n at one of the ``ranks`` of query q with positive p is taken where
+    A candidate n at one of the ``ranks`` of query q with positive p is taken if
 
     .. math:: \text{floor} \le s(q, n) \quad\text{and}\quad s(q, n) < \text{ceiling} \cdot s(q, p)
 
-    which is TopK-PercPos of NV-Retriever (Moreira et al. 2024, arXiv:2407.15831, section 4.1; 0.95 is best there):
-    what is as near as the positive often answers too. So may what says the same as the positive: a candidate whose
-    cosine to any positive of the query reaches ``same`` is left out, and any text equal to the query or to a positive
-    of it in the file, but for case and white space.
+    which is TopK-PercPos of NV-Retriever (Moreira et al. 2024, arXiv:2407.15831, section 4.1; 0.95 is best there): a
+    text as similar as the positive often answers the query too. So does a text with the same content as the positive:
+    a candidate whose cosine to any positive of the query is at least ``same`` is left out, and so is a text that equals
+    the query or one of its positives except for case and white space.
 
-    The similarity s is the one of the index; a share of a negative one (a distance) is farther away by as much, and
-    ``same`` is a cosine for all.
+    The similarity s is that of the index; a share of a negative similarity (a distance) is farther away by that factor,
+    and ``same`` is always a cosine.
+
+    Example:
+        >>> Mining(count=3, ranks=(10, 50)).ceiling
+        0.95
 
     Attributes:
-        count: negatives for a pair, one row of three texts each.
-        ranks: (first, last) rank that is looked at, from 1.
-        ceiling: part of the positive's similarity that a negative stays below.
-        floor: least similarity to the query; None: however low.
-        same: cosine to a positive from which on a candidate says the same; None: any may be taken.
-        pick: the hardest, or any ``count`` of those that may be taken, by chance.
-        seed: of that chance.
+        count: negatives per pair; each makes one row of three texts.
+        ranks: (first, last) rank of candidates, from 1.
+        ceiling: share of the positive's similarity that a negative stays below.
+        floor: lowest similarity to the query; None: any.
+        same: cosine to a positive from which a candidate has the same content; None: no limit.
+        pick: the hardest candidates, or a random choice among those that may be taken.
+        seed: of the random choice.
     """
 
     count: int = 1
@@ -60,7 +64,7 @@ class Mining(Settings):
     seed: int = 42
 
     def check(self) -> None:
-        """Refuses what cannot be.
+        """Refuses invalid settings.
 
         Raises:
             UserError: naming the setting.
@@ -69,21 +73,25 @@ class Mining(Settings):
         if self.count < 1:
             raise UserError(f"count is at least 1, not {self.count}")
         if not 1 <= first <= last:
-            raise UserError(f"ranks are from 1 on, the first before the last, not {first} to {last}")
+            raise UserError(f"ranks start at 1, the first before the last, not {first} to {last}")
         if self.ceiling <= 0:
             raise UserError(f"ceiling is above 0, not {self.ceiling}")
 
 
 @dataclass(frozen=True)
 class Mined:
-    """What was written.
+    """Counts of what `mine` wrote.
+
+    Example:
+        >>> Mined("triples.jsonl", 100, 97, 3, 0, {"ceiling": 412}).triples
+        97
 
     Attributes:
         out: the file of triples.
-        pairs: pairs that were read.
-        triples: rows that were written.
-        without: pairs for which no candidate could be taken; they are not in the file.
-        fewer: pairs with some, but fewer than asked for.
+        pairs: number of pairs that were read.
+        triples: number of rows that were written.
+        without: pairs without a negative; they are not in the file.
+        fewer: pairs with at least one, but fewer negatives than requested.
         refused: candidates that were left out, by reason: ``ceiling``, ``floor``, ``same text``, ``like a positive``.
     """
 
@@ -98,57 +106,57 @@ class Mined:
 def mine(
     index: Index, pairs: Sequence[tuple[str, ...]], out: Path, how: Mining | None = None, *, progress: Progress
 ) -> Mined:
-    """Writes a jsonl file of rows ``anchor``, ``positive``, ``negative`` that `opencse.train` takes as it is.
+    """Writes a .jsonl file of rows ``anchor``, ``positive``, ``negative``, which `opencse.train` reads.
 
     Args:
-        index: of the texts to look among, with its encoder.
-        pairs: queries, each with a text that answers it; what a third column holds is not read.
-        out: the file; replaced at the end, at once.
+        index: of the candidates, with its encoder.
+        pairs: queries, each with a text that answers it; a third column is not read.
+        out: the file; replaced at the end in one step.
         how: which candidates are taken.
-        progress: hears of it.
+        progress: shows the progress.
 
     Raises:
-        UserError: for settings that cannot be, rows without a second text, a file that cannot be written, or where
-            there is no negative for any pair.
+        UserError: for invalid settings, rows without a second text, a file that cannot be written, or if no pair has a
+            negative.
     """
     how = how or Mining()
     how.check()
     if not pairs or any(len(pair) < 2 for pair in pairs):
-        raise UserError("hard negatives are for pairs; give a text of two columns, query and positive")
+        raise UserError("hard negatives need pairs; give a text with two columns, query and positive")
     answers: dict[str, list[str]] = {}
     for query, positive, *_ in pairs:
         answers.setdefault(query, []).append(positive)
     queries = list(answers)
     random = np.random.default_rng(how.seed)
     refused: Counter[str] = Counter()
-    made: Counter[int] = Counter()
+    counts: Counter[int] = Counter()
     progress.start("mining", len(queries))
     try:
         with writing(out) as unfinished, unfinished.open("w", encoding="utf-8") as stream:
             for start in range(0, len(queries), _WINDOW):
-                asked = queries[start : start + _WINDOW]
-                for query, positive, negatives in _window(index, asked, answers, how, random, refused):
-                    made[len(negatives)] += 1
+                window = queries[start : start + _WINDOW]
+                for query, positive, negatives in _mine_window(index, window, answers, how, random, refused):
+                    counts[len(negatives)] += 1
                     for negative in negatives:
                         row = {"anchor": query, "positive": positive, "negative": negative}
                         stream.write(json.dumps(row, ensure_ascii=False) + "\n")
-                progress.advance(start + len(asked))
-            triples = sum(count * times for count, times in made.items())
+                progress.advance(start + len(window))
+            triples = sum(count * times for count, times in counts.items())
             if not triples:
-                told = ", ".join(f"{why} {times:,}" for why, times in refused.items()) or "no other text near"
+                reasons = ", ".join(f"{why} {times:,}" for why, times in refused.items()) or "no other text nearby"
                 raise UserError(
-                    f"no negative could be taken for any of {len(pairs):,} pairs (candidates left out: {told}); "
+                    f"no negative could be taken for any of {len(pairs):,} pairs (candidates left out: {reasons}); "
                     "look at more ranks, or raise the ceiling"
                 )
     except OSError as error:
         raise UserError(f"{out}: cannot be written ({reason(error)})") from None
     finally:
         progress.finish()
-    fewer = sum(times for count, times in made.items() if 0 < count < how.count)
-    return Mined(str(out), len(pairs), triples, made[0], fewer, dict(refused))
+    fewer = sum(times for count, times in counts.items() if 0 < count < how.count)
+    return Mined(str(out), len(pairs), triples, counts[0], fewer, dict(refused))
 
 
-def _window(
+def _mine_window(
     index: Index,
     queries: Sequence[str],
     answers: dict[str, list[str]],
@@ -160,42 +168,42 @@ def _window(
     first, last = how.ranks
     vectors = index.encode(queries, Role.QUERY)
     positives = list(dict.fromkeys(text for query in queries for text in answers[query]))
-    place = {text: number for number, text in enumerate(positives)}
+    row_of = {text: row for row, text in enumerate(positives)}
     positive_vectors = index.encode(positives, Role.DOCUMENT)
-    found = index.search(vectors, last)
+    hits_of_queries = index.search(vectors, last)
     function = Similarity(index.info().similarity)
-    hit_vectors = _vectors_of(index, found, first) if how.same is not None else {}
-    for query, vector, hits in zip(queries, vectors, found, strict=True):
-        own = positive_vectors[[place[text] for text in answers[query]]].astype(np.float64)
-        of_answers = function.of_pairs(own, np.broadcast_to(vector, own.shape))
+    hit_vectors = _vectors_of(index, hits_of_queries, first) if how.same is not None else {}
+    for query, vector, hits in zip(queries, vectors, hits_of_queries, strict=True):
+        answer_vectors = positive_vectors[[row_of[text] for text in answers[query]]].astype(np.float64)
+        answer_scores = function.of_pairs(answer_vectors, np.broadcast_to(vector, answer_vectors.shape))
         known = {folded(text) for text in (query, *answers[query])}
-        near: list[Hit] = []
+        candidates: list[Hit] = []
         for hit in hits[first - 1 :]:
             if folded(hit.text) in known:
                 refused["same text"] += 1
             elif how.floor is not None and hit.score < how.floor:
                 refused["floor"] += 1
-            elif how.same is not None and float(_cosines(own, hit_vectors[hit.id, hit.text]).max()) >= how.same:
+            elif how.same is not None and _highest_cosine(answer_vectors, hit_vectors[hit.id, hit.text]) >= how.same:
                 refused["like a positive"] += 1
             else:
-                near.append(hit)
-        for positive, score in zip(answers[query], of_answers.tolist(), strict=True):
-            allowed = [hit.text for hit in near if hit.score < function.share_of(score, how.ceiling)]
-            refused["ceiling"] += len(near) - len(allowed)
+                candidates.append(hit)
+        for positive, score in zip(answers[query], answer_scores.tolist(), strict=True):
+            allowed = [hit.text for hit in candidates if hit.score < function.share_of(score, how.ceiling)]
+            refused["ceiling"] += len(candidates) - len(allowed)
             if how.pick == "random" and len(allowed) > how.count:
-                chosen = np.sort(random.choice(len(allowed), how.count, replace=False))
-                allowed = [allowed[number] for number in chosen]
+                picks = np.sort(random.choice(len(allowed), how.count, replace=False))
+                allowed = [allowed[pick] for pick in picks]
             yield query, positive, list(dict.fromkeys(allowed))[: how.count]
 
 
-def _cosines(rows: Floats, vector: Floats) -> Floats:
-    """The cosine (n,) of each row of (n, d) with a vector (d,), whatever the index compares by."""
+def _highest_cosine(rows: Floats, vector: Floats) -> float:
+    """The highest cosine of a row of (n, d) with a vector (d,), whatever function the index compares by."""
     lengths = np.linalg.norm(rows, axis=1) * np.linalg.norm(vector)
-    return np.asarray(rows @ vector / np.maximum(lengths, 1e-12))
+    return float(np.asarray(rows @ vector / np.maximum(lengths, 1e-12)).max())
 
 
-def _vectors_of(index: Index, found: Sequence[Sequence[Hit]], first: int) -> dict[tuple[str, str], Floats]:
-    """The vector of each hit, by id and text."""
-    hits = {(hit.id, hit.text): None for hits in found for hit in hits[first - 1 :]}
+def _vectors_of(index: Index, hits_of_queries: Sequence[Sequence[Hit]], first: int) -> dict[tuple[str, str], Floats]:
+    """The vector of each hit from rank ``first`` on, by id and text."""
+    hits = {(hit.id, hit.text): None for hits in hits_of_queries for hit in hits[first - 1 :]}
     vectors = index.vectors_of_hits(list(hits))
     return dict(zip(hits, vectors.astype(np.float64), strict=True))

@@ -1,4 +1,4 @@
-"""The most similar pairs of a corpus, and its duplicates; exact, by blocks."""
+"""Finds the most similar pairs of rows of an index, and its duplicates; exact, computed block by block."""
 
 from __future__ import annotations
 
@@ -7,28 +7,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError
 from opencse.modules.similarity import Similarity
-from opencse.progress import Count
+from opencse.progress import Count, Counted, Progress
 from opencse.ranking import PreparedVectors, similarities
+from opencse.search.row_database import StoredRow
 from opencse.text.scripts import folded
 
 _BLOCK = 4_096
+"""Rows that are compared at a time."""
 
 
 @dataclass(frozen=True)
-class Pair:
+class SimilarPair:
     """Two rows and how similar they are.
+
+    Example:
+        >>> SimilarPair(0.91, "0", "4", "A cat sleeps.", "The cat is asleep.").second
+        '4'
 
     Attributes:
         score: similarity of their vectors, by the function of the model.
         first: id of the row that was added earlier.
         second: id of the other.
-        first_text: the texts.
-        second_text: see ``first_text``.
+        first_text: text of the first row.
+        second_text: text of the second row.
     """
 
     score: float
@@ -40,12 +45,17 @@ class Pair:
 
 @dataclass(frozen=True)
 class Duplicates:
-    """Rows that say the same.
+    """A group of rows with the same content.
+
+    Example:
+        >>> group = Duplicates(("0", "3"), ("A cat sleeps.", "a  cat sleeps."), 1.0)
+        >>> group.ids[1:]  # delete these to keep one of each
+        ('3',)
 
     Attributes:
-        ids: of at least two rows, the one added first before the others; deleting all but it leaves one of each.
+        ids: of at least two rows, in the order in which they were added; deleting all but the first leaves one of each.
         texts: of these rows.
-        score: the least similarity by which one of them is joined to the others; of equal texts a cosine of 1.
+        score: the lowest similarity that connects one of them to the others; 1 for equal texts (cosine).
     """
 
     ids: tuple[str, ...]
@@ -53,25 +63,81 @@ class Duplicates:
     score: float
 
 
+def similar_pairs(
+    rows: Sequence[StoredRow],
+    vectors: PreparedVectors,
+    most: int,
+    *,
+    similarity: Similarity,
+    passages: bool,
+    progress: Progress | None,
+) -> list[SimilarPair]:
+    """Finds the ``most`` most similar pairs of stored rows.
+
+    Args:
+        rows: n rows.
+        vectors: (n, d) prepared.
+        most: number of pairs, at least 1.
+        similarity: the function that vectors are prepared for.
+        passages: whether rows with the same id are passages of one document, which are no pair.
+        progress: shows the progress.
+    """
+    groups = None
+    if passages:
+        numbers: dict[str, int] = {}
+        groups = np.array([numbers.setdefault(row.id, len(numbers)) for row in rows], dtype=np.int64)
+    counter = None if progress is None else Counted(progress, "comparing")
+    pairs, scores = nearest_pairs(vectors, most, similarity=similarity, groups=groups, progress=counter)
+    return [
+        SimilarPair(score, rows[a].id, rows[b].id, rows[a].text, rows[b].text)
+        for (a, b), score in zip(pairs.tolist(), scores.tolist(), strict=True)
+    ]
+
+
+def find_duplicates(
+    rows: Sequence[StoredRow],
+    vectors: PreparedVectors,
+    threshold: float | None,
+    *,
+    similarity: Similarity,
+    progress: Progress | None,
+) -> list[Duplicates]:
+    """Groups stored rows with equal or similar texts; see `duplicate_rows` for the arguments."""
+    texts = [row.text for row in rows]
+    counter = None if progress is None else Counted(progress, "comparing")
+    groups = []
+    for numbers, score in duplicate_rows(vectors, texts, threshold, similarity=similarity, progress=counter):
+        ids = tuple(dict.fromkeys(rows[number].id for number in numbers))
+        if len(ids) > 1:  # otherwise they are passages of one document
+            groups.append(Duplicates(ids, tuple(texts[number] for number in numbers), score))
+    return groups
+
+
 def nearest_pairs(
     vectors: PreparedVectors,
     most: int,
     *,
     similarity: Similarity = Similarity.COSINE,
-    groups: NDArray[np.int64] | None = None,
+    groups: Integers | None = None,
     progress: Count | None = None,
 ) -> tuple[Integers, Floats]:
-    """The ``most`` pairs of rows that are most similar, of all n (n - 1) / 2.
+    """Finds the ``most`` most similar pairs of rows, of all n (n - 1) / 2.
+
+    Example:
+        >>> vectors = np.array([[1, 0], [0, 1], [0.8, 0.6]], dtype=np.float32)
+        >>> pairs, scores = nearest_pairs(vectors, 2)
+        >>> pairs.tolist(), scores.round(2).tolist()
+        ([[0, 2], [1, 2]], [0.8, 0.6])
 
     Args:
         vectors: (n, d) prepared.
-        most: how many, at least 1.
+        most: number of pairs, at least 1.
         similarity: the function that vectors are prepared for.
-        groups: (n,) numbers; two rows of one group are no pair.
+        groups: (n,) group numbers; two rows of one group are no pair.
         progress: called with (rows done, n).
 
     Returns:
-        (p, 2) rows, the earlier one first, the best pair first and equal ones in their order; and their similarities.
+        (p, 2) row numbers, the lower one first, best pairs first and ties in row order; and their similarities (p,).
 
     Raises:
         UserError: for ``most`` below 1.
@@ -79,18 +145,18 @@ def nearest_pairs(
     if most < 1:
         raise UserError(f"the number of pairs is at least 1, not {most}")
     slack = similarity.slack(vectors, vectors)
-    least = [-np.inf]  # read anew for every block
+    least = [-np.inf]  # read again for every block
     pairs, rough = np.empty((0, 2), dtype=np.int64), np.empty(0, dtype=np.float32)
-    for found, scores in _blocks(vectors, least, similarity, progress):
+    for block, scores in _blocks(vectors, least, similarity, progress):
         if groups is not None:
-            apart = groups[found[:, 0]] != groups[found[:, 1]]
-            found, scores = found[apart], scores[apart]
-        pairs, rough = np.concatenate([pairs, found]), np.concatenate([rough, scores])
+            apart = groups[block[:, 0]] != groups[block[:, 1]]
+            block, scores = block[apart], scores[apart]
+        pairs, rough = np.concatenate([pairs, block]), np.concatenate([rough, scores])
         if len(rough) > most:
-            # What float32 holds for less than the last one by more than its error is none of the best.
+            # A pair that float32 rates below the last one by more than its error cannot be among the best.
             least[0] = float(np.partition(rough, -most)[-most]) - 2 * slack
-            kept = rough >= least[0]
-            pairs, rough = pairs[kept], rough[kept]
+            near = rough >= least[0]
+            pairs, rough = pairs[near], rough[near]
     exact = _exact(vectors, pairs, similarity)
     order = np.lexsort((pairs[:, 1], pairs[:, 0], -exact))[:most]
     return pairs[order], exact[order]
@@ -104,20 +170,25 @@ def duplicate_rows(
     similarity: Similarity = Similarity.COSINE,
     progress: Count | None = None,
 ) -> list[tuple[list[int], float]]:
-    """Groups of rows whose texts are equal but for case and white space, or whose similarity reaches a threshold.
+    """Groups rows whose texts are equal except for case and white space, or whose similarity reaches a threshold.
 
-    Rows are of one group where a chain of such pairs joins them.
+    Rows are in one group if a chain of such pairs connects them.
+
+    Example:
+        >>> vectors = np.array([[1, 0], [0, 1], [1, 0]], dtype=np.float32)
+        >>> duplicate_rows(vectors, ["A cat.", "Rain.", "a  CAT."], None)
+        [([0, 2], 1.0)]
 
     Args:
         vectors: (n, d) prepared.
         texts: n texts.
-        threshold: least similarity; None: equal texts alone.
+        threshold: lowest similarity; None: equal texts only.
         similarity: the function that vectors are prepared for.
-        progress: called with (rows done, of how many).
+        progress: called with (rows done, total).
 
     Returns:
-        The rows of each group, ascending, groups by their first row; and the least similarity that joined it, of
-        equal texts that of the first one to itself.
+        The rows of each group, ascending, groups by their first row; and the lowest similarity that connects it, for
+        equal texts the similarity of the first row to itself.
 
     Raises:
         UserError: for a threshold that is no cosine above 0, or above 0 for a distance.
@@ -129,12 +200,13 @@ def duplicate_rows(
     for row, text in enumerate(texts):
         groups.join(first.setdefault(folded(text), row), row, np.inf)
     if threshold is not None:
-        chosen = np.fromiter(first.values(), dtype=np.int64)
-        some = np.asarray(vectors[chosen])
-        floor = [float(similarity.on_rough_scale(np.array(threshold))) - similarity.slack(some, some)]
-        for found, _ in _blocks(some, floor, similarity, progress):
-            exact = _exact(some, found, similarity)
-            for (a, b), score in zip(chosen[found].tolist(), exact.tolist(), strict=True):
+        distinct = np.fromiter(first.values(), dtype=np.int64)
+        distinct_vectors = np.asarray(vectors[distinct])
+        slack = similarity.slack(distinct_vectors, distinct_vectors)
+        floor = [float(similarity.on_rough_scale(np.array(threshold))) - slack]
+        for pairs, _ in _blocks(distinct_vectors, floor, similarity, progress):
+            exact = _exact(distinct_vectors, pairs, similarity)
+            for (a, b), score in zip(distinct[pairs].tolist(), exact.tolist(), strict=True):
                 if score >= threshold:
                     groups.join(a, b, score)
     several = groups.several()
@@ -154,35 +226,35 @@ def _require_threshold(threshold: float, similarity: Similarity) -> None:
 
 
 class _Groups:
-    """Rows joined into groups (union-find), with the least similarity that joined each."""
+    """Connects rows into groups (union-find), with the lowest similarity that connects each."""
 
     def __init__(self, rows: int) -> None:
-        self._above = list(range(rows))
+        self._parents = list(range(rows))
         self._least = [np.inf] * rows
 
     def join(self, a: int, b: int, score: float) -> None:
         a, b = sorted((self._root(a), self._root(b)))
         if a != b:
-            self._above[b] = a
+            self._parents[b] = a
             self._least[a] = min(self._least[a], self._least[b], score)
 
     def several(self) -> list[tuple[list[int], float]]:
         members: dict[int, list[int]] = {}
-        for row in range(len(self._above)):
+        for row in range(len(self._parents)):
             members.setdefault(self._root(row), []).append(row)
         return [(rows, self._least[root]) for root, rows in members.items() if len(rows) > 1]
 
     def _root(self, row: int) -> int:
-        while self._above[row] != row:
-            self._above[row] = self._above[self._above[row]]
-            row = self._above[row]
+        while self._parents[row] != row:
+            self._parents[row] = self._parents[self._parents[row]]
+            row = self._parents[row]
         return row
 
 
 def _blocks(
     vectors: PreparedVectors, least: Sequence[float], similarity: Similarity, progress: Count | None
-) -> Iterator[tuple[NDArray[np.int64], NDArray[np.float32]]]:
-    """Pairs (earlier, later row) with a rough similarity of at least ``least[0]``, and these, block by block."""
+) -> Iterator[tuple[Integers, PreparedVectors]]:
+    """Pairs (lower, higher row) with a rough similarity of at least ``least[0]``, and the similarities, by block."""
     rows = len(vectors)
     for start in range(0, rows, _BLOCK):
         one = np.asarray(vectors[start : start + _BLOCK])
@@ -197,9 +269,10 @@ def _blocks(
             progress(min(start + _BLOCK, rows), rows)
 
 
-def _exact(vectors: PreparedVectors, pairs: NDArray[np.int64], similarity: Similarity) -> Floats:
+def _exact(vectors: PreparedVectors, pairs: Integers, similarity: Similarity) -> Floats:
+    """Similarities (p,) of pairs of rows in float64."""
     parts = [np.empty(0)]
     for start in range(0, len(pairs), _BLOCK):
-        here = pairs[start : start + _BLOCK]
-        parts.append(similarities(np.asarray(vectors[here[:, 0]]), vectors, here[:, 1:], similarity)[:, 0])
+        block = pairs[start : start + _BLOCK]
+        parts.append(similarities(np.asarray(vectors[block[:, 0]]), vectors, block[:, 1:], similarity)[:, 0])
     return np.concatenate(parts)

@@ -1,85 +1,93 @@
-"""Long documents cut into passages that the encoder reads whole."""
+"""Splits long documents into passages that the encoder reads completely."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.text.sentences import split_sentences
 
-Span = tuple[int, int]
-Lengths = Callable[[Sequence[str]], list[int]]
-"""Texts -> how many ids each has, special tokens not counted."""
+CharacterRange = tuple[int, int]
+"""First character, and the one after the last."""
 
 
-class Cutter:
-    """Cuts texts at the ends of sentences, as few times as will do.
+class PassageSplitter:
+    """Splits texts at the ends of sentences, into as few passages as possible.
 
-    A sentence that is too long by itself is cut between words, and a word that is (a language without spaces) between
-    characters. A text that fits is left as it is; in one that is cut, white space is collapsed.
+    A sentence that is too long is split between words, and a word that is too long (in a language without spaces)
+    between characters. A text that fits is left as it is; in one that is split, white space is collapsed.
+
+    Example:
+        >>> from opencse.encoder.encoder import SentenceEncoder
+        >>> encoder = SentenceEncoder.load(device="cpu")
+        >>> PassageSplitter(encoder, max_length=8).split(["A cat sleeps on the mat. Rain falls.", "A dog."])
+        [['A cat sleeps on the mat.', 'Rain falls.'], ['A dog.']]
 
     Args:
-        encoder: tells how many ids a text has; its prompt for documents is counted.
-        max_length: ids of the longest passage, special tokens counted.
-        overlap: ids of whole sentences at a passage's end that the next one may begin with.
+        encoder: counts tokens; its prompt for documents is counted too.
+        max_length: tokens of the longest passage, including special tokens.
+        overlap: tokens of complete sentences at a passage's end that the next one may begin with.
 
     Raises:
-        UserError: for a length or overlap that cannot be.
+        UserError: for a length or overlap outside the model's range.
     """
 
     def __init__(self, encoder: SentenceEncoder, max_length: int, overlap: int = 0) -> None:
         self._encoder = encoder
         self._prompt = encoder.prompts.of(Role.DOCUMENT)
-        self._around = len(encoder.tokenizer.encode([self._prompt], None)[0])
-        self.room = max_length - self._around
+        self._fixed = len(encoder.tokenizer.encode([self._prompt], None)[0])
+        self.room = max_length - self._fixed
         self.overlap = overlap
-        if not self._around < max_length <= encoder.max_length:
-            raise UserError(f"passages of {max_length} ids: the model reads {self._around + 1} to {encoder.max_length}")
+        if not self._fixed < max_length <= encoder.max_length:
+            raise UserError(
+                f"max_length {max_length}: the model reads {self._fixed + 1} to {encoder.max_length} tokens; choose a "
+                "length in that range"
+            )
         if not 0 <= overlap < self.room:
-            raise UserError(f"overlap {overlap}: passages hold {self.room} ids, so it is between 0 and {self.room - 1}")
+            raise UserError(f"overlap {overlap}: a passage holds {self.room} tokens; choose 0 to {self.room - 1}")
 
-    def cut(self, texts: Sequence[str]) -> list[list[str]]:
+    def split(self, texts: Sequence[str]) -> list[list[str]]:
         """The passages of each text, at least one."""
-        # A text has no more ids than bytes, so that most sentences need not be counted.
-        doubtful = [place for place, text in enumerate(texts) if len(text.encode()) > self.room]
-        lengths = dict(zip(doubtful, self._lengths([texts[place] for place in doubtful]), strict=True))
+        # A text has no more tokens than bytes, so most texts need not be tokenised.
+        doubtful = [number for number, text in enumerate(texts) if len(text.encode()) > self.room]
+        lengths = dict(zip(doubtful, self._lengths([texts[number] for number in doubtful]), strict=True))
         return [
-            self._passages(text) if lengths.get(place, 0) > self.room else [text] for place, text in enumerate(texts)
+            self._passages(text) if lengths.get(number, 0) > self.room else [text] for number, text in enumerate(texts)
         ]
 
     def _passages(self, text: str) -> list[str]:
         sentences = split_sentences(text)
         joined = " ".join(sentences)
-        spans, start = [], 0
+        ranges, start = [], 0
         for sentence in sentences:
-            spans.append((start, start + len(sentence)))
+            ranges.append((start, start + len(sentence)))
             start += len(sentence) + 1
-        units = self._fitting(joined, spans)
+        units = self._fitting(joined, ranges)
         lengths = self._lengths([joined[a:b] for a, b in units])
-        found: list[str] = []
+        passages: list[str] = []
         for first, last in _packed(lengths, self.room, self.overlap):
-            found += self._short_enough(joined, units[first:last])
-        return found
+            passages += self._short_enough(joined, units[first:last])
+        return passages
 
-    def _fitting(self, text: str, spans: Sequence[Span]) -> list[Span]:
-        """``spans``, those that are too long replaced by smaller ones."""
-        found: list[Span] = []
-        for (start, end), length in zip(spans, self._lengths([text[a:b] for a, b in spans]), strict=True):
+    def _fitting(self, text: str, ranges: Sequence[CharacterRange]) -> list[CharacterRange]:
+        """Replaces ranges that are too long by smaller ones: words, then halves."""
+        fitting: list[CharacterRange] = []
+        for (start, end), length in zip(ranges, self._lengths([text[a:b] for a, b in ranges]), strict=True):
             if length <= self.room or end - start == 1:
-                found.append((start, end))
+                fitting.append((start, end))
                 continue
             words = [(start + match.start(), start + match.end()) for match in re.finditer(r"\S+", text[start:end])]
             if len(words) == 1:
                 middle = (start + end) // 2
                 words = [(start, middle), (middle, end)]
-            found += self._fitting(text, words)
-        return found
+            fitting += self._fitting(text, words)
+        return fitting
 
-    def _short_enough(self, text: str, units: Sequence[Span]) -> list[str]:
-        """The units as one passage, or as more where together they have more ids than one by one."""
+    def _short_enough(self, text: str, units: Sequence[CharacterRange]) -> list[str]:
+        """The units as one passage, or as several if they have more tokens together than one by one."""
         passage = text[units[0][0] : units[-1][1]]
         if len(units) == 1 or self._lengths([passage])[0] <= self.room:
             return [passage]
@@ -87,12 +95,13 @@ class Cutter:
         return self._short_enough(text, units[:half]) + self._short_enough(text, units[half:])
 
     def _lengths(self, texts: Sequence[str]) -> list[int]:
+        """The number of tokens of each text, without prompt and special tokens."""
         prompted = [self._prompt + text for text in texts]
-        return [len(ids) - self._around for ids in self._encoder.tokenizer.encode(prompted, None)]
+        return [len(ids) - self._fixed for ids in self._encoder.tokenizer.encode(prompted, None)]
 
 
 def _packed(lengths: Sequence[int], room: int, overlap: int) -> list[tuple[int, int]]:
-    """Runs (first, beyond the last) of units that fit ``room``, each as long as it can be, every unit in one."""
+    """Runs (first, after the last) of units that fit ``room``, each as long as possible, that cover every unit."""
     runs: list[tuple[int, int]] = []
     first = last = 0
     while last < len(lengths):

@@ -1,20 +1,27 @@
-"""What an index tells: hits, and what it is."""
+"""What an index returns: hits of a search, and its description."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
+
+from opencse.search.row_database import Manifest
 
 
 @dataclass(frozen=True)
 class Hit:
-    """A row that was found.
+    """A row that a search found.
+
+    Example:
+        >>> Hit("7", 0.83, "A cat sleeps.", {"year": 2020}).metadata["year"]
+        2020
 
     Attributes:
         id: of the row, or of the document that the text is a passage of.
-        score: similarity to the query by the model's function; of a hybrid search the weighted mean of both scores, in
-            [0, 1].
-        text: the row's; of a document the best passage.
+        score: similarity to the query by the model's function; in a hybrid search the weighted mean of both scaled
+            scores, in [0, 1].
+        text: of the row; of a document its best passage.
         metadata: by column; None where a row has no value.
     """
 
@@ -24,28 +31,46 @@ class Hit:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class IndexInfo:
-    """What an index is.
+class SearchResult(list[list[Hit]]):
+    """The hits of each query, best first, and what their scores are.
+
+    Example:
+        >>> result = SearchResult([[Hit("7", 0.83, "A cat sleeps.")]], "cosine", "english")
+        >>> result[0][0].id, result.score, result.language
+        ('7', 'cosine', 'english')
 
     Attributes:
-        folder: where it is.
-        similarity: what vectors are compared by: cosine, dot, euclidean or manhattan.
+        score: the similarity that hits are scored by, or ``score`` for a hybrid search.
+        language: whose word stems a hybrid search compares; None: no stemming.
+    """
+
+    def __init__(self, hits: Iterable[list[Hit]], score: str, language: str | None) -> None:
+        super().__init__(hits)
+        self.score, self.language = score, language
+
+
+@dataclass(frozen=True)
+class IndexInfo:
+    """Describes an index.
+
+    Attributes:
+        folder: path of the index.
+        similarity: how vectors are compared: cosine, dot, euclidean or manhattan.
         kind: flat, hnsw or ivfpq.
-        rows: texts in it; of documents their passages.
-        documents: different ids.
+        rows: number of texts; of documents their passages.
+        documents: number of different ids.
         dimension: of a vector.
-        model: what the encoder was loaded by when the index was built.
-        fingerprint: of that encoder; only an encoder with the same one may query.
-        pooling: what replaced the model's own, or None.
-        query_prompt: put before queries.
-        document_prompt: put before the texts of the index.
-        columns: metadata, by name the kind of its values: number, text or mixed.
-        max_length: ids of the longest passage; None: texts are not cut.
-        overlap: ids that two passages of a document may share.
-        version: counts the changes.
-        megabytes: of the vectors.
-        language: whose stems words are reduced to in a hybrid search; None: words are as they are.
+        model: name or folder from which the encoder was loaded when the index was built.
+        fingerprint: of that encoder; only an encoder with the same one may be used for queries.
+        pooling: replaces the model's own pooling, or None.
+        query_prompt: prefix of queries.
+        document_prompt: prefix of the texts of the index.
+        columns: of metadata, each with the type of its values: number, text or mixed.
+        max_length: tokens of the longest passage; None: texts are not split.
+        overlap: tokens that two neighbouring passages of a document may share.
+        version: number of changes.
+        megabytes: size of the vectors.
+        language: whose word stems a hybrid search compares; None: no stemming.
     """
 
     folder: str
@@ -65,3 +90,26 @@ class IndexInfo:
     megabytes: float
     similarity: str = "cosine"
     language: str | None = None
+
+
+def info_of(folder: Path, manifest: Manifest, documents: int) -> IndexInfo:
+    """Describes the index of a manifest with some number of documents."""
+    return IndexInfo(
+        folder=str(folder),
+        kind=manifest.kind,
+        similarity=manifest.similarity.value,
+        rows=manifest.rows,
+        documents=documents,
+        dimension=manifest.dimension,
+        model=manifest.model,
+        fingerprint=manifest.fingerprint,
+        pooling=manifest.pooling,
+        query_prompt=manifest.query_prompt,
+        document_prompt=manifest.document_prompt,
+        columns=manifest.columns,
+        max_length=manifest.max_length,
+        overlap=manifest.overlap,
+        version=manifest.version,
+        language=manifest.language,
+        megabytes=4e-6 * manifest.slots * manifest.dimension,
+    )

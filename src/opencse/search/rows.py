@@ -1,26 +1,30 @@
-"""What an index is made of: rows of text with an id and metadata, checked before they are kept."""
+"""Rows of an index: a text with an id and metadata, and the checks of rows before they are stored."""
 
 from __future__ import annotations
 
 import datetime
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from opencse.errors import UserError
 from opencse.text.scripts import is_unicode
 
 Value = str | int | float | None
-"""What a column of metadata holds; booleans are kept as 0 and 1, dates as ISO text."""
+"""A value of metadata; booleans are stored as 0 and 1, dates as ISO text."""
 
 
 @dataclass(frozen=True)
-class Row:
+class IndexRow:
     """One text of an index.
 
+    Example:
+        >>> IndexRow("A cat sleeps.", "a1", {"year": 2020}).metadata["year"]
+        2020
+
     Attributes:
-        text: what is encoded and told.
-        id: names it in hits and for deletion; None: the next whole number that is free.
+        text: encoded, and returned in hits.
+        id: names the row in hits and for deletion; None: the next free whole number.
         metadata: values by column.
     """
 
@@ -29,28 +33,32 @@ class Row:
     metadata: Mapping[str, object] = field(default_factory=dict)
 
 
-RowLike = str | Row | Mapping[str, object]
-"""A text; a `Row`; or a mapping with ``text``, maybe ``id``, and columns of metadata."""
+RowLike = str | IndexRow | Mapping[str, object]
+"""A text; an `IndexRow`; or a mapping with ``text``, maybe ``id``, and columns of metadata."""
 
 
-def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[Row]:
-    """Each as a `Row` whose values can be kept.
+def checked_rows(rows: Iterable[RowLike], where: str = "rows") -> Iterator[IndexRow]:
+    """Converts each row to an `IndexRow` whose values can be stored.
+
+    Example:
+        >>> [row.id for row in checked_rows(["A cat.", {"text": "A dog.", "id": 7}])]
+        [None, '7']
 
     Raises:
-        TypeError: for what is no row.
-        UserError: for an empty text or id, an id that occurs twice, or a value that cannot be kept, naming its place.
+        TypeError: for an object that is no row.
+        UserError: for an empty text or id, an id that occurs twice, or a value that cannot be stored, naming the row.
     """
     if isinstance(rows, str | Mapping):
         raise TypeError(f"{where} is a list of texts or rows, not {type(rows).__name__}")
-    ids = Ids(f"{where}[{{}}]")
-    for number, given in enumerate(rows):
-        row = checked(_row(given, f"{where}[{number}]"), f"{where}[{number}]")
+    ids = UniqueIds(f"{where}[{{}}]")
+    for number, item in enumerate(rows):
+        row = checked(_row(item, f"{where}[{number}]"), f"{where}[{number}]")
         ids.add(row.id, number)
         yield row
 
 
-class Ids:
-    """The ids of rows that are read together, each of which may occur once.
+class UniqueIds:
+    """Checks that no id occurs twice among rows that are read together.
 
     Args:
         where: how a row is named in messages, with ``{}`` for its number.
@@ -61,42 +69,51 @@ class Ids:
         self._numbers: dict[str, int] = {}
 
     def add(self, name: str | None, number: int) -> None:
-        """Notes the id of a row.
+        """Remembers the id of a row.
 
         Raises:
             UserError: if an earlier row has it.
         """
         if name is not None and (before := self._numbers.setdefault(name, number)) != number:
-            here, there = self._where.format(number), self._where.format(before)
-            raise UserError(f"{here}: the id {name[:80]!r} is that of {there} too; give every row its own id")
+            row, earlier = self._where.format(number), self._where.format(before)
+            raise UserError(f"{row}: the id {name[:80]!r} is also that of {earlier}; give each row its own id")
 
 
-def checked(row: Row, where: str) -> Row:
-    """``row`` with plain values, white space around text and id dropped; ``where`` it stands, for messages.
+def checked(row: IndexRow, where: str) -> IndexRow:
+    """Converts a row's values to plain ones and removes white space around text and id.
+
+    Args:
+        row: to check.
+        where: names the row in messages.
 
     Raises:
-        UserError: for an empty text or id, half a surrogate pair, or a value that cannot be kept.
+        UserError: for an empty text or id, half a surrogate pair, or a value that cannot be stored.
     """
     text = _text(row.text, where, "the text")
     name = None if row.id is None else _text(str(row.id), where, "the id")
-    kept: dict[str, object] = {}
+    values: dict[str, object] = {}
     for key, value in row.metadata.items():
         column = _text(key, where, "the name of a column")
         if column in ("id", "text"):
-            raise UserError(f"{where}: {column!r} is the row's own and no metadata; name the column otherwise")
-        kept[column] = plain(value, where, column)
-    return Row(text, name, kept)
+            raise UserError(f"{where}: {column!r} is no metadata but part of the row; rename the column")
+        values[column] = plain(value, where, column)
+    return IndexRow(text, name, values)
 
 
 def plain(value: object, where: str, column: str) -> Value:
-    """``value`` as it is kept.
+    """Converts a value of metadata to one that can be stored.
+
+    Example:
+        >>> import datetime
+        >>> plain(datetime.date(2026, 11, 25), "row 1", "date")
+        '2026-11-25'
 
     Raises:
-        UserError: for what is neither text, finite number, date nor empty.
+        UserError: for a value that is neither text, finite number, date nor empty.
     """
     if isinstance(value, bool):
         return int(value)
-    if hasattr(value, "item") and not isinstance(value, str):  # a scalar of numpy's
+    if hasattr(value, "item") and not isinstance(value, str):  # a NumPy scalar
         value = value.item()
     if isinstance(value, int):
         if -(2**63) <= value < 2**63:
@@ -119,20 +136,20 @@ def plain(value: object, where: str, column: str) -> Value:
     )
 
 
-def _row(given: RowLike, where: str) -> Row:
-    if isinstance(given, str):
-        return Row(given)
-    if isinstance(given, Row):
-        return given
-    if isinstance(given, Mapping):
-        rest = dict(given)
+def _row(item: RowLike, where: str) -> IndexRow:
+    if isinstance(item, str):
+        return IndexRow(item)
+    if isinstance(item, IndexRow):
+        return item
+    if isinstance(item, Mapping):
+        rest = dict(item)
         text, name = rest.pop("text", None), rest.pop("id", None)
         if not isinstance(text, str):
-            raise UserError(f"{where} has no 'text'; keys there: {', '.join(map(str, given)) or 'none'}")
+            raise UserError(f"{where} has no 'text'; its keys: {', '.join(map(str, item)) or 'none'}")
         if name is not None and not isinstance(name, str | int):
             raise UserError(f"{where}: the id is {type(name).__name__}; give a text or a whole number")
-        return Row(text, None if name is None else str(name), rest)
-    raise TypeError(f"{where} is a text, a Row or a mapping, not {type(given).__name__}")
+        return IndexRow(text, None if name is None else str(name), rest)
+    raise TypeError(f"{where} is a text, an IndexRow or a mapping, not {type(item).__name__}")
 
 
 def _text(value: str, where: str, what: str) -> str:
@@ -144,8 +161,3 @@ def _text(value: str, where: str, what: str) -> str:
     if not is_unicode(text):
         raise UserError(f"{where}: {what} holds half of a surrogate pair, which is not text")
     return text
-
-
-def columns_of(rows: Sequence[Row]) -> list[str]:
-    """The columns of metadata of some rows, in the order of their first appearance."""
-    return list(dict.fromkeys(name for row in rows for name in row.metadata))

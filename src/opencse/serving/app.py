@@ -22,10 +22,10 @@ from opencse.modules.similarity import Similarity
 from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Guard, Keys
 from opencse.serving.metrics import CONTENT_TYPE
-from opencse.serving.models import Given, ServedModel
 from opencse.serving.projection import Method
-from opencse.serving.reading import answer, parse, read_body, while_connected
-from opencse.serving.requests import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
+from opencse.serving.request_body import answer, parse, read_body, while_connected
+from opencse.serving.schemas import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
+from opencse.serving.served_model import Given, ServedModel
 from opencse.serving.service import Service
 from opencse.version import __version__
 

@@ -8,11 +8,11 @@ from typing import Any
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import nearest, shortened
 from opencse.serving.errors import ApiError
-from opencse.serving.indexes import Searchable, ServedIndex
 from opencse.serving.limits import Limits
 from opencse.serving.metrics import Metrics
-from opencse.serving.models import ServedModel
-from opencse.serving.reading import Held
+from opencse.serving.request_body import Held
+from opencse.serving.served_index import Searchable, ServedIndex
+from opencse.serving.served_model import ServedModel
 
 
 class Service:

@@ -90,12 +90,12 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
     assert opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key")[1] == "ix: 2 texts added\n"
     code, _, err = opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key")
     assert code == 2
-    assert "the id '7' is there already" in err
+    assert "the id '7' exists already" in err
     assert opencse("index", "add", "ix", "more.jsonl", "--fields", "text", "--id", "key", "--replace")[0] == 0
     assert opencse("index", "delete", "ix", "7", "x")[1] == "ix: 2 rows deleted\n"
     assert opencse("index", "delete", "ix", "--where", "lang=de")[1] == "ix: 1 rows deleted\n"
     out = opencse("index", "info", "ix", "--json", "i.json")[1]
-    assert "texts      3, 3 rows; cut at 128 ids" in out
+    assert "texts      3, 3 rows; passages of at most 128 tokens" in out
     assert "year (number), lang (text)" in out
     assert json.loads(Path("i.json").read_text())["rows"] == 3
     out = opencse("index", "duplicates", "ix", "--threshold", 0.9)[1]
@@ -116,7 +116,7 @@ def test_add_delete_info_duplicates_pairs(opencse: Run, built: Path) -> None:
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--metadata", "id"), "row's own"),
         (("build", "new", "opencse-mini", "none.csv"), "no such file"),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "tree"), "unknown kind of index"),
-        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "ivfpq"), "take flat"),
+        (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--kind", "ivfpq"), "use --kind flat"),
         (("build", "new", "opencse-mini", "rows.csv", "--fields", "text", "--overlap", 500), "overlap 500"),
         (("build", "rows.csv", "opencse-mini", "rows.csv", "--fields", "text"), "is also an input"),
         (("query", "nowhere", "x"), "holds no index"),

@@ -10,9 +10,9 @@ import pytest
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.search import engines
-from opencse.search.building import How
-from opencse.search.engines import Kind
+from opencse.search import approximate
+from opencse.search.approximate import IndexKind
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.recall import measure_recall
 from opencse.text import sample
@@ -31,11 +31,11 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> SentenceEncoder:
 
 @pytest.mark.parametrize("kind", ["hnsw", "ivfpq"])
 def test_hits_are_nearly_those_of_the_exact_search(
-    tmp_path: Path, tiny: SentenceEncoder, kind: Kind, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, tiny: SentenceEncoder, kind: IndexKind, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engines, "FEWEST", 256)
+    monkeypatch.setattr(approximate, "FEWEST", 256)
     flat = Index.build(tmp_path / "flat", TEXTS, tiny)
-    index = Index.build(tmp_path / "index", TEXTS, tiny, how=How(kind=kind))
+    index = Index.build(tmp_path / "index", TEXTS, tiny, how=BuildSettings(kind=kind))
     queries = TEXTS[:100:2]
 
     def overlap() -> float:
@@ -43,8 +43,8 @@ def test_hits_are_nearly_those_of_the_exact_search(
         return float(np.mean([len({h.id for h in a} & {h.id for h in b}) / 10 for a, b in pairs]))
 
     assert overlap() > 0.8
-    with index.moment() as state:
-        assert state.engine is not None
+    with index.snapshot() as snapshot:
+        assert snapshot.approximate is not None
     recall = measure_recall(index, ks=(1, 10))
     assert recall.held
     assert recall.queries == 200
@@ -73,16 +73,16 @@ def test_hits_are_nearly_those_of_the_exact_search(
 
 
 def test_too_few_rows_and_damage(tmp_path: Path, tiny: SentenceEncoder) -> None:
-    with pytest.raises(UserError, match="at least 9,984 texts, and there are 3; take flat"):
-        Index.build(tmp_path / "few", TEXTS[:3], tiny, how=How(kind="ivfpq"))
-    index = Index.build(tmp_path / "i", TEXTS[:50], tiny, how=How(kind="hnsw"))
+    with pytest.raises(UserError, match="at least 9,984 texts to train its codes, not 3; use --kind flat"):
+        Index.build(tmp_path / "few", TEXTS[:3], tiny, how=BuildSettings(kind="ivfpq"))
+    index = Index.build(tmp_path / "i", TEXTS[:50], tiny, how=BuildSettings(kind="hnsw"))
     index.close()
     file = next(index.folder.glob("engine-*"))
     whole = file.read_bytes()
     file.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(UserError, match="damaged"):
         Index.open(index.folder)
-    other = Index.build(tmp_path / "j", TEXTS[:20], tiny, how=How(kind="hnsw"))
+    other = Index.build(tmp_path / "j", TEXTS[:20], tiny, how=BuildSettings(kind="hnsw"))
     file.write_bytes(next(other.folder.glob("engine-*")).read_bytes())
     with pytest.raises(UserError, match=r"of \d+ rows, not \d+"):
         Index.open(index.folder)
@@ -103,7 +103,7 @@ def test_a_disk_that_is_full_loses_nothing(
 
     texts = [f"Text number {number}." for number in range(20)]
     for act in (
-        lambda: Index.build(tmp_path / "i", texts, mini, how=How(kind="hnsw")),
+        lambda: Index.build(tmp_path / "i", texts, mini, how=BuildSettings(kind="hnsw")),
         lambda: Index.open(tmp_path / "i", encoder=mini).add(["More."]),
     ):
         monkeypatch.setattr(faiss, "write_index", full)

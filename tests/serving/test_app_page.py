@@ -9,9 +9,9 @@ import pytest
 from fastapi import FastAPI
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.search.building import How
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.rows import Row
+from opencse.search.rows import IndexRow
 from opencse.serving.app import create_app
 from opencse.serving.service import Service
 from serving.browser import CHROMIUM, Browser
@@ -46,9 +46,9 @@ def two(model: SentenceEncoder, tiny_folder: Path, sentences: list[str], tmp_pat
     """Two models with the same texts, hostile ones among them."""
     models = {"tiny": model, "<b>other": SentenceEncoder.load(tiny_folder, device="cpu")}
     texts = [*HOSTILE, *list(dict.fromkeys(sentences))[:40]]
-    rows = [Row(text, f"<i>{i}", {"<u>col": "</script><i>x" if i % 2 else "even"}) for i, text in enumerate(texts)]
+    rows = [IndexRow(text, f"<i>{i}", {"<u>col": "</script><i>x" if i % 2 else "even"}) for i, text in enumerate(texts)]
     indexes = {
-        name: Index.build(tmp_path / str(i), rows, encoder, how=How(cut=False))
+        name: Index.build(tmp_path / str(i), rows, encoder, how=BuildSettings(cut=False))
         for i, (name, encoder) in enumerate(models.items())
     }
     service = Service(models, indexes)

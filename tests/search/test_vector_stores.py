@@ -11,7 +11,7 @@ import pytest
 import opencse
 from opencse.errors import UserError
 from opencse.search.index import Index
-from opencse.search.stores import statements, values_of
+from opencse.search.vector_stores import statements, values_of
 from postgres import binaries, server
 
 pytestmark = pytest.mark.slow

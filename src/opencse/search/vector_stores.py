@@ -1,4 +1,4 @@
-"""An index copied into Qdrant, LanceDB or PostgreSQL with pgvector, through their own clients."""
+"""Exports an index to Qdrant, LanceDB or PostgreSQL with pgvector, through their own clients."""
 
 from __future__ import annotations
 
@@ -16,27 +16,32 @@ from opencse.errors import UserError, masked, reason, require_known
 from opencse.modules.similarity import Similarity
 from opencse.outputs import foreign, names_in, require_apart
 from opencse.search.index import Index
-from opencse.search.querying import hit_of
+from opencse.search.queries import hit_of
 from opencse.search.result import Hit
 
 _BATCH = 1_000
 _REMOTE = ("http://", "https://", "s3://", "gs://", "az://", "db://")
 FOLDERS = {"lancedb": r".*\.lance|__manifest", "qdrant": r"meta\.json|collection|aliases|\.lock"}
-"""Stores that are folders here, and the names in such a folder."""
+"""Stores that may be a folder on this machine, and the names of the files in such a folder."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,62}")
-_OF_TEXTS = uuid.UUID("b0a3b2a0-5d0e-4b7e-9c53-0f8f8b5f6f11")
+_NAMESPACE = uuid.UUID("b0a3b2a0-5d0e-4b7e-9c53-0f8f8b5f6f11")
 
 
 @dataclass(frozen=True)
 class Exported:
-    """What was copied.
+    """The result of an export.
+
+    Example:
+        >>> exported = Exported("lancedb", "store", "texts", 5, 'query it with .distance_type("cosine")')
+        >>> exported.rows
+        5
 
     Attributes:
         to: qdrant, lancedb or pgvector.
-        target: where, without passwords.
+        target: folder, URL or connection string, without passwords.
         name: of the collection or table.
-        rows: how many.
-        how: what queries there have to say, to compare as the model does.
+        rows: number of exported rows.
+        how: how to query it, so that vectors are compared as the model does.
     """
 
     to: str
@@ -47,15 +52,13 @@ class Exported:
 
 
 def export(index: Index, to: str, target: str, name: str) -> Exported:
-    """Copies an index with its vectors, which are to be compared there by the same function.
-
-    Of an index by cosine the vectors are L2-normalised.
+    """Copies ids, texts, metadata and vectors (L2-normalised for the cosine) into another store.
 
     Args:
-        index: the index.
+        index: to export.
         to: a key of `STORES`.
-        target: where, as that store's client wants it.
-        name: of the collection or table, which must not be there yet: letters, digits and underscores.
+        target: folder, URL or connection string, as that store's client expects it.
+        name: of the new collection or table: letters, digits and underscores.
 
     Raises:
         UserError: see `opencse.export_index`.
@@ -64,12 +67,16 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
     similarity = Similarity(index.info().similarity)
     how = QUERIED[to](similarity)
     if how is None:
-        raise UserError(f"{to} cannot compare by {similarity}, as this index does; export it to qdrant or pgvector")
+        raise UserError(
+            f"{to} cannot compare by {similarity}, as this index does; export to qdrant or pgvector instead"
+        )
     if not _NAME.fullmatch(name):
-        raise UserError(f"{name!r}: a collection or table is named in letters, digits and underscores; choose another")
+        raise UserError(
+            f"{name!r}: names of collections and tables have letters, digits and underscores; choose another --name"
+        )
     if to in FOLDERS and not target.startswith(_REMOTE):
         _require_folder(Path(target), index.folder, FOLDERS[to])
-    shown = masked(target, target)
+    safe_target = masked(target, target)
     try:
         rows = STORES[to](index, target, name)
     except ImportError as error:
@@ -78,15 +85,15 @@ def export(index: Index, to: str, target: str, name: str) -> Exported:
     except UserError:
         raise
     except Exception as error:  # each client has errors of its own
-        said = masked(reason(error), target)[:200]
-        raise UserError(f"{shown}: {to} refused ({type(error).__name__}: {said})") from None
-    return Exported(to, shown, name, rows, how)
+        message = masked(reason(error), target)[:200]
+        raise UserError(f"{safe_target}: {to} refused ({type(error).__name__}: {message})") from None
+    return Exported(to, safe_target, name, rows, how)
 
 
-def _require_folder(target: Path, index: Path, own: str) -> None:
-    """Refuses a folder with anything but that store's files, or that has to do with the index; touches nothing."""
+def _require_folder(target: Path, index: Path, pattern: str) -> None:
+    """Refuses a folder that holds other files, or that overlaps with the index; changes nothing."""
     require_apart(target, read=[index], option="target")
-    names = {name for name in names_in(target) if not re.fullmatch(own, name)}
+    names = {name for name in names_in(target) if not re.fullmatch(pattern, name)}
     if names:
         raise UserError(foreign(target, names, "the store"))
 
@@ -98,14 +105,14 @@ def _qdrant(index: Index, target: str, name: str) -> int:
     client = QdrantClient(url=target) if remote else QdrantClient(path=target)
     try:
         if client.collection_exists(name):
-            raise UserError(f"{masked(target)}: there is a collection {name!r} already; choose another --name")
+            raise UserError(f"{masked(target)}: a collection {name!r} exists already; choose another --name")
         size = index.info().dimension
-        client.create_collection(name, models.VectorParams(size=size, distance=_of_qdrant(index)))
+        client.create_collection(name, models.VectorParams(size=size, distance=_qdrant_distance(index)))
         rows = 0
         for hits, vectors in _batches(index):
             points = [
                 models.PointStruct(
-                    id=str(uuid.uuid5(_OF_TEXTS, f"{hit.id}\0{rows + number}")),  # its ids are numbers or UUIDs alone
+                    id=str(uuid.uuid5(_NAMESPACE, f"{hit.id}\0{rows + number}")),  # Qdrant only takes numbers or UUIDs
                     vector=vector,
                     payload={**hit.metadata, "id": hit.id, "text": hit.text},
                 )
@@ -118,7 +125,7 @@ def _qdrant(index: Index, target: str, name: str) -> int:
         client.close()
 
 
-def _of_qdrant(index: Index) -> Any:  # noqa: ANN401 - of the client
+def _qdrant_distance(index: Index) -> Any:  # noqa: ANN401 - of the client
     from qdrant_client import models
 
     names = {
@@ -150,7 +157,7 @@ def _lancedb(index: Index, target: str, name: str) -> int:
     except ValueError as error:
         if "already exists" not in str(error):
             raise
-        raise UserError(f"{masked(target)}: there is a table {name!r} already; choose another --name") from None
+        raise UserError(f"{masked(target)}: a table {name!r} exists already; choose another --name") from None
     rows = 0
     for hits, vectors in _batches(index):
         table.add(
@@ -182,12 +189,12 @@ def _pgvector(index: Index, target: str, name: str) -> int:
 
 
 def statements(name: str, dimension: int, columns: dict[str, str]) -> tuple[str, str]:
-    """The statements that make the table, and that add a row to it.
+    """The SQL statements that create the table, and that insert a row.
 
     Args:
         name: of the table.
         dimension: of a vector.
-        columns: metadata, by name the kind of value.
+        columns: of metadata, each with the type of its values.
     """
     kinds = {"number": "double precision"}
     more = "".join(f", {_quoted(column)} {kinds.get(kind, 'text')}" for column, kind in columns.items())
@@ -196,22 +203,22 @@ def statements(name: str, dimension: int, columns: dict[str, str]) -> tuple[str,
         f"(place bigserial PRIMARY KEY, id text NOT NULL, text text NOT NULL, "
         f"embedding vector({dimension}) NOT NULL{more})"
     )
-    named = "".join(f", {_quoted(column)}" for column in columns).replace("%", "%%")  # psycopg fills in at %s
+    names = "".join(f", {_quoted(column)}" for column in columns).replace("%", "%%")  # psycopg fills in at %s
     insert = (
-        f"INSERT INTO {_quoted(name)} (id, text, embedding{named}) VALUES ({', '.join(['%s'] * (3 + len(columns)))})"
+        f"INSERT INTO {_quoted(name)} (id, text, embedding{names}) VALUES ({', '.join(['%s'] * (3 + len(columns)))})"
     )
     return create, insert
 
 
 def values_of(hits: list[Hit], vectors: NDArray[np.float32], columns: dict[str, str]) -> list[tuple[Any, ...]]:
-    """What is added to the table for each row, in the order of `statements`."""
+    """The values of each row, in the order of `statements`."""
     return [
         (hit.id, hit.text, vector, *_typed(hit, columns).values()) for hit, vector in zip(hits, vectors, strict=True)
     ]
 
 
 def _typed(hit: Hit, columns: Any) -> dict[str, Any]:  # noqa: ANN401 - a mapping of names
-    """The metadata of a row in the types that a table's columns have."""
+    """The metadata of a row in the types of the table's columns."""
     typed: dict[str, Any] = {}
     for column, kind in columns.items():
         value = hit.metadata[column]
@@ -222,14 +229,14 @@ def _typed(hit: Hit, columns: Any) -> dict[str, Any]:  # noqa: ANN401 - a mappin
 
 
 def _batches(index: Index) -> Iterator[tuple[list[Hit], NDArray[np.float32]]]:
-    """Rows and their vectors, all of one moment."""
-    with index.moment() as state:
-        for start in range(0, len(state.places), _BATCH):
-            places = state.places[start : start + _BATCH]
-            rows = state.store.at(places, state.facts)
+    """Rows and their vectors, in batches, all of one snapshot."""
+    with index.snapshot() as snapshot:
+        for start in range(0, len(snapshot.positions), _BATCH):
+            positions = snapshot.positions[start : start + _BATCH]
+            rows = snapshot.rows_at(positions)
             yield (
-                [hit_of(rows[place], 1.0, state.facts) for place in places.tolist()],
-                np.asarray(state.vectors[places]),
+                [hit_of(rows[position], 1.0, snapshot.manifest) for position in positions.tolist()],
+                np.asarray(snapshot.vectors[positions]),
             )
 
 
@@ -248,21 +255,21 @@ _PGVECTOR = {
 }
 
 
-def _asked_of_qdrant(similarity: Similarity) -> str | None:
+def _qdrant_advice(similarity: Similarity) -> str | None:
     return f"the collection compares by {similarity}"
 
 
-def _asked_of_lancedb(similarity: Similarity) -> str | None:
+def _lancedb_advice(similarity: Similarity) -> str | None:
     return None if similarity not in _LANCEDB else f'query it with .distance_type("{_LANCEDB[similarity]}")'
 
 
-def _asked_of_pgvector(similarity: Similarity) -> str | None:
+def _pgvector_advice(similarity: Similarity) -> str | None:
     return f"ORDER BY embedding {_PGVECTOR[similarity]} a query's vector"
 
 
 QUERIED: dict[str, Callable[[Similarity], str | None]] = {
-    "qdrant": _asked_of_qdrant,
-    "lancedb": _asked_of_lancedb,
-    "pgvector": _asked_of_pgvector,
+    "qdrant": _qdrant_advice,
+    "lancedb": _lancedb_advice,
+    "pgvector": _pgvector_advice,
 }
-"""How each store is asked to compare by a similarity; None where it cannot."""
+"""Tells how to query each store so that it compares by a similarity; None where it cannot."""

@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import shortened
-from opencse.serving.models import Given, ServedModel
 from opencse.serving.projection import Method, project, sampled
+from opencse.serving.served_model import Given, ServedModel
 from opencse.serving.worker import Worker
 
 _TOLD = 300

@@ -1,4 +1,4 @@
-"""Approximate search by FAISS: HNSW graphs and inverted lists of product-quantised vectors."""
+"""Searches many vectors approximately with FAISS: HNSW graphs, and inverted lists of product-quantised vectors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opencse.arrays import Floats, Integers
 from opencse.errors import UserError, reason
@@ -16,31 +15,34 @@ from opencse.io import sync
 from opencse.modules.similarity import Similarity
 from opencse.progress import Progress
 from opencse.ranking import SPARE, PreparedVectors, similarities
-from opencse.search.database import mapped, new_name
-from opencse.search.folder import note
+from opencse.search.folder import add_to_list
+from opencse.search.row_database import map_vectors, unique_name
 from opencse.search.writer import Writer
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-Kind = Literal["flat", "hnsw", "ivfpq"]
-KINDS: tuple[str, ...] = get_args(Kind)
+IndexKind = Literal["flat", "hnsw", "ivfpq"]
+KINDS: tuple[str, ...] = get_args(IndexKind)
 _CODES = 256
 _PER_CODE = 39
-"""Vectors that FAISS wants to see of each centroid."""
+"""Vectors that FAISS needs for each centroid."""
 FEWEST = _CODES * _PER_CODE
+"""Rows from which product quantisation can be trained."""
 _NEIGHBOURS, _BREADTH_BUILD, _BREADTH_SEARCH = 32, 200, 128
+"""HNSW: links per node, and candidates when building and searching (M, efConstruction, efSearch)."""
 _PROBED = 0.1
+"""IVF-PQ: share of the inverted lists that is searched."""
 _REFINED = 10
-"""Candidates of product quantisation for each row asked for; the true vectors decide among them."""
+"""IVF-PQ: candidates per requested row, which are ranked again by their exact vectors."""
 _CHUNK = 65_536
 
 
 def require_faiss() -> ModuleType:
-    """FAISS, imported.
+    """Imports FAISS.
 
     Raises:
-        UserError: where it is not installed.
+        UserError: if it is not installed.
     """
     try:
         import faiss
@@ -52,19 +54,20 @@ def require_faiss() -> ModuleType:
     return module
 
 
-class Engine:
-    """An approximate index over the vector file, with one entry for each of its rows."""
+class ApproximateIndex:
+    """A FAISS index with one entry for each row of the vector file."""
 
     def __init__(self, inner: Any, similarity: Similarity = Similarity.COSINE) -> None:  # noqa: ANN401 - faiss is untyped
         self._inner = inner
         self._similarity = similarity
 
     @classmethod
-    def read(cls, path: Path, slots: int, similarity: Similarity = Similarity.COSINE) -> Engine:
-        """The index in a file.
+    def read(cls, path: Path, slots: int, similarity: Similarity = Similarity.COSINE) -> ApproximateIndex:
+        """Reads the index in a file.
 
         Raises:
-            UserError: if it is damaged, or not of ``slots`` rows.
+            FileNotFoundError: if it does not exist.
+            UserError: if it is damaged, or does not have ``slots`` rows.
         """
         faiss = require_faiss()
         if not path.is_file():
@@ -78,102 +81,103 @@ class Engine:
         return cls(inner, similarity)
 
     def search(
-        self, queries: PreparedVectors, vectors: PreparedVectors, k: int, alive: Integers | None
+        self, queries: PreparedVectors, vectors: PreparedVectors, k: int, living: Integers | None
     ) -> tuple[Integers, Floats]:
-        """The k rows found nearest to each query, scored by their true vectors.
+        """Finds about the k most similar rows to each query, scored by their exact vectors.
 
         Args:
             queries: (n, d) prepared for the index.
             vectors: (slots, d) the vector file.
-            k: how many.
-            alive: the places that may be found; None: all.
+            k: number of rows.
+            living: positions that may be returned; None: all.
 
         Returns:
-            (n, k) places, the nearest first, -1 where fewer were found, and their similarities.
+            (n, k) positions, best first, -1 where fewer were found, and their similarities.
         """
         faiss = require_faiss()
-        lists = isinstance(self._inner, faiss.IndexIVF)
-        most = min(len(vectors), _REFINED * k if lists else k + SPARE)
-        chosen = None
-        if alive is not None:
+        is_ivf = isinstance(self._inner, faiss.IndexIVF)
+        most = min(len(vectors), _REFINED * k if is_ivf else k + SPARE)
+        selector = None
+        if living is not None:
             mask = np.zeros(len(vectors), dtype=bool)
-            mask[alive] = True
-            chosen = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
-        if lists:
+            mask[living] = True
+            selector = faiss.IDSelectorBitmap(np.packbits(mask, bitorder="little"))
+        if is_ivf:
             probed = max(8, math.ceil(_PROBED * self._inner.nlist))
-            how = faiss.SearchParametersIVF(sel=chosen, nprobe=min(probed, self._inner.nlist))
+            parameters = faiss.SearchParametersIVF(sel=selector, nprobe=min(probed, self._inner.nlist))
         else:
-            how = faiss.SearchParametersHNSW(sel=chosen, efSearch=max(_BREADTH_SEARCH, 2 * most))
-        _, found = self._inner.search(np.ascontiguousarray(queries), most, params=how)
-        scores = np.where(found < 0, -np.inf, similarities(queries, vectors, np.maximum(found, 0), self._similarity))
-        order = np.lexsort((found, -scores))[:, :k]
-        return np.take_along_axis(found, order, axis=1), np.take_along_axis(scores, order, axis=1)
+            parameters = faiss.SearchParametersHNSW(sel=selector, efSearch=max(_BREADTH_SEARCH, 2 * most))
+        _, positions = self._inner.search(np.ascontiguousarray(queries), most, params=parameters)
+        exact = similarities(queries, vectors, np.maximum(positions, 0), self._similarity)
+        scores = np.where(positions < 0, -np.inf, exact)
+        order = np.lexsort((positions, -scores))[:, :k]
+        return np.take_along_axis(positions, order, axis=1), np.take_along_axis(scores, order, axis=1)
 
 
-def write_engine(writer: Writer, progress: Progress) -> None:
-    """Brings the approximate index up to the rows that ``writer`` has, in a new file; nothing for a flat one.
+def update_approximate_index(writer: Writer, progress: Progress) -> None:
+    """Adds new rows to the approximate index, in a new file; does nothing for a flat index.
 
     Raises:
-        UserError: where FAISS is not installed.
+        UserError: if FAISS is not installed, or the file cannot be written.
     """
-    facts = writer.facts
-    if facts.kind == "flat":
+    manifest = writer.manifest
+    if manifest.kind == "flat":
         return
     faiss = require_faiss()
     writer.flush()
-    vectors = mapped(writer.folder, facts)
+    vectors = map_vectors(writer.folder, manifest)
     inner, begin = None, 0
-    if facts.engine is not None and not writer.compacted:
-        inner = faiss.read_index(str(writer.folder / facts.engine))
+    if manifest.engine is not None and not writer.compacted:
+        inner = faiss.read_index(str(writer.folder / manifest.engine))
         begin = inner.ntotal
         if begin == len(vectors):
             return
     if inner is None:
-        inner = _new(faiss, facts.kind, vectors, facts.similarity)
+        inner = _empty_index(faiss, manifest.kind, vectors, manifest.similarity)
     if inner is None:
-        writer.engine(None)
+        writer.set_approximate(None)
         return
-    progress.start(facts.kind, len(vectors), begin)
+    progress.start(manifest.kind, len(vectors), begin)
     for start in range(begin, len(vectors), _CHUNK):
         inner.add(np.ascontiguousarray(vectors[start : start + _CHUNK]))
         progress.advance(min(start + _CHUNK, len(vectors)))
     progress.finish()
-    name = new_name("engine-", ".faiss")
-    note(writer.folder, name)
+    name = unique_name("engine-", ".faiss")
+    add_to_list(writer.folder, name)
     try:
         faiss.write_index(inner, str(writer.folder / name))
     except RuntimeError as error:
         (writer.folder / name).unlink(missing_ok=True)
         raise UserError(
-            f"{writer.folder}: the {facts.kind} index cannot be written ({reason(error)[-80:]}); is the disk full? "
+            f"{writer.folder}: the {manifest.kind} index cannot be written ({reason(error)[-80:]}); is the disk full? "
             "Make room and run the same command again"
         ) from None
     sync(writer.folder / name)
-    writer.engine(name)
+    writer.set_approximate(name)
 
 
 def require_enough(kind: str, rows: int) -> None:
-    """Refuses product quantisation of too few rows.
+    """Refuses product quantisation for too few rows.
 
     Raises:
-        UserError: saying how many are needed.
+        UserError: naming the number that is needed.
     """
     if kind == "ivfpq" and rows < FEWEST:
         raise UserError(
-            f"ivfpq learns its codes from at least {FEWEST:,} texts, and there are {rows:,}; take flat, which is exact"
+            f"ivfpq needs at least {FEWEST:,} texts to train its codes, not {rows:,}; use --kind flat, which is exact"
         )
 
 
 def require_metric(kind: str, similarity: Similarity) -> None:
-    """Refuses an approximate index of a similarity that it cannot search by.
+    """Refuses an approximate index for a similarity that it does not support.
 
     Raises:
         UserError: naming both, with the fix.
     """
     if kind != "flat" and similarity is Similarity.MANHATTAN:
         raise UserError(
-            f"{kind} searches by cosine, dot or euclidean, and this model compares by {similarity}; take flat, which "
-            "is exact"
+            f"{kind} searches by cosine, dot or euclidean, and this model compares by {similarity}; use --kind flat, "
+            "which is exact"
         )
 
 
@@ -181,8 +185,8 @@ def _metric(faiss: ModuleType, similarity: Similarity) -> int:
     return int(faiss.METRIC_INNER_PRODUCT if similarity.is_product else faiss.METRIC_L2)
 
 
-def _new(faiss: ModuleType, kind: str, vectors: NDArray[np.float32], similarity: Similarity) -> Any:  # noqa: ANN401
-    """An empty index, its codes learnt; None where an index has become too small for that."""
+def _empty_index(faiss: ModuleType, kind: str, vectors: PreparedVectors, similarity: Similarity) -> Any:  # noqa: ANN401
+    """An index without rows, its codes trained; None where there are too few rows to train them."""
     rows, dimension = vectors.shape
     if kind == "hnsw":
         inner = faiss.index_factory(dimension, f"HNSW{_NEIGHBOURS},Flat", _metric(faiss, similarity))

@@ -11,7 +11,7 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.prompts import Prompts
 from opencse.modules.rows import unit_rows
-from opencse.search.building import How
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.serving.app import create_app
 from opencse.serving.limits import Limits
@@ -162,7 +162,7 @@ async def test_queries_are_read_with_their_prompt(
     del serve  # the index below is another
     model.prompts = Prompts({"query": "what is asked: ", "document": "what is known: ", "other": "text: "}, "other")
     corpus, queries = short(sentences, model)[:40], ["a dog in the snow", "rain"]
-    with Index.build(tmp_path / "ix", corpus, model, how=How(cut=False)) as index:
+    with Index.build(tmp_path / "ix", corpus, model, how=BuildSettings(cut=False)) as index:
         expected = index.search(queries, 5)
         assert len({hit.score for hit in expected[0]}) == 5
     service = Service({"tiny": model}, {"tiny": Index.open(tmp_path / "ix", encoder=model)})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from opencse.search.kept import place_beside
+from opencse.search.corpus_cache import cache_folder
 from opencse.text.readers import Source
 
 
@@ -29,4 +29,4 @@ def test_a_folder_of_that_name_that_is_somebody_s_is_left_alone(
     for name in there:
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text("x")
-    assert place_beside(Source(str(text))) == (tmp_path / "corpus.txt.index" if own else None)
+    assert cache_folder(Source(str(text))) == (tmp_path / "corpus.txt.index" if own else None)

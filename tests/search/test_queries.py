@@ -16,10 +16,10 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
-from opencse.search import kept_words
-from opencse.search.building import How
+from opencse.search import keyword_index
+from opencse.search.building import BuildSettings
 from opencse.search.index import Index
-from opencse.search.keywords import Keywords, best_rows
+from opencse.search.keyword_index import KeywordIndex, best_rows
 from opencse.text import sample
 from opencse.text.stems import stems_of
 from search_texts import TEXTS
@@ -51,7 +51,7 @@ def naive(index: Index, query: str, weight: float, among: set[int] | None = None
 @pytest.mark.parametrize("language", ["auto", "none"])
 @pytest.mark.parametrize("weight", [0.0, 0.3, 1.0, None])
 def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: float | None, language: str) -> None:
-    index = Index.build(tmp_path / "index", [*MANY[:80], *MANY[:3]], mini, how=How(language=language))
+    index = Index.build(tmp_path / "index", [*MANY[:80], *MANY[:3]], mini, how=BuildSettings(language=language))
     assert index.info().language == (None if language == "none" else "english")
     index.delete([str(row) for row in range(10, 20)])
     ids = [hit.id for hit in index.rows()]
@@ -80,7 +80,7 @@ def test_the_ends_of_the_weight_are_the_lists_themselves(tmp_path: Path, mini: S
     )
     assert index.search(queries, 10, hybrid=True, hybrid_weight=1)[0][0].score == pytest.approx(1)
     assert [[hit.id for hit in hits] for hits in index.search(queries, 10, hybrid=True, hybrid_weight=1)] == vectors
-    counted = Keywords.of(MANY, index.info().language)
+    counted = KeywordIndex.of(MANY, index.info().language)
     assert words == [[str(row) for row in best_rows(counted.scores(query), 10)] for query in queries]
     assert both != vectors
     assert both != words
@@ -102,7 +102,7 @@ def test_conditions_hold_for_both_lists(index: Index) -> None:
     [
         ({"hybrid": True, "hybrid_weight": 1.5}, "from 0 to 1, not 1.5"),
         ({"hybrid": True, "hybrid_weight": float("nan")}, "from 0 to 1"),
-        ({"hybrid_weight": 0.5}, "of a hybrid search"),
+        ({"hybrid_weight": 0.5}, "needs a hybrid search"),
         ({"hybrid": True, "threshold": 0.5}, "no threshold"),
     ],
 )
@@ -121,15 +121,15 @@ def test_best_rows_are_those_of_a_sort() -> None:
 
 @pytest.fixture
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many texts were counted, each time that words were."""
+    """BuildSettings many texts were counted, each time that words were."""
     heard: list[int] = []
-    real = Keywords.of
+    real = KeywordIndex.of
 
-    def of(texts: list[str], language: str | None = None) -> Keywords:
+    def of(texts: list[str], language: str | None = None) -> KeywordIndex:
         heard.append(len(texts))
         return real(texts, language)
 
-    monkeypatch.setattr(Keywords, "of", of)
+    monkeypatch.setattr(KeywordIndex, "of", of)
     return heard
 
 
@@ -174,15 +174,15 @@ def test_damaged_words_are_counted_again(index: Index, mini: SentenceEncoder, co
         for wrong in (None, b"", whole[:-1], whole[: len(whole) // 2]):
             shutil.copytree(folder, index.folder / "aside")
             path.unlink() if wrong is None else path.write_bytes(wrong)
-            if wrong == whole[: len(whole) // 2] and path.name != kept_words._SIZES:  # as if the sizes were right
-                sizes = kept_words._sizes(folder)
-                (folder / kept_words._SIZES).write_text(json.dumps(sizes))
+            if wrong == whole[: len(whole) // 2] and path.name != keyword_index._SIZES:  # as if the sizes were right
+                sizes = keyword_index._sizes(folder)
+                (folder / keyword_index._SIZES).write_text(json.dumps(sizes))
             before = len(counted)
             assert asked(index.folder, mini) == first
             assert len(counted) == before + 1, (path.name, wrong)
             shutil.rmtree(folder)
             (index.folder / "aside").rename(folder)
-    sizes = json.loads((folder / kept_words._SIZES).read_text())
+    sizes = json.loads((folder / keyword_index._SIZES).read_text())
     assert len(sizes) == 5
 
 
@@ -207,7 +207,7 @@ def test_a_folder_that_cannot_be_written_is_searched_all_the_same(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(Keywords, "save", full)
+        patch.setattr(KeywordIndex, "save", full)
         first = asked(index.folder, mini)
     assert kept(index.folder) == []
     assert asked(index.folder, mini) == first
@@ -224,7 +224,7 @@ def test_texts_without_words(tmp_path: Path, mini: SentenceEncoder) -> None:
 
 
 def test_words_of_a_language_without_spaces() -> None:
-    found = Keywords.of(["今天天气很好", "深度学习很好用", "他在学校里学习深度"])
+    found = KeywordIndex.of(["今天天气很好", "深度学习很好用", "他在学校里学习深度"])
     assert best_rows(found.scores("深度学习"), 3).tolist() == [1, 2]
     assert best_rows(found.scores("天气"), 3).tolist() == [0]
     assert not found.scores("不是").any()
@@ -251,7 +251,7 @@ GERMAN = [
 def test_queries_find_other_ways_to_write_and_other_forms(
     tmp_path: Path, mini: SentenceEncoder, query: str, language: str, first: str | None
 ) -> None:
-    index = Index.build(tmp_path / "i", GERMAN, mini, how=How(language=language))
+    index = Index.build(tmp_path / "i", GERMAN, mini, how=BuildSettings(language=language))
     assert index.info().language == (None if language == "none" else "german")
     scores = index.search([query], 3, hybrid=True, hybrid_weight=0)[0]
     assert (scores[0].id if scores[0].score > 0 else None) == first
@@ -263,10 +263,10 @@ def test_words_told_apart_in_another_way_are_not_read(
     first = asked(index.folder, mini)
     (name,) = kept(index.folder)
     with monkeypatch.context() as patch:
-        patch.setattr(kept_words, "_COUNTING", 2)
+        patch.setattr(keyword_index, "_COUNTING", 2)
         asked(index.folder, mini)
     with monkeypatch.context() as patch:
-        patch.setattr(kept_words, "rules_version", lambda: "2.2.0")
+        patch.setattr(keyword_index, "rules_version", lambda: "2.2.0")
         asked(index.folder, mini)
     assert counted == [5, 5, 5]
     assert asked(index.folder, mini) == first
@@ -290,8 +290,8 @@ def test_an_index_made_before_languages_were_recorded_has_words_as_they_are(
 
 def test_a_build_that_goes_on_has_the_language_that_is_asked_for(tmp_path: Path, mini: SentenceEncoder) -> None:
     for language, recorded in (("none", None), ("en", "english"), ("auto", "english")):
-        index = Index.build(tmp_path / "i", MANY[:40], mini, how=How(language=language), overwrite=True)
+        index = Index.build(tmp_path / "i", MANY[:40], mini, how=BuildSettings(language=language), overwrite=True)
         assert index.info().language == recorded
     with pytest.raises(UserError, match="no stems for the language 'xx'"):
-        Index.build(tmp_path / "other", MANY[:4], mini, how=How(language="xx"))
+        Index.build(tmp_path / "other", MANY[:4], mini, how=BuildSettings(language="xx"))
     assert not (tmp_path / "other").exists()

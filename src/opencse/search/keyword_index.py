@@ -1,0 +1,182 @@
+"""Keyword search with BM25 (through bm25s), and the cache of it in the folder of an index.
+
+The cache is a folder ``words-DATABASE-VERSION-COUNTING-LANGUAGE`` in the format of bm25s, written by the first hybrid
+search of that version of the index. Its name says what it holds: after a change of the index, of the tokenisation, of
+the language or of the stemmer another name is used, so an outdated cache is never read, and the next writer deletes it.
+A cache that is damaged, or has another number of rows than the index, is replaced.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from opencse.arrays import Floats, Integers
+from opencse.io import sync
+from opencse.search.checksums import file_sum
+from opencse.search.folder import add_to_list, listed
+from opencse.text.scripts import search_words
+from opencse.text.stems import rules_version, stems_of
+
+_PREFIX = "words-"
+_SIZES = "sizes.json"
+_COUNTING = 4
+"""Version of the tokenisation (`opencse.text.scripts.search_words`), part of the name of the cache."""
+
+
+class KeywordIndex:
+    """Ranks texts by BM25 (Robertson and Zaragoza 2009) as Lucene does: k1 1.5, b 0.75.
+
+    Words are runs of letters and digits after Unicode normalisation (`opencse.text.scripts.folded`), reduced to their
+    stems by Snowball's rules where the language is known; there are no stop words. In Chinese, Japanese, Thai and other
+    scripts without spaces, all pairs of neighbouring characters are words. Texts and queries go through the same
+    function.
+
+    Example:
+        >>> index = KeywordIndex.of(["A cat sleeps.", "Two cats and a dog.", "Rain falls."], "english")
+        >>> index.scores("the cats").round(2).tolist()
+        [0.28, 0.24, 0.0]
+
+    Args:
+        inner: bm25s's index of m texts; None: they have no words at all.
+        size: m.
+        language: whose stems the words were reduced to; None: no stemming.
+    """
+
+    def __init__(self, inner: Any, size: int, language: str | None = None) -> None:  # noqa: ANN401 - bm25s is untyped
+        self._inner, self.size = inner, size
+        self._stems = stems_of(language)
+
+    @classmethod
+    def of(cls, texts: Sequence[str], language: str | None = None) -> KeywordIndex:
+        """Counts the words of ``texts``."""
+        stems = stems_of(language)
+        words = [stems(search_words(text)) for text in texts]
+        if not any(words):
+            return cls(None, len(texts), language)
+        import bm25s
+
+        inner = bm25s.BM25(method="lucene")
+        inner.index(words, show_progress=False)
+        return cls(inner, len(texts), language)
+
+    @classmethod
+    def read(cls, folder: Path, language: str | None = None) -> KeywordIndex:
+        """Opens what `save` wrote; the scores are memory-mapped.
+
+        Raises:
+            ValueError, OSError, LookupError, TypeError: if it is damaged.
+        """
+        import bm25s
+
+        inner = bm25s.BM25.load(folder, mmap=True)
+        scores = inner.scores
+        entries, ends = len(scores["indices"]), scores["indptr"]
+        if len(scores["data"]) != entries or len(ends) <= max(inner.vocab_dict.values()) or int(ends[-1]) != entries:
+            raise ValueError("the files of the keyword index do not belong together")
+        return cls(inner, int(scores["num_docs"]), language)
+
+    def save(self, folder: Path) -> None:
+        """Writes the index in bm25s's format; at least one text must have words."""
+        self._inner.save(folder, show_progress=False)
+
+    @property
+    def empty(self) -> bool:
+        """Whether the texts have no words at all."""
+        return self._inner is None
+
+    def scores(self, query: str) -> Floats:
+        """BM25 score (m,) of each text for a query; 0 for texts that share no word with it."""
+        words = [] if self._inner is None else self._stems(search_words(query))
+        known = [word for word in words if word in self._inner.vocab_dict]
+        if not known:
+            return np.zeros(self.size)
+        return np.asarray(self._inner.get_scores(known), dtype=np.float64)
+
+
+def best_rows(scores: Floats, most: int) -> Integers:
+    """Row numbers of at most ``most`` highest scores above 0, best first, ties in row order.
+
+    Example:
+        >>> best_rows(np.array([0.0, 2.0, 1.0, 2.0]), 2).tolist()
+        [1, 3]
+    """
+    rows = np.flatnonzero(scores > 0)
+    if len(rows) > most:
+        least = np.partition(scores[rows], -most)[-most]
+        rows = rows[scores[rows] >= least]
+    return rows[np.lexsort((rows, -scores[rows]))][:most]
+
+
+def cache_name(database: str, version: int, language: str | None) -> str:
+    """Name of the cache folder for one version of an index.
+
+    Args:
+        database: file name of the index's database.
+        version: number of changes of the index.
+        language: whose stems are compared; None: no stemming.
+    """
+    stems = "words" if language is None else f"{language}_{rules_version().replace('.', '_')}"
+    return f"{_PREFIX}{database.removeprefix('rows-').removesuffix('.sqlite')}-{version}-{_COUNTING}-{stems}"
+
+
+def cached_keyword_index(
+    folder: Path, name: str, count: int, texts: Callable[[], Sequence[str]], language: str | None = None
+) -> KeywordIndex:
+    """Opens the cached keyword index; counts the words and caches them where there is none.
+
+    Args:
+        folder: of the index; where it cannot be written, nothing is cached.
+        name: from `cache_name`.
+        count: number of rows of the index.
+        texts: reads the texts of all rows, in their order.
+        language: whose stems are compared; None: no stemming.
+    """
+    with suppress(ValueError, OSError, LookupError, TypeError):
+        if is_cache_intact(folder / name):
+            cached = KeywordIndex.read(folder / name, language)
+            if cached.size == count:
+                return cached
+    counted = KeywordIndex.of(texts(), language)
+    if not counted.empty and os.access(folder, os.W_OK):
+        _write_cache(counted, folder, name)
+    return counted
+
+
+def is_cache_intact(folder: Path) -> bool:
+    """Whether the files of a cached keyword index have the sizes and checksums that were written with them."""
+    try:
+        return bool(json.loads((folder / _SIZES).read_text(encoding="utf-8")) == _sizes(folder))
+    except (ValueError, OSError):
+        return False
+
+
+def _write_cache(keywords: KeywordIndex, folder: Path, name: str) -> None:
+    """Writes the cache completely or, where the disk is full, not at all."""
+    unfinished = folder / f"words-{uuid.uuid4().hex[:12]}.tmp"
+    with suppress(OSError):
+        add_to_list(folder, unfinished.name, name)
+        keywords.save(unfinished)
+        (unfinished / _SIZES).write_text(json.dumps(_sizes(unfinished)), encoding="utf-8")
+        for path in unfinished.iterdir():
+            sync(path)
+        for other in listed(folder):
+            if other.startswith(_PREFIX) and other not in (unfinished.name, name):
+                shutil.rmtree(folder / other, ignore_errors=True)
+        shutil.rmtree(folder / name, ignore_errors=True)
+        unfinished.rename(folder / name)
+    shutil.rmtree(unfinished, ignore_errors=True)
+
+
+def _sizes(folder: Path) -> dict[str, list[int]]:
+    """Size and checksum of each file in ``folder``, by name."""
+    files = [path for path in sorted(folder.iterdir()) if path.name != _SIZES]
+    return {path.name: [path.stat().st_size, file_sum(path)] for path in files}

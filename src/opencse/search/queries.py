@@ -1,0 +1,148 @@
+"""Ranks the rows of a snapshot for queries: by vectors, or by vectors and keywords together (hybrid search)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from opencse.arrays import Floats, Integers
+from opencse.errors import UserError
+from opencse.ranking import PreparedVectors, nearest_prepared, similarities
+from opencse.search.filters import Where
+from opencse.search.keyword_index import best_rows
+from opencse.search.result import Hit
+from opencse.search.row_database import Manifest, StoredRow
+from opencse.search.snapshots import Snapshot
+
+HYBRID_WEIGHT = 0.5
+"""Weight of the vectors in a hybrid search."""
+DEPTH = 100
+"""Ranks of each list that are candidates of a hybrid search, at least."""
+
+
+def prepare_queries(vectors: NDArray[np.floating] | None, manifest: Manifest) -> PreparedVectors:
+    """Checks the vectors of queries and prepares them like those of the index; None gives (0, d)."""
+    if vectors is None:
+        return np.zeros((0, manifest.dimension), dtype=np.float32)
+    rows = np.atleast_2d(vectors)
+    if rows.ndim != 2 or rows.dtype.kind not in "fiu" or rows.shape[1] != manifest.dimension:
+        raise UserError(
+            f"queries are a (n, {manifest.dimension}) array of numbers, not {vectors.dtype} of {vectors.shape}"
+        )
+    if not np.isfinite(rows).all():
+        raise UserError("queries: a vector holds NaN or infinity; the model's weights are damaged, or the array")
+    return manifest.similarity.prepared(rows)
+
+
+def search_vectors(
+    snapshot: Snapshot, queries: PreparedVectors, k: int, threshold: float | None, where: Where | None
+) -> list[list[Hit]]:
+    """Finds the k rows, or documents, with the most similar vectors for each query.
+
+    Args:
+        snapshot: of the index.
+        queries: (n, d) prepared vectors.
+        k: number of hits.
+        threshold: lowest similarity; None: any.
+        where: conditions on metadata.
+    """
+    depth = k
+    while True:
+        positions, scores = _nearest(snapshot, queries, depth, where)
+        rankings = [
+            [
+                (position, score)
+                for position, score in zip(row, values, strict=True)
+                if position >= 0 and (threshold is None or score >= threshold)
+            ]
+            for row, values in zip(positions.tolist(), scores.tolist(), strict=True)
+        ]
+        hits = _hits(snapshot, rankings, k)
+        # Where documents have several passages, the first k rows may be of fewer than k documents. A ranking that
+        # ended before the depth has no more rows.
+        complete = all(len(one) == k or len(ranking) < depth for one, ranking in zip(hits, rankings, strict=True))
+        if complete or not snapshot.manifest.passages:
+            return hits
+        depth *= 4
+
+
+def search_hybrid(
+    snapshot: Snapshot,
+    texts: Sequence[str],
+    queries: PreparedVectors,
+    k: int,
+    where: Where | None,
+    weight: float,
+) -> list[list[Hit]]:
+    r"""Finds the k rows that are best by vectors and keywords together: a convex combination of scaled scores.
+
+    .. math:: \text{score}(d) = w\,\frac{s(q, d) - l}{h - l} + (1 - w)\,\frac{\text{BM25}(q, d)}{b}
+
+    with s the index's similarity (the cosine, unless the model names another), h the highest similarity and b the
+    highest BM25 score to the query, and l the lowest similarity to at most 4096 rows evenly spread over the index
+    (lower ones count as l); Bruch, Gai and Ingber 2023 ("An Analysis of Fusion Functions for Hybrid Retrieval").
+    Candidates are the first ``max(100, 4 k)`` of each list.
+
+    Args:
+        snapshot: of the index.
+        texts: n queries.
+        queries: (n, d) their prepared vectors.
+        k: number of hits.
+        where: conditions on metadata.
+        weight: w, in [0, 1].
+    """
+    if not snapshot.manifest.rows:
+        return [[] for _ in texts]
+    depth = max(DEPTH, 4 * k)
+    nearest, _ = _nearest(snapshot, queries, depth, where)
+    positions = snapshot.positions
+    allowed = None if where is None else np.isin(positions, snapshot.matching(where))
+    rankings: list[list[tuple[int, float]]] = []
+    for text, query, near in zip(texts, queries, nearest, strict=True):
+        word_scores = snapshot.keywords.scores(text)
+        if allowed is not None:
+            word_scores = np.where(allowed, word_scores, 0.0)
+        candidates = np.union1d(near[near >= 0], positions[best_rows(word_scores, depth)])
+        if not len(candidates):
+            rankings.append([])
+            continue
+        cosines = similarities(query[None], snapshot.vectors, candidates[None], snapshot.similarity)[0]
+        low, high = float(snapshot.similarity.scores(query[None], snapshot.sample).min()), float(cosines.max())
+        by_vectors = np.clip((cosines - low) / (high - low), 0, 1) if high > low else np.ones(len(candidates))
+        by_words = word_scores[np.searchsorted(positions, candidates)] / max(float(word_scores.max()), 1e-12)
+        scores = weight * by_vectors + (1 - weight) * by_words
+        order = np.lexsort((candidates, -scores))
+        rankings.append(list(zip(candidates[order].tolist(), scores[order].tolist(), strict=True)))
+    return _hits(snapshot, rankings, k)
+
+
+def hit_of(row: StoredRow, score: float, manifest: Manifest) -> Hit:
+    """Makes a hit of a stored row."""
+    return Hit(row.id, score, row.text, dict(zip(manifest.columns, row.values, strict=True)))
+
+
+def _nearest(snapshot: Snapshot, queries: PreparedVectors, k: int, where: Where | None) -> tuple[Integers, Floats]:
+    """(n, at most k) positions and similarities, best first; -1 where there are fewer.
+
+    With conditions the search is always exact.
+    """
+    positions = snapshot.matching(where)
+    if snapshot.approximate is None or where is not None:
+        return nearest_prepared(queries, snapshot.vectors, k, positions, similarity=snapshot.similarity)
+    return snapshot.approximate.search(queries, snapshot.vectors, k, positions)
+
+
+def _hits(snapshot: Snapshot, rankings: Sequence[Sequence[tuple[int, float]]], k: int) -> list[list[Hit]]:
+    """The first k of each ranking, each document once with its best passage."""
+    rows = snapshot.rows_at({position for ranking in rankings for position, _ in ranking})
+    hits = []
+    for ranking in rankings:
+        best: dict[str, Hit] = {}
+        for position, score in ranking:
+            if len(best) < k:
+                hit = hit_of(rows[position], score, snapshot.manifest)
+                best.setdefault(hit.id, hit)
+        hits.append(list(best.values()))
+    return hits

@@ -1,0 +1,256 @@
+"""The SQLite database of an index: its manifest, the table of its rows, and what errors of SQLite are reported as.
+
+The vectors are in a file of their own next to the database. A position is a row number of that file. Positions of
+deleted rows stay in the file until `opencse.search.writer.Writer.compact` writes it again without them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field, ValidationError
+
+from opencse.errors import OutdatedError, UserError, reason
+from opencse.modules.similarity import Similarity
+from opencse.search.rows import Value
+from opencse.settings import Settings
+
+_WAIT = 30.0
+"""Seconds to wait for another process's transaction."""
+_FILE_NAME = r"^[\w-]+\.\w+$"
+"""File names without a folder."""
+
+
+class Manifest(Settings):
+    """What an index consists of; stored in its database and changed together with its rows.
+
+    Attributes:
+        version: number of changes so far.
+        model: name or folder of the encoder; empty for an encoder that was passed as an object.
+        fingerprint: of the encoder; see `opencse.encoder.fingerprint`.
+        pooling: replaces the model's own pooling, or None.
+        query_prompt: prefix of queries.
+        document_prompt: prefix of the texts of the index.
+        dimension: of a vector.
+        similarity: how vectors are compared; the model's function.
+        kind: flat, hnsw or ivfpq.
+        columns: of metadata, each with the type of its values: number, text or mixed.
+        max_length: tokens of the longest passage; None: texts are not split.
+        overlap: tokens that two neighbouring passages of a document may share.
+        vectors: name of the vector file.
+        slots: rows of the vector file in use, including those of deleted rows.
+        rows: rows that are not deleted.
+        passages: whether any document has more than one row.
+        next_id: the id of the next row that is added without one.
+        engine: name of the file of the approximate index, or None.
+        source: fingerprint of the text that the index was built from; None after a change.
+        taken: rows of that text that are in the index while it is being built; None: it is complete.
+        language: whose word stems a hybrid search compares; None: no stemming.
+    """
+
+    version: int = 0
+    model: str
+    fingerprint: str
+    pooling: str | None = None
+    query_prompt: str = ""
+    document_prompt: str = ""
+    dimension: int
+    similarity: Similarity = Similarity.COSINE
+    kind: str = "flat"
+    columns: dict[str, str] = Field(default_factory=dict)
+    max_length: int | None = None
+    overlap: int = 0
+    vectors: str = Field(pattern=_FILE_NAME)
+    slots: int = 0
+    rows: int = 0
+    passages: bool = False
+    next_id: int = 0
+    engine: str | None = Field(default=None, pattern=_FILE_NAME)
+    source: str | None = None
+    taken: int | None = None
+    language: str | None = None
+
+
+class StoredRow(NamedTuple):
+    """One row as it is in the database: a text, or one passage (``part``) of a document.
+
+    Attributes:
+        position: of its vector in the vector file.
+        id: of the row or document.
+        part: number of the passage in its document, from 0.
+        text: of the row.
+        values: metadata, in the order of the manifest's columns.
+    """
+
+    position: int
+    id: str
+    part: int
+    text: str
+    values: tuple[Value, ...]
+
+
+HAS_ID = "id IN (SELECT value FROM json_each(?))"
+"""SQL condition for rows with certain ids, passed as a JSON list."""
+_UNAVAILABLE = (
+    sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM,
+)  # fmt: skip
+"""SQLite's codes where nothing can be written: it creates a file of shared memory even to read."""
+
+
+def create_database(folder: Path, name: str, manifest: Manifest) -> None:
+    """Creates an empty database called ``name`` and its empty vector file."""
+    db = sqlite3.connect(folder / name, isolation_level=None)
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("BEGIN IMMEDIATE")
+        db.execute("CREATE TABLE facts (facts TEXT NOT NULL)")
+        db.execute("INSERT INTO facts VALUES (?)", [manifest.model_dump_json()])
+        create_rows_table(db, "rows", manifest.columns)
+        create_id_key(db)
+        db.execute("COMMIT")
+    finally:
+        db.close()
+    (folder / manifest.vectors).touch()
+
+
+def connect(path: Path, *, write: bool) -> sqlite3.Connection:
+    """Opens the database at ``path``; in a read-only folder it is read including what its log still holds."""
+    mode = "mode=rw" if write or os.access(path.parent, os.W_OK) else "mode=ro"
+    log = path.with_name(f"{path.name}-wal")
+    if mode == "mode=ro" and not (log.is_file() and log.stat().st_size):
+        mode += "&immutable=1"  # otherwise SQLite cannot open a database with a log where it cannot write
+    with read_errors(path.parent):
+        db = _open(path, mode)
+        if write:
+            db.execute("PRAGMA synchronous = FULL")
+            return db
+        try:
+            db.execute("SELECT 1 FROM facts").fetchone()
+        except sqlite3.DatabaseError as error:
+            db.close()
+            if _code(error) not in _UNAVAILABLE:
+                raise
+            if not (log.is_file() and log.stat().st_size):
+                return _open(path, "mode=ro&immutable=1")
+            db = _open(path, "mode=rw")
+            db.execute("PRAGMA locking_mode = EXCLUSIVE")  # keeps the log's index in memory, not in a file
+        return db
+
+
+def _open(path: Path, mode: str) -> sqlite3.Connection:
+    return sqlite3.connect(
+        f"{path.absolute().as_uri()}?{mode}", uri=True, timeout=_WAIT, isolation_level=None, check_same_thread=False
+    )
+
+
+def read_manifest(db: sqlite3.Connection) -> Manifest:
+    """Reads the manifest of the index."""
+    row = db.execute("SELECT facts FROM facts").fetchone()
+    if row is None:
+        raise sqlite3.DatabaseError("it has no manifest")
+    return Manifest.model_validate_json(row[0])
+
+
+def write_manifest(db: sqlite3.Connection, manifest: Manifest) -> None:
+    """Replaces the manifest of the index."""
+    db.execute("UPDATE facts SET facts = ?", [manifest.model_dump_json()])
+
+
+def map_vectors(folder: Path, manifest: Manifest) -> NDArray[np.float32]:
+    """Memory-maps the vector file, (slots, d).
+
+    Raises:
+        FileNotFoundError: if it does not exist.
+        OutdatedError: if it is too short.
+    """
+    path = folder / manifest.vectors
+    if not manifest.slots:
+        return np.zeros((0, manifest.dimension), dtype=np.float32)
+    size, needed = path.stat().st_size, 4 * manifest.slots * manifest.dimension
+    if size < needed:
+        raise damage_error(folder, f"{path.name} has {size:,} bytes, {needed:,} are needed")
+    return np.memmap(path, dtype="<f4", mode="r", shape=(manifest.slots, manifest.dimension))
+
+
+def create_rows_table(db: sqlite3.Connection, name: str, columns: Iterable[str]) -> None:
+    """Creates an empty table for rows."""
+    more = "".join(f", {column}" for column in sql_columns(columns).values())
+    db.execute(f"CREATE TABLE {name} (place INTEGER PRIMARY KEY, id TEXT, part INTEGER, text TEXT, crc INTEGER{more})")
+
+
+def create_id_key(db: sqlite3.Connection) -> None:
+    """Makes SQLite refuse a second row with the same id and part."""
+    with contextlib.suppress(sqlite3.OperationalError):
+        db.execute("DROP INDEX row_id")
+    db.execute("CREATE UNIQUE INDEX row_id ON rows (id, part)")
+
+
+def has_checksums(db: sqlite3.Connection) -> bool:
+    """Whether rows have checksums; an index of an older version of OpenCSE has none."""
+    return any(column[1] == "crc" for column in db.execute("PRAGMA table_info(rows)"))
+
+
+def sql_columns(columns: Iterable[str]) -> dict[str, str]:
+    """The SQL name of each column of metadata, by its name.
+
+    Example:
+        >>> sql_columns(["year", "language"])
+        {'year': 'c0', 'language': 'c1'}
+    """
+    return {name: f"c{number}" for number, name in enumerate(columns)}
+
+
+def unique_name(prefix: str, suffix: str) -> str:
+    """A file name that no other file has."""
+    return f"{prefix}{uuid.uuid4().hex[:12]}{suffix}"
+
+
+def damage_error(folder: Path, what: str) -> OutdatedError:
+    """The error for a damaged index."""
+    return OutdatedError(f"{folder}: damaged ({what}); copy the whole folder again, or build the index again")
+
+
+@contextmanager
+def write_errors(folder: Path) -> Iterator[None]:
+    """Reports a folder that cannot be written, or a damaged database, as a `UserError` of one line."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
+    except sqlite3.DatabaseError as error:
+        if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+            raise damage_error(folder, reason(error)) from None
+        if not isinstance(error, sqlite3.OperationalError):
+            raise
+        raise UserError(f"{folder}: cannot be written ({reason(error)})") from None
+
+
+@contextmanager
+def read_errors(folder: Path) -> Iterator[None]:
+    """Reports a damaged database, or one that cannot be read now (a full disk, no permission), as a `UserError`."""
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        if _code(error) in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR):
+            raise damage_error(folder, reason(error)) from None
+        raise UserError(
+            f"{folder}: cannot be read now ({reason(error)}); is the disk full, or another process writing it?"
+        ) from None
+    except (sqlite3.DatabaseError, ValidationError) as error:
+        raise damage_error(folder, reason(error)) from None
+
+
+def _code(error: sqlite3.DatabaseError) -> int:
+    """SQLite's code of an error; bytes that are no UTF-8 have none, and count as damage."""
+    missing = sqlite3.SQLITE_CORRUPT if isinstance(error, sqlite3.OperationalError) else 0
+    return int(getattr(error, "sqlite_errorcode", missing)) & 0xFF

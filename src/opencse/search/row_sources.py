@@ -1,0 +1,209 @@
+"""Reads the rows of an index from files or from memory, as often as needed."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Protocol
+
+from opencse.errors import UserError
+from opencse.search.rows import IndexRow, RowLike, checked, checked_rows
+from opencse.text.documents import Collection, ReadingNotes
+from opencse.text.readers import Source
+
+_NUMBER = re.compile(r"-?(0|[1-9]\d{0,17})(\.\d+)?([eE][+-]?\d{1,3})?")
+_NO_NUMBERS = ("nan", "inf", "infinity")
+
+
+class RowSource(Protocol):
+    """Rows that can be read several times."""
+
+    @property
+    def name(self) -> str:
+        """Names the source in messages."""
+
+    @property
+    def count(self) -> int:
+        """Number of rows."""
+
+    @property
+    def notes(self) -> ReadingNotes:
+        """The recognised types of files, and what was skipped in them."""
+
+    def fingerprint(self) -> str:
+        """A hash of the rows; sources with equal fingerprints have equal rows."""
+
+    def __iter__(self) -> Iterator[IndexRow]: ...
+
+
+class MemoryRows:
+    """Rows from memory.
+
+    Example:
+        >>> rows = MemoryRows(["A cat sleeps.", {"text": "Rain falls.", "id": "r"}])
+        >>> rows.count, [row.id for row in rows]
+        (2, [None, 'r'])
+    """
+
+    def __init__(self, rows: Iterable[RowLike]) -> None:
+        self._rows = list(checked_rows(rows))
+        self.name = f"{len(self._rows):,} rows"
+        self.count = len(self._rows)
+        self.notes = ReadingNotes()
+
+    def fingerprint(self) -> str:
+        """See `RowSource`."""
+        digest = hashlib.sha256(b"rows\n")
+        for row in self._rows:
+            digest.update(_hashed(row))
+        return digest.hexdigest()
+
+    def __iter__(self) -> Iterator[IndexRow]:
+        return iter(self._rows)
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows from documents in files: the title and text of each, its id and metadata.
+
+    Values in tables and XML are text; a column of metadata in which every value is a number or empty becomes numbers,
+    and an empty value becomes None.
+
+    Attributes:
+        collection: the files; documents without an id are numbered.
+    """
+
+    collection: Collection
+
+    @property
+    def name(self) -> str:
+        """Names the source in messages."""
+        return self.collection.name
+
+    @property
+    def count(self) -> int:
+        """Number of rows; the first call reads and checks all files."""
+        return self._survey.count
+
+    @property
+    def notes(self) -> ReadingNotes:
+        """See `RowSource`."""
+        return self._survey.notes
+
+    def fingerprint(self) -> str:
+        """See `RowSource`."""
+        return self._survey.fingerprint
+
+    def __iter__(self) -> Iterator[IndexRow]:
+        numbers = self._survey.numbers
+        for _, row in self._raw(ReadingNotes()):
+            yield IndexRow(row.text, row.id, {name: _number(value) if name in numbers else value
+                                         for name, value in row.metadata.items()})  # fmt: skip
+
+    @cached_property
+    def _survey(self) -> _Survey:
+        notes, count, digest = ReadingNotes(), 0, hashlib.sha256(b"documents\n")
+        numbers = set(self.collection.metadata) if self.collection.is_untyped else set()
+        ids: set[str] = set()
+        with_numbers: set[str] = set()
+        infinite: dict[str, str] = {}
+        for where, row in self._raw(notes):
+            count += 1
+            digest.update(_hashed(row))
+            if row.id is not None and row.id in ids:
+                raise self._twice(row.id, where)
+            ids |= {row.id} if row.id is not None else set()
+            for name in list(numbers):
+                value = row.metadata[name]
+                if not isinstance(value, str):
+                    continue
+                if value.lstrip("+-").lower() in _NO_NUMBERS:
+                    infinite.setdefault(name, f"{where}: column {name!r} holds {value} among numbers")
+                elif _NUMBER.fullmatch(value):
+                    with_numbers.add(name)
+                else:
+                    numbers.discard(name)
+        if not count:
+            raise UserError(f"{self.name}: no texts in it; give at least one")
+        for name, message in infinite.items():
+            if name in numbers & with_numbers:
+                raise UserError(f"{message}; leave the value empty")
+        numbers = numbers & with_numbers | (numbers - infinite.keys())
+        return _Survey(count, frozenset(numbers), digest.hexdigest(), notes)
+
+    def _twice(self, name: str, where: str) -> UserError:
+        first = next(before for before, row in self._raw(ReadingNotes()) if row.id == name)
+        return UserError(f"{where}: the id {name[:80]!r} is also that of {first}; give each row its own id")
+
+    def _raw(self, notes: ReadingNotes) -> Iterator[tuple[str, IndexRow]]:
+        """The rows, each with its file and line."""
+        for document in self.collection.titled_texts(notes):
+            title, text, where = document.title, document.text, document.where
+            begins_with_title = text[: len(title)].casefold() == title.casefold()
+            if not (begins_with_title and text):
+                text = f"{title}\n{text}"
+            yield where, checked(IndexRow(text, document.name or None, document.metadata), where)
+
+
+def open_rows(
+    text: str | Path | Source | Sequence[RowLike],
+    *,
+    fields: Sequence[str] | None = None,
+    ids: str | None = None,
+    metadata: Sequence[str] = (),
+    split: str | None = None,
+    keep_code: bool = False,
+) -> RowSource:
+    """Opens the rows of a text, and reads and checks all of them once; see `opencse.build_index` for the arguments.
+
+    Raises:
+        UserError: for a text without rows, invalid rows, or options that do not apply to it.
+    """
+    if isinstance(text, Source):
+        if fields is not None or split is not None or keep_code:
+            raise UserError("a Source has its own fields, split and keep_code; leave them out")
+        collection = Collection(
+            text.location, text.columns, ids, tuple(metadata), text.split, text.keep_code, text.skip_lines
+        )
+    elif isinstance(text, str | Path):
+        names = None if fields is None else tuple(fields)
+        collection = Collection(str(text), names, ids, tuple(metadata), split or "train", keep_code)
+    else:
+        if fields is not None or split is not None or ids is not None or metadata or keep_code:
+            raise UserError("fields, ids, metadata, split and keep_code need a file; give rows as mappings instead")
+        memory = MemoryRows(text)
+        if not memory.count:
+            raise UserError("text: the list is empty; give at least one text")
+        return memory
+    rows = FileRows(collection)
+    if not rows.count:
+        raise UserError(f"{rows.name}: no texts in it; give at least one")
+    return rows
+
+
+@dataclass(frozen=True)
+class _Survey:
+    """The result of reading all rows once."""
+
+    count: int
+    numbers: frozenset[str]
+    fingerprint: str
+    notes: ReadingNotes
+
+
+def _hashed(row: IndexRow) -> bytes:
+    """What the fingerprint is computed from; it must not change, or older interrupted builds could not continue."""
+    return f"Row(text={row.text!r}, id={row.id!r}, metadata={row.metadata!r})\n".encode()
+
+
+def _number(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return int(value)
+    except ValueError:
+        return float(value)

@@ -1,0 +1,381 @@
+"""Takes snapshots of an index: views of one moment, consistent while other processes change or replace the index.
+
+A query reads everything it needs (manifest, rows, vectors, keyword index, checksums) from one `Snapshot`.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+
+from opencse.arrays import Integers
+from opencse.errors import OutdatedError, UserError
+from opencse.modules.similarity import Similarity
+from opencse.ranking import PreparedVectors
+from opencse.search.approximate import ApproximateIndex
+from opencse.search.checksums import PAGE, PageSums, read_sums, require_pages, row_sum
+from opencse.search.filters import Where, sql_of
+from opencse.search.folder import NAMES, current_database
+from opencse.search.keyword_index import KeywordIndex, cache_name, cached_keyword_index
+from opencse.search.row_database import (
+    HAS_ID,
+    Manifest,
+    StoredRow,
+    connect,
+    damage_error,
+    has_checksums,
+    map_vectors,
+    read_errors,
+    read_manifest,
+    sql_columns,
+)
+from opencse.search.rows import Value
+
+WHOLE = 1 << 28
+"""Bytes of vectors up to which all are verified before the first search; of more only the pages of the hits are."""
+_TRIES = 5
+_SAMPLE = 4_096
+"""Rows from which the lowest similarity to a query is estimated."""
+
+
+class Snapshot:
+    """The index at one moment. Use it within the block of `Snapshots.take`.
+
+    Vectors and keyword index are loaded once per version of the index; later snapshots of that version share them.
+
+    Attributes:
+        folder: of the index.
+        database: file name of its database.
+        manifest: what the index consists of at this moment.
+    """
+
+    def __init__(self, connection: Connection, manifest: Manifest) -> None:
+        self.folder, self.database = connection.folder, connection.name
+        self.manifest = manifest
+        self._connection = connection
+
+    def load(self) -> Snapshot:
+        """Opens the vectors and the approximate index, so that the block can use them whatever happens to the files.
+
+        Raises:
+            FileNotFoundError: if another process has replaced a file since.
+            UserError: if a file is damaged.
+        """
+        _ = self.approximate, self.vectors, self.living
+        return self
+
+    @property
+    def similarity(self) -> Similarity:
+        """How vectors are compared."""
+        return self.manifest.similarity
+
+    @cached_property
+    def vectors(self) -> PreparedVectors:
+        """(slots, d) vectors prepared for the index's similarity (L2-normalised for the cosine), memory-mapped."""
+        vectors = map_vectors(self.folder, self.manifest)
+        if vectors.nbytes <= WHOLE:
+            self.verify_vectors()
+        return vectors
+
+    @cached_property
+    def approximate(self) -> ApproximateIndex | None:
+        """The approximate index; None: the search is exact."""
+        name = self.manifest.engine
+        if name is None:
+            return None
+        return ApproximateIndex.read(self.folder / name, self.manifest.slots, self.similarity)
+
+    @cached_property
+    def living(self) -> Integers | None:
+        """Positions of the rows that are not deleted, ascending; None: no row is deleted."""
+        return None if self.manifest.rows == self.manifest.slots else self.positions_where("1", [])
+
+    @property
+    def positions(self) -> Integers:
+        """Positions of the rows that are not deleted, ascending."""
+        return np.arange(len(self.vectors)) if self.living is None else self.living
+
+    @property
+    def living_vectors(self) -> PreparedVectors:
+        """(rows, d) vectors of the rows that are not deleted, in their order."""
+        return self.vectors if self.living is None else np.asarray(self.vectors[self.living])
+
+    @cached_property
+    def keywords(self) -> KeywordIndex:
+        """The keyword index of all rows; opened, or counted, at the first hybrid search."""
+        manifest = self.manifest
+        name = cache_name(self.database, manifest.version, manifest.language)
+        return cached_keyword_index(
+            self.folder, name, manifest.rows, lambda: [row.text for row in self.select("1", [])], manifest.language
+        )
+
+    @cached_property
+    def sample(self) -> PreparedVectors:
+        """(at most 4096, d) vectors of rows evenly spread over the index."""
+        positions = self.positions
+        return np.asarray(self.vectors[positions[:: -(-len(positions) // _SAMPLE)]])
+
+    def select(self, condition: str, values: Sequence[Value], rest: str = "") -> list[StoredRow]:
+        """Reads the rows for which an SQL condition holds, by position."""
+        columns = "".join(f", {name}" for name in sql_columns(self.manifest.columns).values())
+        query = f"SELECT place, id, part, text{columns} FROM rows WHERE {condition} ORDER BY place {rest}"
+        with self._connection.reading() as db:
+            return [StoredRow(position, name, part, text, tuple(more))
+                    for position, name, part, text, *more in db.execute(query, values)]  # fmt: skip
+
+    def matching(self, where: Where | None) -> Integers | None:
+        """Positions of the rows that meet conditions; None: all rows, none of which is deleted."""
+        if where is None:
+            return self.living
+        return self.positions_where(*sql_of(where, sql_names(self.manifest), self.manifest.columns))
+
+    def positions_where(self, condition: str, values: Sequence[Value]) -> Integers:
+        """Positions of the rows for which an SQL condition holds, ascending.
+
+        Raises:
+            OutdatedError: if the database is damaged, so that a row has no vector.
+        """
+        with self._connection.reading() as db:
+            rows = db.execute(f"SELECT place FROM rows WHERE {condition} ORDER BY place", values)
+            positions = np.fromiter((position for (position,) in rows), dtype=np.int64)
+        if len(positions) and (positions.min() < 0 or positions.max() >= self.manifest.slots):
+            raise damage_error(self.folder, "a row has no vector")
+        return positions
+
+    def rows_with_ids(self, ids: Sequence[str]) -> list[StoredRow]:
+        """Reads the rows with certain ids, in the order of ``ids``.
+
+        Raises:
+            UserError: for an id that does not exist.
+        """
+        by_id: dict[str, list[StoredRow]] = {}
+        for row in self.select(HAS_ID, [json.dumps(list(ids))]):
+            by_id.setdefault(row.id, []).append(row)
+        for name in ids:
+            if name not in by_id:
+                raise UserError(f"{self.folder}: no row has the id {name[:80]!r}")
+        return [row for name in ids for row in by_id[name]]
+
+    def rows_at(self, positions: Iterable[int]) -> dict[int, StoredRow]:
+        """Reads the rows at some positions and verifies their checksums and those of their vectors.
+
+        Raises:
+            OutdatedError: naming a damaged row.
+        """
+        numbers = [int(position) for position in positions]
+        self.verify_vectors(numbers)
+        rows = self.select("place IN (SELECT value FROM json_each(?))", [json.dumps(numbers)])
+        by_position = {row.position: row for row in rows}
+        damaged = [*self.damaged_rows(rows), *(number for number in numbers if number not in by_position)]
+        if damaged:
+            raise damage_error(self.folder, f"row {damaged[0]:,} of {self.database} is not as it was written")
+        return by_position
+
+    def damaged_rows(self, rows: Sequence[StoredRow]) -> list[int]:
+        """Positions of the rows whose content differs from their checksum."""
+        if not self._connection.has_checksums or not rows:
+            return []
+        positions = json.dumps([row.position for row in rows])
+        with self._connection.reading() as db:
+            query = "SELECT place, crc FROM rows WHERE place IN (SELECT value FROM json_each(?))"
+            sums = dict(db.execute(query, [positions]).fetchall())
+        damaged = []
+        for position, name, part, text, values in rows:
+            now = row_sum(name, part, text, dict(zip(self.manifest.columns, values, strict=True)))
+            if position not in sums or sums[position] not in (None, now):
+                damaged.append(position)
+        return damaged
+
+    def verify_vectors(self, positions: Iterable[int] | None = None) -> None:
+        """Refuses damaged vectors; each page is verified once per time it was written.
+
+        Args:
+            positions: rows whose pages are verified; None: all.
+
+        Raises:
+            OutdatedError: naming the damaged rows.
+        """
+        manifest, verified = self.manifest, self._connection.verified
+        sums = self.checksums_of(manifest.vectors)
+        known = verified.get(manifest.vectors, {})
+        pages = sums if positions is None else {position // PAGE for position in positions} & sums.keys()
+        new = {page: sums[page] for page in pages if known.get(page) != sums[page]}
+        if new:
+            require_pages(self.folder / manifest.vectors, 4 * manifest.dimension, manifest.slots, new)
+            self._connection.verified = {manifest.vectors: {**known, **new}}
+
+    def checksums_of(self, file: str) -> PageSums:
+        """The stored checksums of a file, by page."""
+        with self._connection.reading() as db:
+            return read_sums(db, file)
+
+    def count_documents(self) -> int:
+        """The number of different ids."""
+        if not self.manifest.passages:
+            return self.manifest.rows
+        with self._connection.reading() as db:
+            return int(db.execute("SELECT count(DISTINCT id) FROM rows").fetchone()[0])
+
+    def integrity_errors(self) -> list[str]:
+        """What SQLite's own check finds wrong with the database."""
+        with self._connection.reading() as db:
+            lines = [str(line) for (line,) in db.execute("PRAGMA integrity_check(5)")]
+        return [] if lines == ["ok"] else lines
+
+
+class Connection:
+    """An open database of an index, shared by the snapshots of several threads.
+
+    Attributes:
+        folder: of the index.
+        name: file name of the database.
+        has_checksums: whether its rows have checksums.
+        verified: by vector file, the checksums of the pages that were verified.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.folder, self.name = folder, name
+        self.verified: dict[str, PageSums] = {}
+        self._lock = threading.RLock()
+        self._db = connect(folder / name, write=False)
+        with read_errors(folder):
+            self.has_checksums = has_checksums(self._db)
+
+    def close(self) -> None:
+        """Closes the database."""
+        self._db.close()
+
+    @contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """Gives this thread the database, and reports damage as a `UserError`."""
+        with self._lock, read_errors(self.folder):
+            yield self._db
+
+    @contextmanager
+    def transaction(self) -> Iterator[Manifest]:
+        """Makes all reads within the block see one moment, whatever another process writes meanwhile."""
+        with self.reading() as db:
+            db.execute("BEGIN")
+            try:
+                yield read_manifest(db)
+            finally:
+                db.execute("COMMIT")
+
+
+class Snapshots:
+    """Takes snapshots of the index in a folder, and follows it when another process replaces it; thread-safe.
+
+    Attributes:
+        folder: of the index.
+        fingerprint: of the encoder that the index was built with when it was opened; empty before the first snapshot.
+
+    Raises:
+        UserError: if the folder holds no index, or it is damaged.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.fingerprint = ""
+        self._latest: Snapshot | None = None
+        self._block = threading.local()
+        self._connect()
+
+    def close(self) -> None:
+        """Closes the files."""
+        self._connection.close()
+
+    @contextmanager
+    def take(self) -> Iterator[Snapshot]:
+        """Gives the index as it is now; inside another block of the same thread, the snapshot of that block.
+
+        Raises:
+            OutdatedError: if the index is gone, damaged, or was built again with another model.
+        """
+        outer: Snapshot | None = getattr(self._block, "snapshot", None)
+        if outer is not None:
+            yield outer
+            return
+        for _ in range(_TRIES):
+            self._follow()
+            with self._connection.transaction() as manifest:
+                self.require_same(manifest)
+                try:
+                    snapshot = self._load(manifest)
+                except FileNotFoundError as error:  # replaced since the manifest was read, or missing
+                    missing = error.filename
+                    continue
+                self._block.snapshot = snapshot
+                try:
+                    yield snapshot
+                finally:
+                    self._block.snapshot = None
+                return
+        raise OutdatedError(f"{self.folder}: damaged ({Path(missing).name} is missing); build the index again")
+
+    def require_same(self, manifest: Manifest) -> None:
+        """Refuses an index whose vectors are of another encoder than those of the index that was opened.
+
+        Raises:
+            OutdatedError: naming the fix.
+        """
+        self.fingerprint = self.fingerprint or manifest.fingerprint
+        if manifest.fingerprint != self.fingerprint:
+            raise OutdatedError(f"{self.folder}: was built again with another model since it was opened; open it again")
+
+    def _load(self, manifest: Manifest) -> Snapshot:
+        """The latest snapshot if nothing has changed since, otherwise a new one."""
+        latest = self._latest
+        if latest is None or latest.manifest != manifest:
+            latest = Snapshot(self._connection, manifest).load()
+            self._latest = latest
+        return latest
+
+    def _connect(self) -> None:
+        """Opens the current database of the folder."""
+        names = self._names_file()
+        connection = Connection(self.folder, current_database(self.folder))
+        # Other threads may still read the old connection, which is closed when they release it.
+        self._connection, self._latest = connection, None
+        self._identity = (*names, self._database_file())
+
+    def _follow(self) -> None:
+        """Connects to the index that has replaced this one, if one has.
+
+        Raises:
+            OutdatedError: if the index is gone, or its replacement cannot be used.
+        """
+        try:
+            if (*self._names_file(), self._database_file()) != self._identity:
+                self._connect()
+        except (FileNotFoundError, NotADirectoryError):
+            raise OutdatedError(f"{self.folder}: the index is gone; put it back, or build it again") from None
+        except OutdatedError:
+            raise
+        except UserError as error:
+            raise OutdatedError(str(error)) from None
+        except OSError:  # the folder cannot be read at the moment
+            return
+
+    def _names_file(self) -> tuple[int, int]:
+        """What changes when another database becomes the current one."""
+        status = (self.folder / NAMES).stat()
+        return status.st_mtime_ns, status.st_ino
+
+    def _database_file(self) -> int:
+        """What changes when the folder is replaced by a copy; 0 after a build has deleted the database."""
+        try:
+            return (self.folder / self._connection.name).stat().st_ino
+        except FileNotFoundError:
+            return 0
+
+
+def sql_names(manifest: Manifest) -> dict[str, str]:
+    """The SQL name of each column that conditions may use."""
+    return {"id": "id", **sql_columns(manifest.columns)}
