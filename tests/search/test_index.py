@@ -179,7 +179,7 @@ def test_vectors_that_are_known_already(index: Index, mini: SentenceEncoder) -> 
         assert index.search(texts, 3, hybrid=hybrid, vectors=mini.encode(texts)) == index.search(
             texts, 3, hybrid=hybrid
         )
-    with pytest.raises(UserError, match="1 of 2 queries"):
+    with pytest.raises(UserError, match="1 for 2 queries"):
         index.search(texts, vectors=mini.encode(texts[:1]))
 
 

@@ -98,7 +98,8 @@ def search_hybrid(
     depth = max(DEPTH, 4 * k)
     nearest, _ = _nearest(snapshot, queries, depth, where)
     positions = snapshot.positions
-    allowed = None if where is None else np.isin(positions, snapshot.matching(where))
+    matching = None if where is None else snapshot.matching(where)
+    allowed = None if matching is None else np.isin(positions, matching)
     rankings: list[list[tuple[int, float]]] = []
     for text, query, near in zip(texts, queries, nearest, strict=True):
         word_scores = snapshot.keywords.scores(text)

@@ -9,7 +9,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from pathlib import Path
 
@@ -339,7 +339,9 @@ class Snapshots:
 
     def _connect(self) -> None:
         """Opens the current database of the folder."""
-        names = self._names_file()
+        names = (0, 0)
+        with suppress(OSError):  # `current_database` reports what is wrong
+            names = self._names_file()  # before the name is read: a change in between is noticed by the next `_follow`
         connection = Connection(self.folder, current_database(self.folder))
         # Other threads may still read the old connection, which is closed when they release it.
         self._connection, self._latest = connection, None
