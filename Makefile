@@ -13,7 +13,7 @@ ORDER := $(if $(SEED),--random-order-bucket=module --random-order-seed=$(SEED))
 # make fuzz TIMES=200: so many times the examples of make test
 TIMES ?= 20
 
-.PHONY: help bench-quick demo docs fuzz quick record test test-portable test-ray lint types check clean
+.PHONY: help bench-quick counts coverage demo docs fuzz quick record test test-portable test-ray lint types check clean
 
 help:  ## this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 15
@@ -47,6 +47,12 @@ test: $(VENV)/.installed-dev  ## the whole test suite; SEED=2 runs it in another
 
 fuzz: $(VENV)/.installed-dev  ## the property tests on new random examples, TIMES=20 as many as usual
 	OPENCSE_FUZZ=$(TIMES) OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) -m hypothesis --timeout 0
+
+coverage: $(VENV)/.installed-dev  ## the whole suite, and which lines it runs (half as long again)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest $(SPREAD) --cov=opencse --cov-report=term:skip-covered
+
+counts: $(VENV)/.installed-dev  ## how easy the package is to read: files, circles, names, words, examples, tests
+	$(BIN)/python tools/counts.py
 
 test-portable: $(VENV)/.installed-dev  ## the numeric tests as older processors compute them, on one and two threads
 	PYTEST_ADDOPTS="$(SPREAD)" $(BIN)/python tests/portable.py $(TESTS)
