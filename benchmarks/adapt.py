@@ -22,7 +22,7 @@ from statistics import mean, stdev
 from typing import Any
 
 from opencse import adapt
-from opencse.adapting.own_text import quick
+from opencse.adapting.text_questions import quick
 from opencse.analysis.figures.base import AFTER, BEFORE, INK, THIRD, canvas, standalone, to_svg
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment

@@ -26,9 +26,9 @@ import torch
 from selection_tables import tables
 from selection_texts import Task, encode, grades, tasks
 
-from opencse.adapting import probes as kinds
+from opencse.adapting import question_sets as kinds
 from opencse.adapting.holdout import hold_out
-from opencse.adapting.probes import Probes
+from opencse.adapting.question_sets import QuestionSet
 from opencse.analysis.alignment import uniformity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
@@ -120,12 +120,12 @@ DEAR = ("neighbours", "halves", "pairs", "crops")
 """Criteria that slow starts are judged by; on the quick one the others were found to agree with nothing."""
 
 
-def criteria(task: Task) -> dict[str, Probes]:
+def criteria(task: Task) -> dict[str, QuestionSet]:
     """Every kind of question that the text allows."""
     texts = task.source.read()
     held = hold_out(texts)
-    made: dict[str, Probes] = {}
-    makers: list[Callable[..., Probes]] = [kinds.sentence_halves, kinds.overlapping_crops, kinds.dropped_words]
+    made: dict[str, QuestionSet] = {}
+    makers: list[Callable[..., QuestionSet]] = [kinds.sentence_halves, kinds.overlapping_crops, kinds.dropped_words]
     if texts.width > 1:
         makers = [kinds.pairs]
     elif texts.documents is not None:
@@ -138,7 +138,7 @@ def criteria(task: Task) -> dict[str, Probes]:
     return made
 
 
-def judged(encoder: SentenceEncoder, task: Task, asked: dict[str, Probes], data: Path) -> dict[str, Any]:
+def judged(encoder: SentenceEncoder, task: Task, asked: dict[str, QuestionSet], data: Path) -> dict[str, Any]:
     """Ranks by every criterion, and the truth."""
     encoder.eval()
     before, encoder.max_length = encoder.max_length, READ
@@ -164,7 +164,7 @@ def finite(encoder: SentenceEncoder) -> bool:
 
 
 def run(
-    case_: Case, task: Task, asked: dict[str, Probes], models: dict[str, str], data: Path, work: Path
+    case_: Case, task: Task, asked: dict[str, QuestionSet], models: dict[str, str], data: Path, work: Path
 ) -> dict[str, Any]:
     """Trains, and judges the last encoder and its average with the start."""
     recipe = RECIPES.get(case_.recipe, case_.recipe)

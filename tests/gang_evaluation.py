@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from opencse.adapting.chosen import load_selector
+from opencse.adapting.dev_choice import load_selector
 from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.together import evaluated

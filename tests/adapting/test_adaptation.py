@@ -14,8 +14,8 @@ import torch
 from helpers import Broken
 from opencse import SentenceEncoder, UserError, adapt, train
 from opencse.adapting.adaptation import RECIPE, plan_adaptation, read_pairs
-from opencse.adapting.graded import Dev
 from opencse.adapting.selection import DevScore
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.errors import InterruptedRunError
 from opencse.evaluation import read_scored_pairs
 from opencse.progress import Silent
@@ -82,7 +82,7 @@ def test_only_the_shares_that_were_named_are_evaluated(
     assert found == [None, told, told]
 
 
-class Contrary(Dev):
+class Contrary(GradedPairSelector):
     """Prefers what is worse, so that the encoder that has moved farthest is kept."""
 
     def score(self, encoder: SentenceEncoder) -> DevScore:

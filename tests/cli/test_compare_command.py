@@ -110,11 +110,11 @@ def test_reproduce(opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path) 
 def test_where_every_run_keeps_its_start_it_is_said(
     opencse: Run, tiny_folder: Path, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from opencse.adapting.graded import Dev
     from opencse.adapting.selection import DevScore
+    from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 
     scores = iter(range(90, 0, -1))
-    monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(float(next(scores))))
+    monkeypatch.setattr(GradedPairSelector, "score", lambda self, encoder: DevScore(float(next(scores))))
     out = tmp_path / "out"
     code, stdout, stderr = opencse(
         "compare", sample.TRAIN, "--out", out, "--recipes", "simcse", "--starts", tiny_folder, "--seeds", "1-2",

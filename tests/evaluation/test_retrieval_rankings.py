@@ -11,7 +11,7 @@ import pytest
 
 import opencse
 from helpers import record_of
-from opencse.adapting.given_queries import GivenQueries
+from opencse.adapting.user_queries import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalData, RetrievalTask
 from opencse.evaluation.retrieval.rankings import OwnDocuments
@@ -69,20 +69,20 @@ def test_queries_and_documents_both_numbered_from_0_find_their_answers() -> None
     assert score_of(task).recall_at_1 == 100
     own = OwnDocuments.of(task)
     assert (own.count, own.relevant, own.left_out) == (0, 3, [None, None, None])
-    by = GivenQueries(task)
+    by = UserQueries(task)
     assert by.values(Numbers()).tolist() == [100, 100, 100]  # type: ignore[arg-type]
     assert by.size == (
         "3 queries among 3 documents; 3 documents with their query's own id ranked, since they are judged relevant"
     )
-    assert by.fingerprint() != GivenQueries(task, keep_identical_ids=True).fingerprint()
+    assert by.fingerprint() != UserQueries(task, keep_identical_ids=True).fingerprint()
 
 
 def test_selection_leaves_out_the_same_documents_as_the_evaluation() -> None:
     task = task_of({"0": "1 0.2", "1": "0.2 1"}, [{1: 1}, {0: 1}])
     for keep in (False, True):
-        values = GivenQueries(task, keep_identical_ids=keep).values(Numbers())  # type: ignore[arg-type]
+        values = UserQueries(task, keep_identical_ids=keep).values(Numbers())  # type: ignore[arg-type]
         assert values.mean() == pytest.approx(score_of(task, keep_identical_ids=keep).ndcg_at_10)
-    assert "2 documents with their query's own id left out" in GivenQueries(task).size
+    assert "2 documents with their query's own id left out" in UserQueries(task).size
 
 
 @pytest.mark.skipif(not CASE.is_dir(), reason="needs ../shared")
@@ -113,7 +113,7 @@ def test_a_folder_of_queries_chooses_with_the_option(tmp_path: Path) -> None:
     (folder / "queries.jsonl").write_text("\n".join(rows), encoding="utf-8")
     (folder / "qrels" / "dev.tsv").write_text("0\t1\t1\n1\t1\t1\n", encoding="utf-8")
     for keep, size in ((False, "1 documents with their query's own id left out"), (True, "1 documents with their")):
-        by = GivenQueries.read(folder, None, keep)
+        by = UserQueries.read(folder, None, keep)
         assert size in by.size
         assert by.keep_identical_ids is keep
     assert "left out" not in by.size

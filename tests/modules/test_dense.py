@@ -11,8 +11,8 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from opencse.adapting.graded import Dev
 from opencse.adapting.selection import DevScore
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense, HeadSettings, new_head
@@ -181,11 +181,11 @@ def falling(monkeypatch: pytest.MonkeyPatch) -> list[NDArray[np.float32]]:
     """Every score is below the one before; what was scored is noted, by the vectors of a sentence."""
     scored: list[NDArray[np.float32]] = []
 
-    def score(self: Dev, encoder: SentenceEncoder) -> DevScore:
+    def score(self: GradedPairSelector, encoder: SentenceEncoder) -> DevScore:
         scored.append(encoder.encode("A dog runs."))
         return DevScore(50.0 - len(scored))
 
-    monkeypatch.setattr(Dev, "score", score)
+    monkeypatch.setattr(GradedPairSelector, "score", score)
     return scored
 
 

@@ -181,10 +181,12 @@ def test_two_readings_of_a_start(foreign: Path, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_better_reading_is_what_is_kept(foreign: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from opencse.adapting.graded import Dev
     from opencse.adapting.selection import DevScore
+    from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 
-    monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0))
+    monkeypatch.setattr(
+        GradedPairSelector, "score", lambda self, encoder: DevScore(80.0 if encoder.pooling is Pooling.MEAN else 50.0)
+    )
     job = TrainJob(
         text=TEXT,
         recipe="simcse",

@@ -10,8 +10,8 @@ import pytest
 
 from helpers import Stopped
 from opencse import SentenceEncoder, train
-from opencse.adapting.asking import Asking
 from opencse.adapting.holdout import normalised
+from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.errors import InterruptedRunError
 from opencse.objective.inputs import InputBuilder
 from opencse.progress import Silent
@@ -42,7 +42,7 @@ SETTINGS = (
 def test_nothing_held_out_is_in_any_batch(recipe: str, source: Source) -> None:
     prepared = TrainJob(text=source, recipe=recipe, settings=SETTINGS).prepare(Silent())
     chooser = prepared.plan.dev
-    assert isinstance(chooser, Asking)
+    assert isinstance(chooser, QuestionSelector)
     texts = source.read()
     out = chooser.left_out
     assert out is not None

@@ -222,8 +222,8 @@ def test_with_dev_pairs_the_best_is_kept(
     run: Run, tmp_path: Path, better: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best weights are saved with the head they had then."""
-    from opencse.adapting.graded import Dev
     from opencse.adapting.selection import DevScore
+    from opencse.adapting.selection_by_graded_pairs import Dev
 
     again = [] if better else [50.0, 40.0]  # the start and the best step once more, for the test of their difference
     scores = iter([50.0, 60.0 if better else 40.0, 55.0 if better else 30.0, *again])

@@ -57,7 +57,7 @@ class Killer(Silent):
             threading.Timer(self.delay, os.kill, (os.getpid(), signal.SIGKILL)).start()
 
 def live(text, model, settings, out, resume, life, delay):
-    job = TrainJob(Source(text), recipe="simcse", model=model, settings=tuple(settings))
+    job = TrainJob(text=Source(text), recipe="simcse", model=model, settings=tuple(settings))
     job.run(out, resume=resume, progress=Killer(life, delay))
 
 for line in sys.stdin:

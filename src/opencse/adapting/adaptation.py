@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opencse.adapting.chosen import AUTO, TEXT, DevChoice, asking
-from opencse.adapting.given_queries import require_split
+from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, asking
 from opencse.adapting.material import Material, material_of
-from opencse.adapting.own_text import FEWEST
+from opencse.adapting.text_questions import FEWEST
+from opencse.adapting.user_queries import require_split
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import load_retrieval
 from opencse.io import is_folder
@@ -41,7 +41,7 @@ class Adaptation:
     Attributes:
         text: the rows to train on.
         preset: presets of the recipe that suit the documents, joined by colons; None if there are none.
-        dev: how the encoder to keep is selected; see `opencse.adapting.chosen.load_selector`.
+        dev: how the encoder to keep is selected; see `opencse.adapting.dev_choice.load_selector`.
         metric: by which answers are scored, where ``dev`` is still to be opened; None otherwise.
     """
 

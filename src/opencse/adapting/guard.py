@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from opencse.adapting.own_text import FEWEST, answered
-from opencse.adapting.probes import Probes
-from opencse.adapting.trained import Trained
+from opencse.adapting.question_sets import QuestionSet
+from opencse.adapting.text_questions import FEWEST, answered
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
@@ -54,7 +54,7 @@ class Guard:
         questions: a question or paraphrase each, and the sentence that it means among those of all.
     """
 
-    questions: Probes
+    questions: QuestionSet
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[str, ...]]) -> Guard:
@@ -63,7 +63,7 @@ class Guard:
         place = {answer: number for number, answer in enumerate(dict.fromkeys(answer for _, answer in rows))}
         answers = np.array([place[answer] for _, answer in rows], dtype=np.int64)
         asks = "which sentence a question or paraphrase means"
-        return cls(Probes("general", asks, [query for query, _ in rows], [*place], answers, answers))
+        return cls(QuestionSet("general", asks, [query for query, _ in rows], [*place], answers, answers))
 
     @classmethod
     def built_in(cls) -> Guard:
@@ -74,7 +74,7 @@ class Guard:
         """The texts that must not be trained on: questions and answers."""
         return self.questions.texts()
 
-    def without(self, trained: Trained) -> tuple[Guard | None, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[Guard | None, list[str]]:
         """The same without the questions that are trained on; None where fewer than `FEWEST`, or than half, are left.
 
         Of a text that holds most of these questions they can tell nothing general.

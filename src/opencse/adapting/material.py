@@ -8,10 +8,10 @@ from typing import Literal
 
 import numpy as np
 
-from opencse.adapting import probes
+from opencse.adapting import question_sets as probes
 from opencse.adapting.holdout import HeldOut, hold_out, normalised
-from opencse.adapting.own_text import FEWEST, OwnText, own_text, questions
 from opencse.adapting.shared_words import by_shared_words, passages_of
+from opencse.adapting.text_questions import FEWEST, TextQuestions, own_text, questions
 from opencse.errors import UserError
 from opencse.progress import Count
 from opencse.ranking import Measure
@@ -43,7 +43,7 @@ class Material:
 
     kind: Kind
     rows: Rows
-    asked: OwnText | None
+    asked: TextQuestions | None
     facts: str
 
 
@@ -117,10 +117,10 @@ def _of_documents(
         by_words = _shared_words(documents, owner, held, len(rows), count)
         rows += by_words
         facts += f", and {len(by_words):,} pairs by shared words"
-    return Material(kind, rows, OwnText(asked, held, by or Measure()) if asked else None, facts)
+    return Material(kind, rows, TextQuestions(asked, held, by or Measure()) if asked else None, facts)
 
 
-def _beside_pairs(found: Material, pairs: Pairs, asked: OwnText | None) -> Material:
+def _beside_pairs(found: Material, pairs: Pairs, asked: TextQuestions | None) -> Material:
     """``found`` with given pairs; ``asked`` are questions of theirs, None where they are too few for any."""
     held_out = np.zeros(len(pairs), dtype=bool) if asked is None or asked.left_out is None else asked.left_out
     asked = found.asked if asked is None else replace(asked, left_out=None)

@@ -9,7 +9,7 @@ from typing import Any, Literal, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.adapting.trained import Trained
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.encoder.encoder import SentenceEncoder
 
 
@@ -145,7 +145,7 @@ class Selector(Protocol):
     def asked(self) -> Iterable[str]:
         """The texts that must not be trained on; none where what is asked about is held out of the text itself."""
 
-    def without(self, trained: Trained) -> tuple[Selector, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[Selector, list[str]]:
         """The same without the questions that are trained on, and lines for the user that say how many they are.
 
         Raises:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opencse.adapting.chosen import NONE, SAMPLE
+from opencse.adapting.dev_choice import NONE, SAMPLE
 from opencse.engines.choice import Engine
 from opencse.environment import require_packages
 from opencse.errors import InterruptedRunError, UserError, nearest, plain_failures

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from opencse.adapting.adaptation import RECIPE, plan_adaptation
-from opencse.adapting.chosen import AUTO, NONE, SAMPLE, TEXT, DevChoice
+from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT, DevChoice
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import missing_packages
 from opencse.errors import InterruptedRunError, UserError, plain_failures
@@ -62,8 +62,9 @@ def train(
 ) -> TrainResult:
     """Trains a sentence encoder from text and keeps the best one on the dev pairs.
 
-    The start is kept instead where it is better beyond the chance of the pairs; see `opencse.adapting.graded`. A
-    model with a pooling of its own keeps it; see `opencse.recipes.recipe.EncoderSettings`.
+    The start is kept instead where it is better beyond chance; see `opencse.adapting.selection_by_graded_pairs` and
+    `opencse.adapting.selection_by_questions`. A model with a pooling of its own keeps it; see
+    `opencse.recipes.recipe.EncoderSettings`.
 
     Args:
         text: a file, a Hub data set id, a `Source`, or a list of texts, pairs or triples.

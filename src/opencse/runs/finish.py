@@ -32,8 +32,8 @@ class TrainResult:
     Attributes:
         folder: holds the kept encoder; ``last/`` in it holds the encoder of the last step.
         kept: ``best`` (the trained step of the highest dev score), ``start`` or ``given`` (the start as training used
-            it, or with its own pooling, where it is better; see `opencse.adapting.graded`), ``last`` (no dev data), or
-            ``none`` (a dry run).
+            it, or with its own pooling, where it is better; see `opencse.adapting.selection`), ``last`` (no dev data),
+            or ``none`` (a dry run).
         verdict: the outcome in one sentence.
         scores: dev scores (x 100) by step, 0 being the start; empty without dev data.
         plan: what the run does, with reasons.

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from opencse.adapting.chosen import AUTO, DevChoice, load_selector, unseen
+from opencse.adapting.dev_choice import AUTO, DevChoice, load_selector, unseen
 from opencse.encoder.devices import default_device, usable
 from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from opencse.adapting.asking import Asking
 from opencse.adapting.selection import Selector
+from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.encoder.fingerprint import hash_model
 from opencse.environment import Environment
 from opencse.foreign import told
@@ -137,7 +137,7 @@ class Plan:
         if len(set(named)) > 1:
             line = f"before the first text of a row: {named[0]}; before the others: {named[1]}"
         asked = self.prompts.of(Role.QUERY), self.prompts.of(Role.DOCUMENT)
-        if isinstance(self.dev, Asking) and before[:2] != asked:
+        if isinstance(self.dev, QuestionSelector) and before[:2] != asked:
             line += f"; selection asks with {self.prompts.line(Role.QUERY, Role.DOCUMENT)}"
         return [f"prompts    {line}{self.prompts.note}"]
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from opencse.adapting.asking import Asking
-from opencse.adapting.chosen import graded_pairs
-from opencse.adapting.graded import Dev
-from opencse.adapting.trained import Trained
+from opencse.adapting.dev_choice import graded_pairs
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
+from opencse.adapting.selection_by_questions import QuestionSelector
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.analysis.figures import curves, plane, training_curves
 from opencse.analysis.inspection import Findings, Material, Subject, inspect, short_names
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
@@ -91,16 +91,16 @@ FEWEST_TEXTS = 200
 def _material(job: TrainJob, result: TrainResult) -> Material:
     """Graded pairs and texts that were not trained on, where there are any; else the page says that they were."""
     dev = result.plan.dev
-    if isinstance(dev, Dev):
+    if isinstance(dev, GradedPairSelector):
         pairs: ScoredPairs | None = dev.pairs
     else:
         pairs = graded_pairs(job.dev)
         if pairs is not None:
             rows = (row for _, row in job.text.rows_with_documents())
-            seen = Trained.among(rows, [*pairs.first, *pairs.second])
+            seen = TrainedTexts.among(rows, [*pairs.first, *pairs.second])
             apart = not any(seen.pair(*two) for two in zip(pairs.first, pairs.second, strict=True))
             pairs = pairs if apart else None
-    held_out = dev.questions.held_out() if isinstance(dev, Asking) else []
+    held_out = dev.questions.held_out() if isinstance(dev, QuestionSelector) else []
     if len(held_out) >= FEWEST_TEXTS:
         return Material(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
     return Material(pairs=pairs, texts=some_texts(job.text), source=f"{job.text.name}, which was trained on")
@@ -140,7 +140,7 @@ def opening(result: TrainResult, findings: Findings) -> Markup:
     kept = "The start was kept; what is shown as trained is the encoder of the last step."
     note = "" if result.kept in ("best", "last") else kept
     told = f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}"
-    if isinstance(result.plan.dev, Asking):
+    if isinstance(result.plan.dev, QuestionSelector):
         return paragraph(told, "verdict") + aside(findings)
     chosen = "" if result.kept == "last" else " The step was chosen by these very pairs, so they flatter it."
     return lead(findings) + paragraph(told + chosen)

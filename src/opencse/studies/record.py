@@ -16,7 +16,7 @@ from opencse.settings import Settings
 
 RECORD = "record.json"
 Which = Literal["kept", "last"]
-"""The encoder that is evaluated: the one a run keeps (see `opencse.adapting.graded`), or that of its last step."""
+"""The encoder that is evaluated: the one a run keeps (see `opencse.adapting.selection`), or that of its last step."""
 
 
 class Contents(Settings):

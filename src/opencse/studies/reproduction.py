@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from opencse.adapting.chosen import AUTO, NONE, SAMPLE, TEXT
+from opencse.adapting.dev_choice import AUTO, NONE, SAMPLE, TEXT
 from opencse.errors import UserError
 from opencse.recipes.recipe import resolve_recipe
 from opencse.statistics import Summary, summary

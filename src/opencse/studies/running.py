@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from opencse.adapting.chosen import load_selector
+from opencse.adapting.dev_choice import load_selector
 from opencse.encoder.fingerprint import hash_model
 from opencse.engines.choice import Engine, require_engine
 from opencse.environment import Environment

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
-from opencse.adapting.trained import Trained
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.analysis.alignment import alignment, positive_sides, uniformity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -26,7 +26,7 @@ NOISE = 0.05
 
 
 @dataclass(frozen=True)
-class Dev:
+class GradedPairSelector:
     """Graded pairs to select on.
 
     Attributes:
@@ -41,7 +41,7 @@ class Dev:
         """All sentences."""
         return [*self.pairs.first, *self.pairs.second]
 
-    def without(self, trained: Trained) -> tuple[Dev, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[GradedPairSelector, list[str]]:
         """The same without the pairs that are trained on as pairs; a sentence alone tells nothing of its gold score.
 
         Raises:
@@ -62,7 +62,7 @@ class Dev:
             pairs.name, pairs.scores[kept], [pairs.first[row] for row in kept], [pairs.second[row] for row in kept]
         )
         told = f"{dropped:,} of {len(pairs):,} graded pairs are in the training text and do not count"
-        return Dev(self.name, left), [f"pairs      {told}"]
+        return GradedPairSelector(self.name, left), [f"pairs      {told}"]
 
     def fingerprint(self) -> str:
         """A hash of the sentences and their gold scores, 64 hexadecimal digits."""

@@ -7,9 +7,9 @@ import random
 import numpy as np
 import pytest
 
-from opencse.adapting import probes as kinds
+from opencse.adapting import question_sets as kinds
 from opencse.adapting.holdout import hold_out
-from opencse.adapting.probes import CANDIDATES, QUESTIONS, Probes, cut, without_giveaways
+from opencse.adapting.question_sets import CANDIDATES, QUESTIONS, QuestionSet, cut, without_giveaways
 from opencse.evaluation.embedding import Embedded
 from opencse.text.readers import Texts
 
@@ -24,7 +24,7 @@ def running(documents: int = 150) -> Texts:
     return Texts(rows, [n // 6 for n in range(len(rows))], "text")
 
 
-def answer_of(probes: Probes, number: int) -> str:
+def answer_of(probes: QuestionSet, number: int) -> str:
     return probes.candidates[int(probes.answers[number])]
 
 
@@ -133,7 +133,7 @@ def test_giveaways_are_taken_out_of_the_queries() -> None:
         "the old boat sinks",
         *(f"the x{n}" for n in range(99)),
     ]
-    probes = Probes(
+    probes = QuestionSet(
         "k", "asks", ["The tiger, in grass by the water", "tiger sleeps", "the red boat by a lake"], candidates,
         np.array([0, 0, 2]), np.arange(3),
     )  # fmt: skip
@@ -157,7 +157,7 @@ def test_limits_and_order_are_the_same_whatever_the_order_of_the_text() -> None:
 
 
 def test_ranks_by_vectors() -> None:
-    probes = Probes("k", "asks", ["a", "b"], ["x", "a", "y"], np.array([0, 2]), np.arange(2))
+    probes = QuestionSet("k", "asks", ["a", "b"], ["x", "a", "y"], np.array([0, 2]), np.arange(2))
     vectors = np.array([[1.0, 0], [0, 1], [0.9, 0.1], [0.2, 0.8]])
     embedded = Embedded(["a", "b", "x", "y"], vectors)
     assert probes.ranks(embedded).tolist() == [1, 1], "the query itself, among the candidates, is not counted"

@@ -30,7 +30,7 @@ Pieces = list[tuple[int, int]]
 
 
 @dataclass(frozen=True)
-class Probes:
+class QuestionSet:
     """n questions, each with one answer among m candidates.
 
     Attributes:
@@ -64,7 +64,7 @@ class Probes:
         return answer_ranks(queries, candidates, self.answers, own, embedded.similarity)
 
 
-def neighbours(texts: Texts, held: HeldOut) -> Probes:
+def neighbours(texts: Texts, held: HeldOut) -> QuestionSet:
     """A sentence -> the one that follows it, among thousands of sentences."""
     owner = texts.documents or [0] * len(texts.rows)
     told = [row[0] for row in texts.rows]
@@ -77,7 +77,7 @@ def neighbours(texts: Texts, held: HeldOut) -> Probes:
     return _make("neighbours", "which sentence follows a sentence", found, others)
 
 
-def halves(texts: Texts, held: HeldOut) -> Probes:
+def halves(texts: Texts, held: HeldOut) -> QuestionSet:
     """The first half of a document -> its second half, among those of other documents."""
     found: list[Question] = []
     others: list[str] = []
@@ -93,7 +93,7 @@ def halves(texts: Texts, held: HeldOut) -> Probes:
     return _make("halves", "which second half belongs to a first half of a document", found, _by_hash(others))
 
 
-def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> Probes:
+def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> QuestionSet:
     """The first text of a pair -> the second, among those of other pairs and ``documents``.
 
     A document that holds the second text of a held-out pair, or is part of one, is no candidate beside it.
@@ -113,26 +113,26 @@ def pairs(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> Probes:
     return _make("pairs", asks, list(first.values()), clear, shared_answers=True)
 
 
-def sentence_halves(texts: Texts, held: HeldOut) -> Probes:
+def sentence_halves(texts: Texts, held: HeldOut) -> QuestionSet:
     """The first half of a sentence's words -> the second half, among those of other sentences."""
     return _of_sentences(
         texts, held, "sentence halves", "which second half belongs to a first half of a sentence", _two_halves
     )
 
 
-def overlapping_crops(texts: Texts, held: HeldOut) -> Probes:
+def overlapping_crops(texts: Texts, held: HeldOut) -> QuestionSet:
     """The first two thirds of a sentence's words -> the last two thirds, among those of other sentences."""
     return _of_sentences(
         texts, held, "crops", "which last part belongs to an overlapping first part of a sentence", _two_thirds
     )
 
 
-def dropped_words(texts: Texts, held: HeldOut) -> Probes:
+def dropped_words(texts: Texts, held: HeldOut) -> QuestionSet:
     """Every second word of a sentence -> the words between, among those of other sentences."""
     return _of_sentences(texts, held, "dropped words", "which words belong between those of a sentence", _alternate)
 
 
-def without_giveaways(probes: Probes) -> Probes:
+def without_giveaways(probes: QuestionSet) -> QuestionSet:
     """The same questions, of whose queries the words that the answer holds too are taken, common ones apart.
 
     What is left cannot be answered by matching words. Questions of which less than three words are left are dropped.
@@ -164,7 +164,7 @@ def cut(text: str, words: int = WORDS) -> str:
 
 def _make(
     kind: str, asks: str, found: Sequence[Question], others: Iterable[str], *, shared_answers: bool = False
-) -> Probes:
+) -> QuestionSet:
     """The questions of lowest hash whose query (and answer) occur once, with candidates up to the limit."""
     queries = Counter(normalised(query) for query, _, _ in found)
     answers = Counter(normalised(answer) for _, answer, _ in found)
@@ -186,7 +186,7 @@ def _make(
             break
         if normalised(text) not in taken:
             place.setdefault(text, len(place))
-    return Probes(
+    return QuestionSet(
         kind,
         asks,
         [query for query, _, _ in clear],
@@ -198,7 +198,7 @@ def _make(
 
 def _of_sentences(
     texts: Texts, held: HeldOut, kind: str, asks: str, parts: Callable[[Pieces], tuple[Pieces, Pieces]]
-) -> Probes:
+) -> QuestionSet:
     found: list[Question] = []
     others: list[str] = []
     told = [row[0] for row in texts.rows]

@@ -13,7 +13,7 @@ _FIRST_WORD = re.compile(r"\w+")
 
 
 @dataclass(frozen=True)
-class Trained:
+class TrainedTexts:
     """Says which of the texts that are asked about are trained on; letter case and punctuation do not count.
 
     Attributes:
@@ -25,11 +25,12 @@ class Trained:
     together: frozenset[frozenset[str]] = frozenset()
 
     @classmethod
-    def among(cls, rows: Iterable[tuple[str, ...]], asked: Iterable[str]) -> Trained:
+    def among(cls, rows: Iterable[tuple[str, ...]], asked: Iterable[str]) -> TrainedTexts:
         """Looks the texts of ``asked`` up in the rows that are trained on; the rows are read one by one.
 
         Example:
-            >>> trained = Trained.among([("A dog.", "An animal."), ("Rain.", "Snow.")], ["a dog", "an animal", "sun"])
+            >>> rows = [("A dog.", "An animal."), ("Rain.", "Snow.")]
+            >>> trained = TrainedTexts.among(rows, ["a dog", "an animal", "sun"])
             >>> "A DOG!" in trained, "Sun" in trained, trained.pair("an animal", "a dog")
             (True, False, True)
         """

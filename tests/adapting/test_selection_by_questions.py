@@ -13,14 +13,14 @@ import pytest
 import torch
 
 from opencse import SentenceEncoder, UserError
-from opencse.adapting.asking import Asking
-from opencse.adapting.chosen import graded_pairs, load_selector
-from opencse.adapting.given_queries import GivenQueries
-from opencse.adapting.graded import Dev
+from opencse.adapting.dev_choice import graded_pairs, load_selector
 from opencse.adapting.guard import TOLERANCE, Guard, Guarded
-from opencse.adapting.own_text import own_text
 from opencse.adapting.selection import DevScore, History, OwnPoolingScore
-from opencse.adapting.trained import Trained
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
+from opencse.adapting.selection_by_questions import QuestionSelector
+from opencse.adapting.text_questions import own_text
+from opencse.adapting.trained_texts import TrainedTexts
+from opencse.adapting.user_queries import UserQueries
 from opencse.arrays import Floats, Integers
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.retrieval.data import load_retrieval
@@ -48,7 +48,7 @@ class Fixed:
     def asked(self) -> list[str]:
         return []
 
-    def without(self, trained: Trained) -> tuple[Fixed, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[Fixed, list[str]]:
         del trained
         return self, []
 
@@ -70,12 +70,12 @@ def never() -> bool:
     raise AssertionError("asked although the scores tell")
 
 
-def verdict_of(chooser: Asking, history: History) -> str:
+def verdict_of(chooser: QuestionSelector, history: History) -> str:
     return chooser.choose(history, 20, None, never).verdict
 
 
 def test_a_gain_has_the_error_of_its_questions() -> None:
-    chooser = Asking(Fixed())
+    chooser = QuestionSelector(Fixed())
     first = chooser.begin(as_encoder(10, 20, 30, 40))
     assert (first.value, first.error, first.forgets) == (25.0, 0.0, False)
     found = chooser.score(as_encoder(20, 20, 30, 50))
@@ -83,11 +83,11 @@ def test_a_gain_has_the_error_of_its_questions() -> None:
     assert found.error == pytest.approx(np.std([10, 0, 0, 10], ddof=1) / 2)
     assert found.record() == {"dev": 30.0, "dev_error": found.error, "dev_first": 20.0}
     with pytest.raises(RuntimeError, match="begin"):
-        Asking(Fixed()).score(as_encoder(1, 2, 3, 4))
+        QuestionSelector(Fixed()).score(as_encoder(1, 2, 3, 4))
 
 
 def test_noise_does_not_go_to_the_start_and_is_told() -> None:
-    chooser = Asking(Fixed())
+    chooser = QuestionSelector(Fixed())
     history = History()
     history.add(0, chooser.begin(as_encoder(10, 20, 30, 40)))
     history.add(5, chooser.score(as_encoder(40, 0, 30, 34)))
@@ -104,7 +104,7 @@ def test_noise_does_not_go_to_the_start_and_is_told() -> None:
 
 
 def test_the_start_is_kept_where_it_answers_best() -> None:
-    chooser = Asking(Fixed())
+    chooser = QuestionSelector(Fixed())
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(9, 20, 30, 40))})
     assert verdict_of(chooser, history) == (
         "the start is kept unchanged: nothing that training made answers better (nDCG@10 of 4 questions from nowhere: "
@@ -116,16 +116,16 @@ def test_what_forgets_is_not_kept_however_much_it_gained() -> None:
     history = History()
     history.add(0, DevScore(50.0, guard=60.0))
     assert not history.add(5, DevScore(90.0, guard=20.0, forgets=True))
-    assert Asking(Fixed()).choose(history, 5, None, never).kept == "start"
-    assert "forgot general English (guard 60.00, then 20.00)" in verdict_of(Asking(Fixed()), history)
+    assert QuestionSelector(Fixed()).choose(history, 5, None, never).kept == "start"
+    assert "forgot general English (guard 60.00, then 20.00)" in verdict_of(QuestionSelector(Fixed()), history)
     assert history.add(10, DevScore(55.0, guard=59.0))
     assert not history.add(15, DevScore(80.0, guard=30.0, forgets=True))
     assert history.best_step == 10
-    assert "on general questions 60.00 before, 59.00 now" in verdict_of(Asking(Fixed()), history)
+    assert "on general questions 60.00 before, 59.00 now" in verdict_of(QuestionSelector(Fixed()), history)
 
 
 def test_the_models_own_pooling_is_held_against_training_too() -> None:
-    chooser = Asking(Fixed())
+    chooser = QuestionSelector(Fixed())
     history = History({0: DevScore(40.0), 5: DevScore(60.0, error=1.0)})
     assert chooser.choose(history, 5, OwnPoolingScore("mean", 70.0), never).kept == "given"
     kept = chooser.choose(history, 5, OwnPoolingScore("mean", 50.0), never)
@@ -169,7 +169,7 @@ def test_the_guard_asks_each_pair_among_all_answers() -> None:
 @pytest.mark.slow
 def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:
     chosen = load_selector("text", Source(str(sample.TRAIN)))
-    assert isinstance(chosen, Asking)
+    assert isinstance(chosen, QuestionSelector)
     assert chosen.guard is not None
     assert len(chosen.guard) == 1560
     encoder = SentenceEncoder.load(device="cpu")
@@ -212,7 +212,7 @@ def test_kinds_of_questions_weigh_the_same() -> None:
 def test_a_small_text_allows_no_questions(tmp_path: Path) -> None:
     few = tmp_path / "few.txt"
     few.write_text("".join(f"Sentence number {n} of a small text says little.\n" for n in range(90)))
-    assert isinstance(load_selector("auto", Source(str(few))), Dev)
+    assert isinstance(load_selector("auto", Source(str(few))), GradedPairSelector)
     with pytest.raises(UserError, match=r"few.txt: too small to hold a share out.*--dev"):
         load_selector("text", Source(str(few)))
 
@@ -222,12 +222,12 @@ def test_what_dev_says(tmp_path: Path) -> None:
     assert load_selector(None, text) is None
     assert load_selector("none", text) is None
     chosen = load_selector("auto", text, "mrr@5")
-    assert isinstance(chosen, Asking)
+    assert isinstance(chosen, QuestionSelector)
     assert chosen.measure == "MRR@5 x 100"
     assert chosen.left_out is not None
     assert chosen.guard is not None
     graded = load_selector(sample.DEV, text)
-    assert isinstance(graded, Dev)
+    assert isinstance(graded, GradedPairSelector)
     assert graded.left_out is None
     with pytest.raises(UserError, match="not graded pairs"):
         load_selector("sample", text, "ndcg@10")
@@ -255,12 +255,12 @@ def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
     data = load_retrieval(beir)
     score = next(iter(Retrieval().evaluate(EmbeddingModel("m", encoder.encode), data).record.retrieval.values()))
     for metric, wanted in (("ndcg@10", score.ndcg_at_10), ("mrr@10", score.mrr_at_10), ("recall@1", score.recall_at_1)):
-        values = GivenQueries.read(beir, Measure.parse(metric)).values(encoder)
+        values = UserQueries.read(beir, Measure.parse(metric)).values(encoder)
         assert len(values) == 40
         assert values.mean() == pytest.approx(wanted)
         assert 0 < wanted < 100
     chooser = load_selector(beir, Source(str(sample.TRAIN)))
-    assert isinstance(chooser, Asking)
+    assert isinstance(chooser, QuestionSelector)
     assert chooser.left_out is None
     first = chooser.begin(encoder)
     assert first.value == pytest.approx(score.ndcg_at_10)
@@ -270,11 +270,11 @@ def test_given_queries_are_judged_as_evaluation_judges_them(beir: Path) -> None:
 
 def test_judgements_called_dev_come_before_test(beir: Path) -> None:
     (beir / "qrels" / "dev.tsv").write_text("query-id\tcorpus-id\tscore\nq0\td7\t1\n")
-    assert len(GivenQueries.read(beir).task.queries) == 1
+    assert len(UserQueries.read(beir).task.queries) == 1
 
 
 def test_of_one_unit_the_error_is_not_known() -> None:
-    chooser = Asking(Fixed(units=np.zeros(4, dtype=np.int64)))
+    chooser = QuestionSelector(Fixed(units=np.zeros(4, dtype=np.int64)))
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(20, 20, 30, 50))})
     assert history.by_step[5].error is None
     assert "(+5.00, of one text alone, so it may be noise)" in verdict_of(chooser, history)

@@ -10,7 +10,7 @@ from typing import Literal, Protocol
 from opencse.adapting.guard import Guard
 from opencse.adapting.holdout import Flags
 from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
-from opencse.adapting.trained import Trained
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
@@ -57,7 +57,7 @@ class Questions(Protocol):
     def asked(self) -> Iterable[str]:
         """The texts that must not be trained on; see `Selector.asked`."""
 
-    def without(self, trained: Trained) -> tuple[Questions, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[Questions, list[str]]:
         """The same without the questions that are trained on; see `Selector.without`."""
 
     def fingerprint(self) -> str:
@@ -71,7 +71,7 @@ class Questions(Protocol):
 
 
 @dataclass
-class Asking:
+class QuestionSelector:
     """Chooses the encoder that answers best on average, unless it forgot what the guard asks.
 
     A gain within the noise of the questions is kept all the same, and said to be so: the start has no claim to be
@@ -111,11 +111,11 @@ class Asking:
         """The texts that must not be trained on, the guard's included."""
         return [*self.questions.asked(), *(() if self.guard is None else self.guard.asked())]
 
-    def without(self, trained: Trained) -> tuple[Asking, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[QuestionSelector, list[str]]:
         """The same without the questions that are trained on; general ones may be left out altogether."""
         questions, told = self.questions.without(trained)
         guard, of_guard = (None, []) if self.guard is None else self.guard.without(trained)
-        return Asking(questions, guard), [*told, *of_guard]
+        return QuestionSelector(questions, guard), [*told, *of_guard]
 
     def fingerprint(self) -> str:
         """A hash of the questions and the guard's."""

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from opencse.adapting.trained import Trained
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -20,7 +20,7 @@ from opencse.ranking import Measure
 
 
 @dataclass(frozen=True)
-class GivenQueries:
+class UserQueries:
     """Somebody's queries, whose relevant documents are known.
 
     Attributes:
@@ -34,7 +34,7 @@ class GivenQueries:
     keep_identical_ids: bool = False
 
     @classmethod
-    def read(cls, folder: Path, by: Measure | None = None, keep_identical_ids: bool = False) -> GivenQueries:
+    def read(cls, folder: Path, by: Measure | None = None, keep_identical_ids: bool = False) -> UserQueries:
         """The one data set of a folder; judgements called ``dev``, else ``train``, else ``test``.
 
         Raises:
@@ -91,7 +91,7 @@ class GivenQueries:
         """The queries; the documents are what is searched, and may be trained on."""
         return self.task.queries
 
-    def without(self, trained: Trained) -> tuple[GivenQueries, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[UserQueries, list[str]]:
         """The same without the queries that are trained on.
 
         Raises:

@@ -8,13 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from opencse.adapting.graded import Dev, choose
 from opencse.adapting.selection import DevScore, History, OwnPoolingScore
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector, choose
 from opencse.evaluation import ScoredPairs
 
 GENERATOR = np.random.default_rng(0)
 GOLD = GENERATOR.normal(size=150)
-DEV = Dev("pairs", ScoredPairs("pairs", GOLD, [""] * 150, [""] * 150))
+DEV = GradedPairSelector("pairs", ScoredPairs("pairs", GOLD, [""] * 150, [""] * 150))
 
 
 def never() -> bool:

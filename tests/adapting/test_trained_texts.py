@@ -9,14 +9,14 @@ import pytest
 
 from opencse import UserError
 from opencse.adapting.adaptation import plan_adaptation
-from opencse.adapting.asking import Asking
-from opencse.adapting.chosen import load_selector, unseen
-from opencse.adapting.given_queries import GivenQueries
-from opencse.adapting.graded import Dev
+from opencse.adapting.dev_choice import load_selector, unseen
 from opencse.adapting.guard import Guard
 from opencse.adapting.holdout import normalised
-from opencse.adapting.own_text import OwnText
-from opencse.adapting.trained import Trained
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
+from opencse.adapting.selection_by_questions import QuestionSelector
+from opencse.adapting.text_questions import TextQuestions
+from opencse.adapting.trained_texts import TrainedTexts
+from opencse.adapting.user_queries import UserQueries
 from opencse.progress import Silent
 from opencse.runs.job import TrainJob
 from opencse.runs.prepare import Prepared
@@ -42,24 +42,24 @@ class Lines(Silent):
     [("A dog.", True), ("  a DOG!", True), ("A dog barks.", False), ("dog", False), ("...", True), ("Rain.", False)],
 )
 def test_letter_case_and_punctuation_do_not_count(text: str, is_trained: bool) -> None:
-    trained = Trained.among([("A dog.",), ("The sun", "..."), ("a",)], [text])
+    trained = TrainedTexts.among([("A dog.",), ("The sun", "..."), ("a",)], [text])
     assert (text in trained) is is_trained
 
 
 def test_pairs_are_known_whichever_way_round() -> None:
-    trained = Trained.among([("A", "B", "C"), ("D", "E")], ["a", "b", "c", "d", "e"])
+    trained = TrainedTexts.among([("A", "B", "C"), ("D", "E")], ["a", "b", "c", "d", "e"])
     assert trained.pair("b", "A")
     assert trained.pair("C", "b")
     assert not trained.pair("a", "d")
 
 
-def prepared(text: GivenTexts | Source, model: Path) -> tuple[Prepared, Asking, list[str]]:
+def prepared(text: GivenTexts | Source, model: Path) -> tuple[Prepared, QuestionSelector, list[str]]:
     """A run chosen by questions from its text."""
     lines = Lines()
     settings = ("training.max_steps=1", "training.batch_size=4", "training.precision=float32")
     recipe = "simcse-supervised" if text.read().width > 1 else "simcse"
     made = TrainJob(text=text, recipe=recipe, model=str(model), settings=settings, dev="text").prepare(lines)
-    assert isinstance(made.plan.dev, Asking)
+    assert isinstance(made.plan.dev, QuestionSelector)
     return made, made.plan.dev, lines.lines
 
 
@@ -98,8 +98,8 @@ def test_rows_that_are_trained_and_rows_that_are_asked_about_are_disjoint(file: 
 def test_what_adapt_trains_on_and_asks_is_disjoint(with_pairs: bool) -> None:
     given = [(question, f"{answer} {number}") for number, (question, answer) in enumerate(PAIRS[:900])]
     adaptation = plan_adaptation(str(sample.TRAIN), pairs=given if with_pairs else None, progress=Silent())
-    assert isinstance(adaptation.dev, Asking)
-    assert isinstance(adaptation.dev.questions, OwnText)
+    assert isinstance(adaptation.dev, QuestionSelector)
+    assert isinstance(adaptation.dev.questions, TextQuestions)
     assert adaptation.dev.questions.given is with_pairs
     trained = {normalised(text) for text in texts_of(adaptation.text)}
     assert len(trained) > 500
@@ -118,26 +118,28 @@ def beir(folder: Path, queries: list[str]) -> Path:
 
 
 def test_queries_that_are_trained_on_do_not_choose(tmp_path: Path) -> None:
-    queries = GivenQueries.read(beir(tmp_path / "beir", ["How hot?", "How cold?", "How wet?"]))
-    selector, lines = unseen(Asking(queries), [("how cold", "Quite."), ("Document number 0 tells of things.", "x")])
-    assert isinstance(selector, Asking)
+    queries = UserQueries.read(beir(tmp_path / "beir", ["How hot?", "How cold?", "How wet?"]))
+    selector, lines = unseen(
+        QuestionSelector(queries), [("how cold", "Quite."), ("Document number 0 tells of things.", "x")]
+    )
+    assert isinstance(selector, QuestionSelector)
     left = selector.questions
-    assert isinstance(left, GivenQueries)
+    assert isinstance(left, UserQueries)
     assert left.task.queries == ["How hot?", "How wet?"]
     assert left.task.judged == [{0: 1}, {2: 1}]
     assert left.fingerprint() != queries.fingerprint()
     assert lines == ["queries    1 of 3 queries are in the training text and are not asked"]
     with pytest.raises(UserError, match="all 3 queries are in the training text"):
-        unseen(Asking(queries), [(query,) for query in queries.task.queries])
+        unseen(QuestionSelector(queries), [(query,) for query in queries.task.queries])
 
 
 def test_graded_pairs_that_are_trained_on_as_pairs_do_not_choose() -> None:
     dev = load_selector("sample", GivenTexts((("a",), ("b",))))
-    assert isinstance(dev, Dev)
+    assert isinstance(dev, GradedPairSelector)
     first, second = dev.pairs.first, dev.pairs.second
     assert unseen(dev, [(first[0],), (second[0],)]) == (dev, [])
     left, lines = unseen(dev, [(second[0], first[0]), (first[1], second[1], "a negative")])
-    assert isinstance(left, Dev)
+    assert isinstance(left, GradedPairSelector)
     assert left.pairs.first == first[2:]
     assert lines == ["pairs      2 of 150 graded pairs are in the training text and do not count"]
     with pytest.raises(UserError, match="so they cannot choose"):

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from opencse.adapting.asking import Asking, Questions
-from opencse.adapting.given_queries import GivenQueries
-from opencse.adapting.graded import Dev
 from opencse.adapting.guard import Guard
-from opencse.adapting.own_text import FEWEST, own_text
 from opencse.adapting.selection import Selector
-from opencse.adapting.trained import Trained
+from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
+from opencse.adapting.selection_by_questions import Questions, QuestionSelector
+from opencse.adapting.text_questions import FEWEST, own_text
+from opencse.adapting.trained_texts import TrainedTexts
+from opencse.adapting.user_queries import UserQueries
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.pairs import GivenPairs, given_pairs
@@ -55,7 +55,7 @@ def load_selector(
         return dev
     if not isinstance(dev, str | Path):
         pairs = dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev")
-        return Dev(f"{len(pairs):,} given pairs, {pairs.fingerprint()[:8]}", pairs)
+        return GradedPairSelector(f"{len(pairs):,} given pairs, {pairs.fingerprint()[:8]}", pairs)
     if str(dev) in (AUTO, TEXT):
         found = own_text(text.read(), by)
         if found is not None:
@@ -66,12 +66,12 @@ def load_selector(
                 "else: --dev with graded pairs, or with a folder of queries and documents"
             )
     elif is_folder(dev):
-        return asking(GivenQueries.read(Path(dev), by, keep_identical_ids))
+        return asking(UserQueries.read(Path(dev), by, keep_identical_ids))
     if by is not None:
         raise UserError(f"--metric {metric} goes with questions (--dev text, or a folder of queries), not graded pairs")
     if str(dev) in (AUTO, SAMPLE):
-        return Dev("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
-    return Dev(str(dev), read_scored_pairs(Path(dev)))
+        return GradedPairSelector("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
+    return GradedPairSelector(str(dev), read_scored_pairs(Path(dev)))
 
 
 def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
@@ -88,9 +88,9 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
     return read_scored_pairs(sample.DEV if built_in else Path(dev))
 
 
-def asking(questions: Questions) -> Asking:
+def asking(questions: Questions) -> QuestionSelector:
     """Whoever chooses by ``questions``; the built-in pairs watch for forgetting."""
-    return Asking(questions, Guard.built_in())
+    return QuestionSelector(questions, Guard.built_in())
 
 
 def unseen(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selector, list[str]]:
@@ -107,4 +107,4 @@ def unseen(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selecto
         UserError: where nothing is left to choose by.
     """
     asked = [*selector.asked()]
-    return selector.without(Trained.among(rows, asked)) if asked else (selector, [])
+    return selector.without(TrainedTexts.among(rows, asked)) if asked else (selector, [])

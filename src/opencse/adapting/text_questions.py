@@ -9,8 +9,8 @@ from functools import partial
 import numpy as np
 
 from opencse.adapting.holdout import Flags, HeldOut, hold_out
-from opencse.adapting.probes import Probes, halves, neighbours, overlapping_crops, pairs
-from opencse.adapting.trained import Trained
+from opencse.adapting.question_sets import QuestionSet, halves, neighbours, overlapping_crops, pairs
+from opencse.adapting.trained_texts import TrainedTexts
 from opencse.arrays import Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.embedding import EmbeddingModel, embed_for_search
@@ -22,11 +22,11 @@ from opencse.text.readers import Texts
 
 FEWEST = 100
 """Questions below which noise would choose."""
-Maker = Callable[[Texts, HeldOut], Probes]
+Maker = Callable[[Texts, HeldOut], QuestionSet]
 
 
 @dataclass(frozen=True)
-class OwnText:
+class TextQuestions:
     """Questions from a held-out share of a text, which an encoder answers by nearness.
 
     Their mean is that of the kinds' means, however many questions each kind has.
@@ -39,7 +39,7 @@ class OwnText:
         given: whether they are pairs that somebody gave, and not made from the order of a text.
     """
 
-    probes: tuple[Probes, ...]
+    probes: tuple[QuestionSet, ...]
     held: HeldOut
     by: Measure = field(default_factory=Measure)
     left_out: Flags | None = None
@@ -90,7 +90,7 @@ class OwnText:
         """Nothing to look for: what is asked about is held out when the rows to train on are made."""
         return []
 
-    def without(self, trained: Trained) -> tuple[OwnText, list[str]]:
+    def without(self, trained: TrainedTexts) -> tuple[TextQuestions, list[str]]:
         """The same; see `asked`."""
         del trained
         return self, []
@@ -127,13 +127,13 @@ def quick(encoder: SentenceEncoder) -> EmbeddingModel:
     return open_model(encoder, precision="bf16" if name == "bf16" else "float32")
 
 
-def answered(encoder: SentenceEncoder, kinds: Sequence[Probes], by: Measure) -> list[Floats]:
+def answered(encoder: SentenceEncoder, kinds: Sequence[QuestionSet], by: Measure) -> list[Floats]:
     """(n,) of each kind of questions: what the rank of each answer is worth; all texts are encoded together."""
     embedded = embed_for_search(quick(encoder), ((probes.queries, probes.candidates) for probes in kinds))
     return [by.of_ranks(probes.ranks(embedded)) for probes in kinds]
 
 
-def own_text(texts: Texts, by: Measure | None = None, documents: Iterable[str] = ()) -> OwnText | None:
+def own_text(texts: Texts, by: Measure | None = None, documents: Iterable[str] = ()) -> TextQuestions | None:
     """Questions from ``texts`` and what is held out for them; None where the text is too small for any.
 
     Args:
@@ -143,10 +143,10 @@ def own_text(texts: Texts, by: Measure | None = None, documents: Iterable[str] =
     """
     held = hold_out(texts)
     probes = questions(texts, held, documents)
-    return OwnText(probes, held, by or Measure(), held.left_out, given=texts.width > 1) if probes else None
+    return TextQuestions(probes, held, by or Measure(), held.left_out, given=texts.width > 1) if probes else None
 
 
-def questions(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> tuple[Probes, ...]:
+def questions(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> tuple[QuestionSet, ...]:
     """The kinds of questions that a text allows; kinds of fewer than ``FEWEST`` are left out, and none may be left.
 
     Pairs: the held-out pairs, asked among ``documents`` too. Running text: neighbouring sentences and halves of
