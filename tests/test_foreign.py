@@ -242,10 +242,10 @@ def test_trust_is_true_or_false_alone(value: Any) -> None:
 
 
 def test_a_study_file_trusts_by_true_alone(tmp_path: Path) -> None:
-    from opencse.studies.study_file import study_of
+    from opencse.api.study_file import study_of
 
     asked = {"text": "a.txt", "out": "b", "recipes": ["simcse-unsup"], "data": "c"}
-    assert not study_of({**asked, "trust_remote_code": False}).trust_remote_code
+    assert not study_of({**asked, "trust_remote_code": False}).options()["trust_remote_code"]
     for value in ("true", "1", 1):
         with pytest.raises(UserError, match="trust_remote_code"):
             study_of({**asked, "trust_remote_code": value})

@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
+from opencse.api.study_file import study_of
 from opencse.environment import Environment
 from opencse.recipes.recipe import resolve_recipe
 from opencse.studies.record import StudyRecord
-from opencse.studies.study_file import study_of
 
 ROOT = Path(__file__).parents[1]
 STUDIES = ROOT / "benchmarks" / "studies"
@@ -49,7 +49,7 @@ def test_the_page_is_up_to_date(script: ModuleType, published: dict[str, Any]) -
 def test_every_row_is_a_recipe_and_most_have_published_numbers(script: ModuleType, published: dict[str, Any]) -> None:
     studies = [study_of({**tomllib.loads(file.read_text()), **GIVEN}) for file in sorted(STUDIES.glob("papers*.toml"))]
     assert len(studies) == 3
-    assert len({study.settings[:2] for study in studies}) == 1, "one start, truncated in the same way"
+    assert len({tuple(study.options()["settings"])[:2] for study in studies}) == 1, "one start, truncated in the same way"
     run = {recipe for study in studies for recipe in study.recipes}
     rows = [(table, recipe) for table in published["tables"] for _, recipe in table["rows"]]
     listed = {recipe for _, recipe in rows} | {*published["systems"], *published["combination"]}
@@ -67,7 +67,7 @@ def test_the_settings_of_a_study_leave_its_presets_alone() -> None:
     """A setting given with a preset wins, so a study must not set what its rows differ in."""
     study = study_of({**tomllib.loads((STUDIES / "papers-sweeps.toml").read_text()), **GIVEN})
     for name in study.recipes:
-        changed = resolve_recipe(name, overrides=study.settings).recipe
+        changed = resolve_recipe(name, overrides=study.options()["settings"]).recipe
         preset = name.partition(":")[2]
         for key, value in changed.presets[preset].settings.items() if preset else ():
             if key.startswith("encoder.") or key == "training.batch_size":

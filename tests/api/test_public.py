@@ -87,17 +87,21 @@ def test_every_argument_is_explained(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)
-def test_a_command_calls_its_function_once(name: str) -> None:
-    file = Path(opencse.__file__).parent / "cli" / f"{name}.py"
-    called = [
-        node.func.attr
-        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and isinstance(node.func.value, ast.Name)
-        and node.func.value.id == "opencse"
+def test_a_command_imports_its_function_by_its_path_and_calls_it_once(name: str) -> None:
+    function = SEVERAL.get(name, name)
+    tree = ast.parse((Path(opencse.__file__).parent / "cli" / f"{name}.py").read_text(encoding="utf-8"))
+    imported = [
+        node.module
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and any(one.name == function for one in node.names)
     ]
-    assert called == [SEVERAL.get(name, name)]
+    calls = [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == function
+    ]
+    assert imported == [getattr(opencse, function).__module__]
+    assert len(calls) == 1
 
 
 def test_exports_have_a_function_each() -> None:

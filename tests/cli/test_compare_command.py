@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from opencse.api.study_file import seeds_of
 from opencse.errors import UserError
-from opencse.studies.study_file import seeds_of
 from opencse.text import sample
 
 pytestmark = pytest.mark.slow

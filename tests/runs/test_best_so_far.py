@@ -257,7 +257,7 @@ def test_a_run_before_its_first_checkpoint_and_one_that_goes_on_are_refused(job:
         job.run(tmp_path / "run", progress=Broken(2, RuntimeError("killed")))
     with pytest.raises(UserError, match="before its first checkpoint"):
         opencse.finish(tmp_path / "run")
-    with lock.held(tmp_path / "run" / LOCK), pytest.raises(UserError, match=r"still going on.*in use by another"):
+    with lock.held(tmp_path / "run" / LOCK), pytest.raises(UserError, match=r"still running.*in use by another"):
         opencse.finish(tmp_path / "run")
 
 

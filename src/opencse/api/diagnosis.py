@@ -11,10 +11,11 @@ from dataclasses import dataclass, field
 from importlib.metadata import PackageNotFoundError, requires
 from pathlib import Path
 
+from opencse.api.declaring import public
 from opencse.encoder.devices import default_device
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
-from opencse.errors import UserError, plain_failures, reason
+from opencse.errors import UserError, reason
 from opencse.io import standing
 from opencse.kernels.precision import choose_precision
 from opencse.text.corpus import cache_root, describe_cache
@@ -68,7 +69,7 @@ class Diagnosis:
         ]
 
 
-@plain_failures
+@public
 def doctor() -> Diagnosis:
     """Tells versions, hardware and choices, tries the built-in encoder, and finds common troubles."""
     import torch

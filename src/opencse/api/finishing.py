@@ -1,12 +1,14 @@
-"""`finish`: a usable model out of a run that was interrupted."""
+"""Makes a usable model out of an interrupted run."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
+from opencse.api.declaring import public
+from opencse.api.options.shared import FinishOptions
 from opencse.environment import missing_packages
-from opencse.errors import UserError, plain_failures
-from opencse.foreign import checks_trust
+from opencse.errors import UserError
 from opencse.progress import Progress, Silent
 from opencse.runs.best_so_far import write_best_so_far
 from opencse.runs.folder import RECORD, RunFolder, locked
@@ -14,33 +16,24 @@ from opencse.runs.record import Outcome, now
 from opencse.studies.record import StudyRecord
 
 
-@plain_failures
-@checks_trust
-def finish(
-    folder: str | Path,
-    *,
-    report: bool = False,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> Outcome:
-    """Ends an interrupted run: makes a model of the best step so far.
+@public
+def finish(folder: str | Path, **options: Unpack[FinishOptions]) -> Outcome:
+    """Finishes an interrupted run: makes a model of the best step so far.
 
-    The run may have been stopped (Ctrl-C) or killed; what came after its last checkpoint is lost. The folder then has
-    what a run leaves: the model with its card, ``last/``, and the outcome in ``run.json``. The checkpoint stays, so
-    ``resume`` continues the run as before; delete ``checkpoint/`` when you do not need it.
+    The run may have been stopped (Ctrl-C) or killed; what came after its last checkpoint is lost. The folder then
+    holds what a run writes: the model with its card, ``last/``, and the outcome in ``run.json``. The checkpoint stays,
+    so ``resume`` continues the run as before; delete ``checkpoint/`` when you do not need it.
 
     Args:
         folder: of `train`, `adapt` or `pretrain`.
-        report: write ``report.html`` with the curves of training; needs ``opencse[train]``.
-        trust_remote_code: run the Python code of the folder that the run began with.
-        progress: is told what is done.
+        **options: see `FinishOptions`.
 
     Returns:
         What was kept and why. A run that has finished already is left as it is.
 
     Raises:
-        UserError: if the folder holds no run, the run is still going on, it has no checkpoint yet, or the model that it
-            began with is gone.
+        UserError: if the folder holds no run, the run is still running, it has no checkpoint yet, or the model that it
+            started from is missing.
 
     Example:
         >>> opencse.finish("my-model").verdict  # doctest: +SKIP
@@ -48,65 +41,65 @@ def finish(
     """
     if not isinstance(folder, str | Path):
         raise TypeError(f"folder is a path, not {type(folder).__name__}")
-    run, tell = RunFolder.at(folder), progress or Silent()
+    run, progress = RunFolder.at(folder), options["progress"] or Silent()
     _require_run(run)
     try:
         run.require_idle()
     except UserError as busy:
-        raise UserError(f"the run is still going on, so it cannot be finished: {busy}") from None
-    with locked(run.path, tell):
+        raise UserError(f"the run is still running, so it cannot be finished: {busy}") from None
+    with locked(run.path, progress):
         outcome = run.record().result
         if outcome is not None:
-            tell.say(f"this run has finished already: {outcome.verdict}")
+            progress.say(f"this run has finished already: {outcome.verdict}")
         else:
-            outcome = _finish(run, trust_remote_code, tell)
-        if report:
-            _report(run, outcome, tell)
+            outcome = _finish(run, options["trust_remote_code"], progress)
+        if options["report"]:
+            _report(run, outcome, progress)
     return outcome
 
 
-def _finish(run: RunFolder, trust_remote_code: bool, tell: Progress) -> Outcome:
+def _finish(run: RunFolder, trust_remote_code: bool, progress: Progress) -> Outcome:
     record = run.record()
     if not run.has_checkpoint():
         raise UserError(
             f"{run.path}: the run was stopped before its first checkpoint, so there is no trained model; start it "
             "again with --resume"
         )
-    tell.say(f"finishing  {run.path}: the model is being written")
-    chosen = write_best_so_far(run, trust_remote_code=trust_remote_code, last=True)
+    progress.say(f"finishing  {run.path}: the model is being written")
+    best = write_best_so_far(run, trust_remote_code=trust_remote_code, last=True)
     record.result = Outcome(
-        kept=chosen.kept, verdict=chosen.verdict, scores=chosen.scores, steps=chosen.reached, step=chosen.step
+        kept=best.kept, verdict=best.verdict, scores=best.scores, steps=best.reached, step=best.step
     )
     record.finished = now()
     run.write(record)
-    tell.say(chosen.verdict)
+    progress.say(best.verdict)
     if record.ended_early:
-        tell.say(f"kept       {run.checkpoint}, so --resume can continue the run; delete it to save space")
+        progress.say(f"kept       {run.checkpoint}, so --resume can continue the run; delete it to save space")
     else:
         run.remove_checkpoints()
     return record.result
 
 
-def _report(run: RunFolder, outcome: Outcome, tell: Progress) -> None:
+def _report(run: RunFolder, outcome: Outcome, progress: Progress) -> None:
     lacking = missing_packages("matplotlib")
     if lacking:
-        tell.say(f'report     none: its pictures need {", ".join(lacking)}; pip install "opencse[train]"')
+        progress.say(f'report     none: its pictures need {", ".join(lacking)}; pip install "opencse[train]"')
         return
     from opencse.runs.folder import REPORT
     from opencse.runs.report import write_curves_report
 
     if (run.path / REPORT).is_file() and not run.record().ended_early:
         return
-    tell.say(f"report     {write_curves_report(run, outcome)}")
+    progress.say(f"report     {write_curves_report(run, outcome)}")
 
 
 def _require_run(run: RunFolder) -> None:
-    """Refuses a folder without a run, by what it is instead."""
+    """Refuses a folder without a run, and says what it is instead."""
     if run.record_file.is_file():
         return
     path = run.path
     if not path.exists():
-        raise UserError(f"{path}: there is no such folder; give the folder of opencse train, adapt or pretrain")
+        raise UserError(f"{path}: no such folder; give the folder of opencse train, adapt or pretrain")
     if any(StudyRecord.read(one) for one in path.glob("starts/*")) or any(path.glob(f"runs/*/*/*/{RECORD}")):
         raise UserError(f"{path}: holds a comparison; the same compare command continues it")
     if (path / "config.json").is_file() or (path / "modules.json").is_file():

@@ -1,18 +1,34 @@
-"""What the functions that open an encoder have in common."""
+"""Opens the encoders that users name."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
 
+from opencse.api.options.shared import Opening
 from opencse.bulk.streaming import Precision
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.errors import UserError
 from opencse.foreign import told
-from opencse.progress import Progress
+from opencse.progress import Progress, Silent
 
 Model = str | Path | SentenceEncoder
 """The built-in encoder's name, a folder or a Hub id; or an encoder."""
+
+
+def load_encoder(model: Model, options: Opening) -> SentenceEncoder:
+    """Opens an encoder as the options of a command say.
+
+    Raises:
+        UserError: see `open_encoder`.
+    """
+    return open_encoder(
+        model,
+        options["progress"] or Silent(),
+        pooling=options["pooling"],
+        device=options["device"],
+        trust_remote_code=options["trust_remote_code"],
+    )
 
 
 def open_encoder(
@@ -23,10 +39,10 @@ def open_encoder(
     device: str | None = None,
     trust_remote_code: bool = False,
 ) -> SentenceEncoder:
-    """The encoder, with a line where code of its folder is run.
+    """Opens an encoder, and reports where code of its folder is run.
 
     Raises:
-        UserError: if it cannot be loaded, or a pooling or device is asked for of one that is loaded.
+        UserError: if it cannot be loaded, or a pooling or device is named for one that is loaded already.
         TypeError: for a ``model`` of another kind.
     """
     if isinstance(model, SentenceEncoder):
@@ -42,7 +58,7 @@ def open_encoder(
 
 
 def name_of(model: Model) -> str:
-    """What a record calls it."""
+    """The name of a model in records."""
     return type(model.backbone).__name__ if isinstance(model, SentenceEncoder) else str(model)
 
 
@@ -55,7 +71,7 @@ def encoded(
     prompt: str,
     precision: Precision = "float32",
 ) -> Vectors:
-    """The vectors of ``texts``, each with ``prompt`` before it, told as a bar called ``what``."""
+    """The vectors of ``texts``, each with ``prompt`` before it; progress is shown as a bar called ``what``."""
     progress.start(what, len(texts))
     try:
         return encoder.encode(

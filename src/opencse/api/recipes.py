@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from opencse.errors import UserError, plain_failures
+from opencse.api.declaring import public
+from opencse.errors import UserError
 from opencse.recipes.recipe import (
     Preset,
     Recipe,
@@ -17,13 +18,13 @@ from opencse.recipes.recipe import (
 from opencse.recipes.summary import Difference, differences
 
 
-@plain_failures
+@public
 def list_recipes() -> dict[str, Recipe]:
     """The recipes of the package by name, each as its file has it, without a preset."""
     return {name: load_recipe(name) for name in recipe_names()}
 
 
-@plain_failures
+@public
 def list_presets(recipe: str) -> dict[str, Preset]:
     """A recipe's presets by name: for which backbone or table, what they change, what was published.
 
@@ -39,7 +40,7 @@ def list_presets(recipe: str) -> dict[str, Preset]:
     return load_recipe(base).presets
 
 
-@plain_failures
+@public
 def show_recipe(recipe: str, *, preset: str | None = None, settings: Iterable[str] = ()) -> Resolved:
     """A recipe with presets and settings applied; `opencse.recipes.recipe.to_toml` writes it as a file.
 
@@ -54,7 +55,7 @@ def show_recipe(recipe: str, *, preset: str | None = None, settings: Iterable[st
     return resolve_recipe(recipe, preset=preset, overrides=settings)
 
 
-@plain_failures
+@public
 def diff_recipes(a: str, b: str) -> list[Difference]:
     """The settings in which two recipes differ, presets applied.
 

@@ -1,73 +1,60 @@
-"""Models for other people and places: `push` to the Hub, `merge` adapters into their model."""
+"""Shares models: pushes them to the Hub, and merges adapters into their model."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Unpack
 
+from opencse.api.declaring import public
+from opencse.api.options.shared import Reporting
+from opencse.api.options.sharing import PushOptions
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError, plain_failures
+from opencse.errors import UserError
 from opencse.model_folder.hub import upload
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import find_adapters
 from opencse.outputs import paths_of, require_apart, require_empty
-from opencse.progress import Progress, Silent
+from opencse.progress import Silent
 from opencse.runs.card import merged_card
 
 
-@plain_failures
-def merge(adapters: str | Path, out: str | Path, *, progress: Progress | None = None) -> SentenceEncoder:
+@public
+def merge(adapters: str | Path, out: str | Path, **options: Unpack[Reporting]) -> SentenceEncoder:
     """Merges adapters (LoRA, in peft's layout) into the model they belong to; the folder opens anywhere.
 
-    W + (alpha / r) B A takes the place of each adapted weight W (Hu et al. 2021, arXiv:2106.09685, equation 3).
+    Each adapted weight W becomes W + (alpha / r) B A (Hu et al. 2021, arXiv:2106.09685, equation 3).
 
     Args:
         adapters: folder or Hub id with ``adapter_config.json``, for instance ``adapter/`` in the folder of a run with
             ``encoder.lora``.
         out: folder for the merged encoder; a new or empty one.
-        progress: hears of it.
+        **options: see `Reporting`.
 
     Raises:
         UserError: where there are no adapters, their model is not found, they do not fit, or peft is not installed.
     """
-    folder, tell = Path(out), progress or Silent()
+    folder, progress = Path(out), options["progress"] or Silent()
     require_apart(folder, models=paths_of(adapters))
     require_empty(folder)
-    found = find_adapters(adapters)
-    if found is None:
+    adapter = find_adapters(adapters)
+    if adapter is None:
         raise UserError(f"{adapters}: holds no adapters (adapter_config.json); it is a complete model already")
     encoder = SentenceEncoder.load(adapters, device="cpu")
-    encoder.save(folder, card=merged_card(str(adapters), found.base, encoder))
-    tell.say(f"merged     {adapters} into {found.base}")
+    encoder.save(folder, card=merged_card(str(adapters), adapter.base, encoder))
+    progress.say(f"merged     {adapters} into {adapter.base}")
     return encoder
 
 
-@plain_failures
-def push(
-    folder: str | Path,
-    repo_id: str,
-    *,
-    token: str | None = None,
-    private: bool | None = None,
-    exist_ok: bool = False,
-    revision: str | None = None,
-    create_pr: bool = False,
-    commit_message: str | None = None,
-    progress: Progress | None = None,
-) -> str:
+@public
+def push(folder: str | Path, repo_id: str, **options: Unpack[PushOptions]) -> str:
     """Puts an encoder's folder on the Hub with its card, in one commit.
 
-    The model's files go there; what a run left beside them (``run.json``, logs, the report, ``last/``) stays here.
+    The model's files go there; the other files of a run (``run.json``, logs, the report, ``last/``) stay here.
 
     Args:
         folder: of a run, an encoder, or adapters.
-        repo_id: ``owner/name``; a bare name is put under the token's owner.
-        token: with write access; by default that of ``hf auth login`` or ``HF_TOKEN``.
-        private: make the repository private; by default as the owner has it set.
-        exist_ok: add a version to a repository that is there.
-        revision: branch to write to, made if it is not there; the main one by default.
-        create_pr: open a pull request instead of writing to the branch.
-        commit_message: of the commit.
-        progress: hears of it.
+        repo_id: ``owner/name``; a name alone is a repository of the token's owner.
+        **options: see `PushOptions`.
 
     Returns:
         The address of the commit, or of the pull request.
@@ -80,14 +67,14 @@ def push(
     if not path.is_dir():
         raise UserError(f"{folder}: no such folder; give the folder of an encoder")
     locate(path)
-    (progress or Silent()).say(f"sending    {folder} to {repo_id}")
+    (options["progress"] or Silent()).say(f"sending    {folder} to {repo_id}")
     return upload(
         path,
         repo_id,
-        token=token,
-        private=private,
-        exist_ok=exist_ok,
-        revision=revision,
-        create_pr=create_pr,
-        commit_message=commit_message,
+        token=options["token"],
+        private=options["private"],
+        exist_ok=options["exist_ok"],
+        revision=options["revision"],
+        create_pr=options["create_pr"],
+        commit_message=options["commit_message"],
     )

@@ -1,28 +1,31 @@
-"""Vectors and cosines: `encode` texts, `similarity` of some, the `nearest` of many, `calibrate` what they mean."""
+"""Compares texts by their vectors: similarity, nearest neighbours, and what a cosine means."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Unpack
 
 from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
-from opencse.api.models import Model, encoded, name_of, open_encoder
+from opencse.api.declaring import public
+from opencse.api.models import Model, encoded, load_encoder, name_of, open_encoder
+from opencse.api.options.shared import Opening
+from opencse.api.options.vectors import CalibrateOptions, NearestOptions
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.known import tell_unknown
-from opencse.errors import UserError, plain_failures
+from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.embedding import SearchEncode
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
-from opencse.foreign import checks_trust
 from opencse.model_folder.layout import CALIBRATION, SENTENCE_CONFIG
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import own_similarity
 from opencse.modules.prompts import Role
 from opencse.modules.similarity import KEY, Similarity
 from opencse.outputs import has_keys, paths_of, require_apart, require_json
-from opencse.progress import Progress, Silent
+from opencse.progress import Silent
 from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
 from opencse.search.index import Index
 from opencse.text.given import Text, open_texts, texts_of
@@ -47,18 +50,8 @@ class Similar:
     similar: bool | None = None
 
 
-@plain_failures
-@checks_trust
-def similarity(
-    model: Model,
-    text: str,
-    others: Sequence[str],
-    *,
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> list[Similar]:
+@public
+def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack[Opening]) -> list[Similar]:
     """Similarity of one text to others by the model's own function (the cosine, if it names none), the nearest first.
 
     With a calibration in the model's folder (see `calibrate`), used with its own pooling, also what the cosines mean.
@@ -67,10 +60,7 @@ def similarity(
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
         text: the one.
         others: at least one.
-        pooling: replaces the model's own.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
-        progress: hears of it.
+        **options: see `Opening`.
 
     Raises:
         UserError: without another text, or if the model cannot be loaded.
@@ -79,41 +69,32 @@ def similarity(
         raise UserError("others: give at least one text to compare with, in a list")
     if not all(one.strip() for one in (text, *others)):
         raise UserError("a text is blank; give each some words")
-    tell = progress or Silent()
-    encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-    tell_unknown(encoder, [text, *others], tell.say)
-    row = encoder.similarity(text, others)[0].tolist()
-    folder = _calibrated(model, pooling)
+    progress = options["progress"] or Silent()
+    encoder = load_encoder(model, options)
+    tell_unknown(encoder, [text, *others], progress.say)
+    scores = encoder.similarity(text, others)[0].tolist()
+    folder = _calibrated(model, options["pooling"])
     function = encoder.similarity_fn_name
-    known = Calibration.load(folder, encoder) if folder is not None and function is Similarity.COSINE else None
-    found = sorted(zip(row, others, strict=True), reverse=True)
-    if known is None:
-        return [Similar(other, score, function.value) for score, other in found]
-    best = known.best_f1
+    calibrated = Calibration.load(folder, encoder) if folder is not None and function is Similarity.COSINE else None
+    ordered = sorted(zip(scores, others, strict=True), reverse=True)
+    if calibrated is None:
+        return [Similar(other, score, function.value) for score, other in ordered]
+    best = calibrated.best_f1
     return [
         Similar(
-            other, cosine, function.value, known.percentile_of(cosine), None if best is None else cosine >= best.cosine
+            other,
+            cosine,
+            function.value,
+            calibrated.percentile_of(cosine),
+            None if best is None else cosine >= best.cosine,
         )
-        for cosine, other in found
+        for cosine, other in ordered
     ]
 
 
-@plain_failures
-@checks_trust
+@public
 def nearest(
-    models: Model | Sequence[Model],
-    corpus: Text | None,
-    queries: Sequence[str],
-    *,
-    k: int = 3,
-    index: str | Path | Sequence[str | Path] | None = None,
-    cache: bool = True,
-    columns: Sequence[str] | None = None,
-    split: str | None = None,
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    models: Model | Sequence[Model], corpus: Text | None, queries: Sequence[str], **options: Unpack[NearestOptions]
 ) -> Neighbours:
     """The sentences of a corpus nearest to each query, by one or more encoders.
 
@@ -128,101 +109,84 @@ def nearest(
         corpus: sentences to look among: a file, a Hub data set id, a `Source` or a list of texts; None: those of
             ``index``.
         queries: sentences, in the corpus or not.
-        k: sentences for each query.
-        index: an index for each model, all of the same texts (`build_index`), in place of a corpus.
-        cache: keep the vectors of a file beside it.
-        columns: of a file; see `opencse.train`.
-        split: of a Hub data set.
-        pooling: replaces the models' own.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the models' folders bring; see `SentenceEncoder.load`.
-        progress: hears of it.
+        **options: see `NearestOptions`.
 
     Raises:
         UserError: for bad input, a model named twice, or no query.
     """
-    tell = progress or Silent()
-    given = [models] if isinstance(models, Model) else list(models)
-    names = [name_of(model) for model in given]
+    progress, index = options["progress"] or Silent(), options["index"]
+    columns, split = options["columns"], options["split"]
+    several = [models] if isinstance(models, Model) else list(models)
+    names = [name_of(model) for model in several]
     if len(set(names)) < len(names):
         raise UserError("a model is named twice; name each once")
     if isinstance(queries, str) or not queries:
         raise UserError("no query; give at least one, in a list")
-    for model in given:
+    for model in several:
         if not isinstance(model, SentenceEncoder):
-            locate(model, code=trust_remote_code)  # before any of them encodes the corpus
+            locate(model, code=options["trust_remote_code"])  # before any of them encodes the corpus
     indexes = [index] if isinstance(index, str | Path) else list(index or [])
     if (corpus is None) == (not indexes):
-        raise UserError("give a corpus to search, or an index for each model in its place")
-    place = None
+        raise UserError("give either a corpus to search (--corpus), or an index for each model (--index)")
+    cache = None
     if corpus is None:
-        if len(indexes) != len(given):
-            raise UserError(f"{len(indexes)} indexes for {len(given)} models; give each model its own, in their order")
+        if len(indexes) != len(several):
+            raise UserError(
+                f"{len(indexes)} indexes for {len(several)} models; give each model its own, in the same order"
+            )
         if columns is not None or split is not None:
-            raise UserError("columns and split are of a corpus; leave them out with an index")
+            raise UserError("--columns and --split need --corpus; leave them out with --index")
         texts = _texts_of_indexes(indexes)
     else:
         source = open_texts(corpus, columns=columns, split=split)
         texts = texts_of(source)
-        place = cache_folder(source) if cache else None
-    several = list(dict.fromkeys(texts))
+        cache = cache_folder(source) if options["cache"] else None
+    different = list(dict.fromkeys(texts))
 
     def encoding(number: int, model: Model) -> SearchEncode:
         """Loads its model when it is called, so that one at a time is in memory."""
 
         def encode(queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:
-            encoder = open_encoder(model, tell, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-            if not indexes and place is None:
-                what = f"encoding with {name_of(model)}"
-                rows = encoded(encoder, documents, what, tell, prompt=encoder.prompts.of(Role.DOCUMENT))
+            encoder = load_encoder(model, options)
+            if not indexes and cache is None:
+                title = f"encoding with {name_of(model)}"
+                rows = encoded(encoder, documents, title, progress, prompt=encoder.prompts.of(Role.DOCUMENT))
                 return encoder.encode_query(queries), rows
             if indexes:
                 opened = Index.open(indexes[number], encoder=encoder)
             else:
-                assert place is not None
-                opened = cached_index(place, several, name_of(model), encoder, tell)
-            with opened as kept:
-                return vectors_of(kept, queries, Role.QUERY), vectors_of(kept, documents, Role.DOCUMENT)
+                assert cache is not None
+                opened = cached_index(cache, different, name_of(model), encoder, progress)
+            with opened:
+                return vectors_of(opened, queries, Role.QUERY), vectors_of(opened, documents, Role.DOCUMENT)
 
         return encode
 
-    compared = {
+    named = list(zip(names, several, strict=True))
+    similarities = {
         name: model.similarity_fn_name if isinstance(model, SentenceEncoder) else own_similarity(model)
-        for name, model in zip(names, given, strict=True)
+        for name, model in named
     }
-    folders = {name: _calibrated(model, pooling) for name, model in zip(names, given, strict=True)}
-    known = {
-        name: Calibration.load(folder, trust_remote_code=trust_remote_code)
+    folders = {name: _calibrated(model, options["pooling"]) for name, model in named}
+    calibrations = {
+        name: Calibration.load(folder, trust_remote_code=options["trust_remote_code"])
         for name, folder in folders.items()
-        if folder is not None and compared[name] is Similarity.COSINE
+        if folder is not None and similarities[name] is Similarity.COSINE
     }
     return compare_neighbours(
-        {name: encoding(number, model) for number, (name, model) in enumerate(zip(names, given, strict=True))},
+        {name: encoding(number, model) for number, (name, model) in enumerate(named)},
         texts,
         list(queries),
-        k=k,
+        k=options["k"],
         source=str(corpus) if isinstance(corpus, str | Path) else ", ".join(map(str, indexes)) or None,
-        percentile_of={name: one.percentile_of for name, one in known.items() if one is not None},
-        similarity_of=compared,
-        progress=tell.say,
+        percentile_of={name: one.percentile_of for name, one in calibrations.items() if one is not None},
+        similarity_of=similarities,
+        progress=progress.say,
     )
 
 
-@plain_failures
-@checks_trust
-def calibrate(
-    model: str | Path,
-    text: Text,
-    *,
-    pairs: str | Path | ScoredPairs | None = None,
-    cut: float | None = None,
-    precision: float | None = None,
-    columns: Sequence[str] | None = None,
-    split: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> Calibration:
+@public
+def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]) -> Calibration:
     """Finds out what a cosine of this model means on a text, and keeps it in the model's folder.
 
     `similarity` and `nearest` tell it from then on. See `opencse.analysis.calibration` for the rules.
@@ -230,35 +194,31 @@ def calibrate(
     Args:
         model: folder of an encoder; ``calibration.json`` is written into it.
         text: your own sentences: a file, a Hub data set id, a `Source` or a list of texts.
-        pairs: labelled pairs (0 or 1, sentence, sentence), for a threshold; a file of them, or read already.
-        cut: graded pairs: the score from which on a pair is similar.
-        precision: adds the threshold that reaches this precision.
-        columns: of a file; see `opencse.train`.
-        split: of a Hub data set.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
-        progress: hears of it.
+        **options: see `CalibrateOptions`.
 
     Raises:
         UserError: for bad input, too little text, or a folder that is not there or cannot be written.
     """
     if not Path(model).is_dir():
         raise UserError(f"{model}: no such folder; a calibration is kept in the model's own (opencse train makes one)")
-    file = Path(model) / CALIBRATION
+    file, pairs = Path(model) / CALIBRATION, options["pairs"]
     require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
     require_json(file, lambda old: has_keys(old, ["random_pairs"]), option="model")
-    texts = texts_of(open_texts(text, columns=columns, split=split))
+    texts = texts_of(open_texts(text, columns=options["columns"], split=options["split"]))
     labelled = read_scored_pairs(Path(pairs)) if isinstance(pairs, str | Path) else pairs
-    encoder = open_encoder(model, progress or Silent(), device=device, trust_remote_code=trust_remote_code)
+    progress = options["progress"] or Silent()
+    encoder = open_encoder(model, progress, device=options["device"], trust_remote_code=options["trust_remote_code"])
     if encoder.similarity_fn_name is not Similarity.COSINE:
         raise UserError(
             f"{model}: compares by {encoder.similarity_fn_name}, and a calibration says what cosines mean; set "
             f"{KEY} to cosine in {SENTENCE_CONFIG} if the model was trained with it"
         )
     corpus = str(text) if isinstance(text, str | Path) else None
-    found = calibration.calibrate(encoder, texts, labelled=labelled, cut=cut, precision=precision, corpus=corpus)
-    found.save(model)
-    return found
+    result = calibration.calibrate(
+        encoder, texts, labelled=labelled, cut=options["cut"], precision=options["precision"], corpus=corpus
+    )
+    result.save(model)
+    return result
 
 
 def _calibrated(model: Model, pooling: str | None) -> Path | None:

@@ -66,10 +66,10 @@ def adapt(
     from opencse.cli.loading import terminal
 
     progress = terminal()
-    import opencse
+    from opencse.api.training import adapt
     from opencse.cli.console import show_run
 
-    result = opencse.adapt(
+    result = adapt(
         corpus,
         out,
         fields=own.listed(fields),

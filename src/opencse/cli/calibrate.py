@@ -3,51 +3,31 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 
-from opencse.cli import options as own
+from opencse.api.options.vectors import CalibrateOptions
+from opencse.cli.options import with_options
 
 
+@with_options()
 def calibrate(
     model: Annotated[Path, typer.Argument(help="Folder of an encoder; calibration.json is written into it.")],
     text: Annotated[str, typer.Argument(help="Your own sentences: a text file or a Hub data set.")],
-    pairs: Annotated[
-        Path | None, typer.Option(help="Labelled pairs (0 or 1, sentence, sentence), to find a threshold.")
-    ] = None,
-    cut: Annotated[
-        float | None, typer.Option(help="For graded --pairs: pairs with at least this score count as similar.")
-    ] = None,
-    precision: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Also find the threshold that reaches this precision (0 to 1).")
-    ] = None,
-    columns: own.OwnColumns = None,
-    device: own.Device = None,
-    trust_remote_code: own.Trust = False,
+    **options: Unpack[CalibrateOptions],
 ) -> None:
     """Find out what a cosine of this model means on your text, and above which cosine pairs are similar.
 
-    It is kept with the model, and `opencse similarity` shows it.
+    The result is saved with the model, and `opencse similarity` shows it.
     """
-    import opencse
+    from opencse.api.vectors import calibrate
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
-    found = opencse.calibrate(
-        model,
-        text,
-        pairs=pairs,
-        cut=cut,
-        precision=precision,
-        columns=own.listed(columns),
-        device=device,
-        trust_remote_code=trust_remote_code,
-        progress=Terminal(),
-    )
-    shown = found.random_pairs.shown()
-    echo("random pairs   " + "  ".join(f"{percent:g} %: {cosine:.2f}" for percent, cosine in shown.items()))
-    for threshold in (found.best_f1, found.at_precision):
+    calibration = calibrate(model, text, **options)
+    percentiles = calibration.random_pairs.shown()
+    echo("random pairs   " + "  ".join(f"{percent:g} %: {cosine:.2f}" for percent, cosine in percentiles.items()))
+    for threshold in (calibration.best_f1, calibration.at_precision):
         if threshold is None:
             continue
         interval = ""

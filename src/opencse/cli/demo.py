@@ -20,12 +20,11 @@ def demo(
     progress = terminal()
     from rich.console import Console
 
-    import opencse
-    from opencse.api.demo import EXAMPLES
+    from opencse.api.demo import EXAMPLES, demo
     from opencse.cli.console import echo
     from opencse.runs.next_steps import first_steps
 
-    made = opencse.demo(out, seed=seed, progress=progress)
+    made = demo(out, seed=seed, progress=progress)
     console = Console(highlight=False)
     console.print(f"{'':<16}graded pairs   queries found")
     for name, scores in made.scores.items():

@@ -5,8 +5,8 @@ from __future__ import annotations
 
 def doctor() -> None:
     """Find common problems, and print versions and hardware to paste into a bug report."""
-    import opencse
+    from opencse.api.diagnosis import doctor
     from opencse.cli.console import echo
 
-    for line in opencse.doctor().lines():
+    for line in doctor().lines():
         echo(line)

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 
-from opencse.cli import options as own
+from opencse.api.options.shared import FinishOptions
+from opencse.cli.options import with_options
 
 
+@with_options()
 def finish(
     folder: Annotated[Path, typer.Argument(help="Folder of a run that was interrupted (train, adapt, pretrain).")],
-    report: own.Report = True,
-    trust_remote_code: own.Trust = False,
+    **options: Unpack[FinishOptions],
 ) -> None:
-    """Make a usable model out of an interrupted run: that of its best step so far.
+    """Make a usable model out of an interrupted run: the model of its best step so far.
 
     The run may have been stopped or killed. Its checkpoint stays, so the run can still be continued with --resume.
     """
-    from opencse.cli.loading import terminal
-
-    progress = terminal()
-    import opencse
+    from opencse.api.finishing import finish
     from opencse.cli.console import echo
 
-    opencse.finish(folder, report=report, trust_remote_code=trust_remote_code, progress=progress)
+    finish(folder, **options)
     echo(str(folder))

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 
-from opencse.cli import options as own
+from opencse.api.options.shared import Reporting
+from opencse.cli.options import folder_option, with_options
 
 
+@with_options()
 def merge(
     adapters: Annotated[str, typer.Argument(help="Adapters: a folder with adapter_config.json, or a Hub id.")],
-    out: Annotated[Path, own.out("for the merged encoder")],
+    out: Annotated[Path, folder_option("for the merged encoder")],
+    **options: Unpack[Reporting],
 ) -> None:
     """Merge adapters (LoRA) into the model they belong to, and write an encoder that opens anywhere."""
-    import opencse
+    from opencse.api.sharing import merge
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
-    opencse.merge(adapters, out, progress=Terminal())
+    merge(adapters, out, **options)
     echo(str(out))

@@ -1,15 +1,17 @@
-"""The options that several commands have, each declared once."""
+"""Makes a command's options out of the group that it unpacks; arguments that several commands have."""
 
 from __future__ import annotations
 
-from enum import StrEnum
+import functools
+import inspect
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from types import NoneType, UnionType
+from typing import Annotated, Any, Optional, Union, get_args, get_origin, get_type_hints
 
 import typer
 
-if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Sequence
+from opencse.api.declaring import Declared, declared_in, group_of
 
 _FORMATS = (
     "File of text (one text per line, a table, JSON, Parquet, XML, Markdown, HTML, PDF, e-mail, subtitles; also .gz "
@@ -17,15 +19,8 @@ _FORMATS = (
 )
 
 
-class EngineName(StrEnum):
-    """Where work is shared out."""
-
-    LOCAL = "local"
-    RAY = "ray"
-
-
-def named(name: str | Path, what: str) -> str:
-    """``name``; an empty one would be the working folder."""
+def require_name(name: str | Path, what: str) -> str:
+    """Refuses an empty ``name``, which would mean the working folder."""
     from opencse.errors import UserError
 
     if not str(name).strip():
@@ -33,21 +28,32 @@ def named(name: str | Path, what: str) -> str:
     return str(name)
 
 
-def place(name: str | Path) -> Path:
-    """What ``--out`` names, or its default."""
-    return Path(named(name, "--out"))
+def path_of_out(name: str | Path) -> Path:
+    """The path that ``--out`` names, or its default."""
+    return Path(require_name(name, "--out"))
 
 
-def out(what: str) -> typer.models.OptionInfo:
-    """``--out`` for a folder that holds ``what``."""
+def folder_option(purpose: str) -> typer.models.OptionInfo:
+    """``--out`` for a folder; ``purpose`` completes its help."""
     option: typer.models.OptionInfo = typer.Option(
-        "--out", "-o", parser=place, metavar="FOLDER", help=f"Folder {what}."
+        "--out", "-o", parser=path_of_out, metavar="FOLDER", help=f"Folder {purpose}."
     )
     return option
 
 
-Text = Annotated[str, typer.Argument(help=_FORMATS)]
-Encoder = Annotated[str, typer.Argument(help="Encoder: a folder, a Hub id, or opencse-mini.")]
+TextArgument = Annotated[str, typer.Argument(help=_FORMATS)]
+EncoderArgument = Annotated[str, typer.Argument(help="Encoder: a folder, a Hub id, or opencse-mini.")]
+JsonOption = Annotated[Path | None, typer.Option("--json", help="Also write the results to this file, as JSON.")]
+DataOption = Annotated[
+    str,
+    typer.Option(
+        help="Evaluation data: a folder with sts/, transfer/, ... (or one of these), or 'hub' to download them."
+    ),
+]
+named, place, out = require_name, path_of_out, folder_option
+Text = TextArgument
+Encoder = EncoderArgument
+Json = JsonOption
 Columns = Annotated[
     str | None,
     typer.Option(help="Columns to read, by name or (without header) by position: anchor[,positive[,negative]]."),
@@ -108,19 +114,93 @@ Track = Annotated[
     str | None, typer.Option("--track", help="Log to tensorboard or wandb too; metrics.jsonl is always written.")
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the plan, and stop before training.")]
-Json = Annotated[Path | None, typer.Option("--json", help="Also write the results to this file, as JSON.")]
-Data = Annotated[
-    str,
-    typer.Option(
-        help="Evaluation data: a folder with sts/, transfer/, ... (or one of these), or 'hub' to download them."
-    ),
-]
-Suites = Annotated[
-    str, typer.Option(help="Suites to evaluate, comma-separated: sts, transfer, probing, retrieval, ...")
-]
-Fast = Annotated[bool, typer.Option("--fast", help="Transfer: SentEval's faster settings, for a first look.")]
-Engine = Annotated[EngineName, typer.Option(help="Where the work runs: this machine, or a Ray cluster (RAY_ADDRESS).")]
-Workers = Annotated[int, typer.Option(min=1, help="Runs at a time; the cores are divided among them.")]
+
+
+def with_options(**parsers: Callable[[str], object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Makes typer see each option of the group that a command unpacks; see `opencse.api.declaring`.
+
+    Lists are typed with commas unless the option is repeated. What the command reports goes to the terminal.
+
+    Args:
+        parsers: by name of an option, the function that makes its value of what is typed.
+    """
+
+    def decorated(command: Callable[..., None]) -> Callable[..., None]:
+        group = group_of(command)
+        assert group is not None
+        declared = declared_in(group)
+        typed = {name: one for name, one in declared.items() if not one.option.hidden}
+        hints = get_type_hints(command, include_extras=True)
+        arguments = [
+            one.replace(annotation=hints[one.name], kind=one.KEYWORD_ONLY)
+            for one in inspect.signature(command).parameters.values()
+            if one.kind is not one.VAR_KEYWORD
+        ]
+        parsed: dict[str, Callable[[Any], object]] = {"skip_lines": lines_of, **parsers}
+        options = [_parameter(one, parsed.get(name)) for name, one in typed.items()]
+
+        @functools.wraps(command)
+        def called(**values: Any) -> None:  # noqa: ANN401 - checked by typer
+            from opencse.cli.loading import terminal
+
+            for name, one in typed.items():
+                values[name] = _value(one, values[name], parsed.get(name))
+            if "progress" in declared:
+                values["progress"] = terminal()
+            command(**values)
+
+        called.__signature__ = inspect.Signature([*arguments, *options])  # type: ignore[attr-defined]
+        called.__annotations__ = {one.name: one.annotation for one in (*arguments, *options)}
+        return called
+
+    return decorated
+
+
+def _parameter(declared: Declared, parser: Callable[[Any], object] | None) -> inspect.Parameter:
+    """An option as typer reads it."""
+    option = declared.option
+    kind: Any = str if parser is not None and not option.file else _typed(declared)
+    name = f"--{declared.name.replace('_', '-')}"
+    flags = option.flags or ((name,) if kind is bool and not option.typed_default else ())
+    default = option.typed_default
+    if isinstance(default, tuple | list):
+        default = None if option.repeated else ",".join(map(str, default))
+    if default is None:
+        kind = Optional[kind]  # noqa: UP045 - a type that is computed
+    described = typer.Option(*flags, help=option.help, min=option.least, max=option.most)
+    annotation = Annotated[kind, described]
+    return inspect.Parameter(declared.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
+
+
+def _typed(declared: Declared) -> Any:  # noqa: ANN401 - a type
+    """The type of what a person types for an option."""
+    if declared.option.file:
+        return Path
+    if declared.option.repeated:
+        return list[str]
+    kind = _first_kind(declared.kind)
+    return str if kind is Any or _is_list(kind) else kind
+
+
+def _first_kind(kind: Any) -> Any:  # noqa: ANN401 - a type
+    """The first type of a union, which is the one that a person types."""
+    if get_origin(kind) in (Union, UnionType):
+        return next(one for one in get_args(kind) if one is not NoneType)
+    return kind
+
+
+def _is_list(kind: Any) -> bool:  # noqa: ANN401 - a type
+    origin = get_origin(kind)
+    return isinstance(origin, type) and issubclass(origin, Iterable)
+
+
+def _value(declared: Declared, typed: Any, parser: Callable[[Any], object] | None) -> object:  # noqa: ANN401
+    """The value of an option: what was typed for it, as the function takes it."""
+    if typed is None or (typed == [] and declared.option.repeated):
+        return None if NoneType in get_args(declared.kind) else declared.option.default
+    if parser is not None:
+        return parser(typed)
+    return listed(typed) if isinstance(typed, str) and _is_list(_first_kind(declared.kind)) else typed
 
 
 def listed(text: str | None) -> list[str] | None:
@@ -175,9 +255,12 @@ def require_json(
         raise UserError(f"{shortened(str(file), 200)}: cannot be written ({reason(error)})") from None
 
 
-def texts(given: list[str] | None, file: Path | None) -> list[str]:
-    """Texts that were typed, then those of a file."""
+def typed_and_read(typed: list[str] | None, file: Path | None) -> list[str]:
+    """The texts that were typed, then the texts of a file."""
     from opencse.text.readers import Source
 
     read = [] if file is None else [row[0] for row in Source(str(file)).read().rows]
-    return [*(given or []), *read]
+    return [*(typed or []), *read]
+
+
+texts = typed_and_read

@@ -60,7 +60,7 @@ def pretrain(
     from opencse.cli.loading import terminal
 
     progress = terminal()
-    import opencse
+    from opencse.api.training import pretrain
     from opencse.cli.console import show_run
     from opencse.making.backbone import Shape
     from opencse.settings import validate
@@ -73,7 +73,7 @@ def pretrain(
         "positions": positions,
         "dropout": dropout,
     }
-    result = opencse.pretrain(
+    result = pretrain(
         text,
         out,
         model=model,

@@ -30,7 +30,7 @@ def overview(context: typer.Context) -> None:
         return
     from rich.table import Table
 
-    import opencse
+    from opencse.api.recipes import list_recipes
     from opencse.cli.console import show
     from opencse.recipes.summary import made_of, published, short_paper
 
@@ -38,7 +38,7 @@ def overview(context: typer.Context) -> None:
     table.add_column("name", no_wrap=True)
     table.add_column("what it is, and what it is made of", overflow="fold")
     table.add_column("paper, and its number for BERT-base", overflow="fold")
-    for name, recipe in opencse.list_recipes().items():
+    for name, recipe in list_recipes().items():
         number = published(recipe)
         paper = "\n".join(filter(None, (short_paper(recipe), number)))
         table.add_row(name, f"{recipe.title}\n{made_of(recipe)}", paper)
@@ -52,19 +52,19 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
     from rich.table import Table
     from rich.text import Text
 
-    import opencse
+    from opencse.api.recipes import list_presets, show_recipe
     from opencse.cli.console import echo, show
     from opencse.recipes.summary import preset_changes, scores
 
-    found = opencse.list_presets(name)
-    if not found:
+    presets = list_presets(name)
+    if not presets:
         echo(f"{name} has no presets")
         return
-    recipe = opencse.show_recipe(name).recipe
+    recipe = show_recipe(name).recipe
     table = Table(title=f"Presets of {recipe.name}", title_justify="left", show_lines=True)
     table.add_column("preset, its sort, and what it changes", overflow="fold", width=_CHANGES)
     table.add_column("published", overflow="fold")
-    for key, preset in found.items():
+    for key, preset in presets.items():
         sort = recipe.sort_of(key)
         row = [
             "\n".join([f"{key} ({sort})", *filter(None, [preset.model]), *preset_changes(preset)]),
@@ -72,7 +72,7 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
         ]
         table.add_row(*map(Text, row))
     show(table, _console())
-    echo(f"Use one or several: --recipe {name}:{next(iter(found))}")
+    echo(f"Use one or several: --recipe {name}:{next(iter(presets))}")
 
 
 @recipes.command()
@@ -83,19 +83,19 @@ def show(
     source: Annotated[bool, typer.Option("--source", help="Print the recipe's own file, with its comments.")] = False,
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
-    import opencse
+    from opencse.api.recipes import show_recipe
     from opencse.errors import UserError, printable
     from opencse.recipes.recipe import recipe_text, split_name, to_toml
 
-    base, given = split_name(name)
+    base, presets = split_name(name)
     if source:
-        if given or preset is not None or set_:
+        if presets or preset is not None or set_:
             raise UserError(
                 f"--source prints {base} as it is written, without presets and --set; leave one of them out"
             )
         typer.echo(printable(recipe_text(base), keep="\n\t"), nl=False)
         return
-    resolved = opencse.show_recipe(name, preset=preset, settings=set_ or [])
+    resolved = show_recipe(name, preset=preset, settings=set_ or [])
     overrides = "".join(f" --set {text}" for text in set_ or [])
     called = " ".join(f"{':'.join([base, *resolved.presets])}{overrides}".split())
     typer.echo(printable(f"# {printable(called)}\n{to_toml(resolved.recipe)}", keep="\n\t"), nl=False)
@@ -104,23 +104,23 @@ def show(
 @recipes.command()
 def diff(
     a: Annotated[str, typer.Argument(help=_NAMED)],
-    b: Annotated[str, typer.Argument(help="The recipe to compare it with, likewise.")],
+    b: Annotated[str, typer.Argument(help="The recipe to compare it with, in the same form.")],
 ) -> None:
     """List the settings in which two recipes differ."""
     from rich.table import Table
     from rich.text import Text
 
-    import opencse
+    from opencse.api.recipes import diff_recipes
     from opencse.cli.console import show
 
-    found = opencse.diff_recipes(a, b)
-    if not found:
+    differences = diff_recipes(a, b)
+    if not differences:
         typer.echo("no difference")
         return
     table = Table("setting")
     table.add_column(Text(a), overflow="fold")
     table.add_column(Text(b), overflow="fold")
-    for difference in found:
+    for difference in differences:
         table.add_row(*map(Text, (difference.key, difference.a or "-", difference.b or "-")))
     show(table, _console())
 

@@ -60,10 +60,10 @@ def serve(
 
     It listens on this machine alone unless --host says otherwise. Ctrl-C stops it when running requests are done.
     """
-    import opencse
+    from opencse.api.serving import serve
     from opencse.progress import Terminal
 
-    opencse.serve(
+    serve(
         models,
         index=index,
         name=name,

@@ -2,38 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 
-from opencse.cli import options as own
+from opencse.api.options.shared import Opening
+from opencse.cli.options import EncoderArgument, with_options
 
 
+@with_options()
 def similarity(
-    model: own.Encoder,
+    model: EncoderArgument,
     texts: Annotated[list[str], typer.Argument(help="A text and one or more others, each quoted.", metavar="TEXT")],
-    pooling: own.Pooling = None,
-    trust_remote_code: own.Trust = False,
+    **options: Unpack[Opening],
 ) -> None:
     """Print the similarity of one text to others, the most similar first.
 
     It is computed by the model's own function, the cosine if its folder names none.
 
-    With a calibration in the model's folder (`opencse calibrate`) also how many random pairs of that text are below,
-    and whether a pair is similar by its threshold.
+    With a calibration in the model's folder (`opencse calibrate`), each line also shows which share of random pairs of
+    that text has a lower cosine, and whether the pair is similar by its threshold.
     """
-    import opencse
+    from opencse.api.vectors import similarity
     from opencse.cli.console import echo
     from opencse.errors import UserError
-    from opencse.progress import Terminal
 
     if len(texts) < 2:
         raise UserError("give a model and at least two texts, each in quotes")
-    found = opencse.similarity(
-        model, texts[0], texts[1:], pooling=pooling, trust_remote_code=trust_remote_code, progress=Terminal()
-    )
-    for one in found:
-        meaning = "" if one.above is None else f"  above {one.above:5.1f} % of random pairs"
-        function = "" if one.function == "cosine" else f" {one.function}"
-        verdict = "" if one.similar is None else "  similar" if one.similar else "         "
-        echo(f"{one.score:.4f}{function}{meaning}{verdict}  {one.text}")
+    for similar in similarity(model, texts[0], texts[1:], **options):
+        meaning = "" if similar.above is None else f"  above {similar.above:5.1f} % of random pairs"
+        function = "" if similar.function == "cosine" else f" {similar.function}"
+        verdict = "" if similar.similar is None else "  similar" if similar.similar else "         "
+        echo(f"{similar.score:.4f}{function}{meaning}{verdict}  {similar.text}")

@@ -60,10 +60,10 @@ def train(
     from opencse.cli.loading import terminal
 
     progress = terminal()
-    import opencse
+    from opencse.api.training import train
     from opencse.cli.console import show_run
 
-    result = opencse.train(
+    result = train(
         text,
         out,
         recipe=recipe,

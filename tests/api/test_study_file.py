@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from opencse.api.study_file import StudyFile, read_study, study_of
 from opencse.errors import UserError
-from opencse.studies.study_file import StudyFile, read_study, study_of
 
 WHOLE = """
 text = "wiki.txt"
@@ -31,16 +31,23 @@ def file(tmp_path: Path) -> Path:
 
 def test_what_it_says_and_what_it_leaves_out(file: Path) -> None:
     study = read_study(file, {})
+    options = study.options()
     assert study.recipes == ("simcse", "simcse:dropout-0.2")
-    assert study.seeds == (42, 43, 44, 50)
-    assert study.settings == ('encoder.pooling="cls"', "training.max_steps=100", "training.learning_rate=0.0001")
-    assert (study.starts, study.suites, study.dev, study.kept) == (("opencse-mini",), ("sts",), "sample", False)
+    assert options["seeds"] == (42, 43, 44, 50)
+    assert options["settings"] == ('encoder.pooling="cls"', "training.max_steps=100", "training.learning_rate=0.0001")
+    assert (options["starts"], options["suites"]) == (("opencse-mini",), ("sts",))
+    assert (options["dev"], options["kept"]) == ("sample", False)
+        ("opencse-mini",),
+        ("sts",),
+        "sample",
+        False,
+    )
 
 
 def test_settings_mean_what_they_mean_on_the_command_line(file: Path) -> None:
     from opencse.recipes.recipe import resolve_recipe
 
-    recipe = resolve_recipe("simcse", overrides=read_study(file, {}).settings).recipe
+    recipe = resolve_recipe("simcse", overrides=read_study(file, {}).options()["settings"]).recipe
     assert recipe.encoder.pooling == "cls"
     assert recipe.training.max_steps == 100
     assert recipe.training.learning_rate == 1e-4
@@ -48,14 +55,14 @@ def test_settings_mean_what_they_mean_on_the_command_line(file: Path) -> None:
 
 def test_what_is_given_beside_it_wins(file: Path) -> None:
     study = read_study(file, {"out": "elsewhere", "seeds": "7"})
-    assert (study.out, study.seeds, study.text) == ("elsewhere", (7,), "wiki.txt")
+    assert (study.out, study.options()["seeds"], study.text) == ("elsewhere", (7,), "wiki.txt")
 
 
 def test_a_setting_given_beside_it_leaves_the_others_as_they_are(file: Path) -> None:
     from opencse.recipes.recipe import resolve_recipe
 
     study = read_study(file, {"settings": ["training.max_steps=7", "training.seed=3"]})
-    recipe = resolve_recipe("simcse", overrides=study.settings).recipe
+    recipe = resolve_recipe("simcse", overrides=study.options()["settings"]).recipe
     assert (recipe.training.max_steps, recipe.training.seed) == (7, 3)
     assert (recipe.encoder.pooling, recipe.training.learning_rate) == ("cls", 1e-4)
 
@@ -87,5 +94,5 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 def test_without_a_file_the_same_is_needed() -> None:
     asked = {"text": "t", "out": "o", "recipes": ["simcse"], "data": "d"}
     assert study_of(asked) == StudyFile(text="t", out="o", recipes=("simcse",), data="d")
-    with pytest.raises(UserError, match=r"^--recipes missing; give what is compared, or a study file"):
+    with pytest.raises(UserError, match=r"^--recipes missing; add it to the command, or name a study file"):
         study_of(asked | {"recipes": []})

@@ -1,0 +1,200 @@
+"""Declares each option once, for Python, the command line and study files.
+
+A group of options is a typed dictionary, and each of its keys is an option: its type, its default and a line of help.
+
+    class Running(TypedDict, total=False):
+        device: Annotated[str | None, Option(None, "cpu, cuda or mps; by default a GPU if there is one.")]
+
+A command names one group (which may extend others), and so does its function. Both unpack it:
+
+    @public                                                      # api/encoding.py
+    def encode(model: Model, text: Text, **options: Unpack[EncodeOptions]) -> Vectors:
+        ...                                                      # docstring with "**options: see `EncodeOptions`."
+        device = options["device"]                               # what the caller passed, or the default
+
+    @with_options()                                              # cli/encode.py; see `opencse.cli.options`
+    def encode(model: EncoderArgument, text: TextArgument, **options: Unpack[EncodeOptions]) -> None:
+        from opencse.api.encoding import encode
+        encode(model, text, **options)
+
+`public` fills in the defaults, and replaces ``**options`` in the signature and in the docstring by the options
+themselves, so `help`, `inspect.signature` and notebooks show names, types, defaults and meanings. Type checkers and
+editors read the typed dictionary. Arguments that are not options (a text, a model, a folder) are declared in both
+functions, because what a person types for them differs from what a program passes.
+
+Groups are in `opencse.api.options`, in a module for each module of `opencse.api`. They import nothing that takes
+time, so that ``opencse COMMAND --help`` is fast: types of heavy modules are imported for type checkers only.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import functools
+import inspect
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import FunctionType
+from typing import Any, ForwardRef, ParamSpec, TypeVar, cast
+
+from opencse.errors import plain_failures
+from opencse.foreign import require_bool
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_SAME: Any = object()
+
+
+@dataclass(frozen=True)
+class Option:
+    """What is known of an option besides its name and its type.
+
+    Attributes:
+        default: the value where none is given.
+        help: what it does, for ``--help`` and for the function's documentation.
+        flags: how it is typed, where that is not ``--name``: ``("--set", "-s")``, ``("--report/--no-report",)``.
+        typed: the default on the command line, where it differs.
+        least: the smallest value on the command line.
+        most: the largest value on the command line.
+        repeated: a list is typed by repeating the option; by default it is typed with commas.
+        file: it is typed as the path of a file.
+        rank: options with a higher rank come later in ``--help``.
+        in_python: what the function's documentation says instead of ``help``.
+        hidden: it is an option of the function alone.
+    """
+
+    default: object
+    help: str
+    flags: tuple[str, ...] = ()
+    typed: Any = _SAME
+    least: float | None = None
+    most: float | None = None
+    repeated: bool = False
+    file: bool = False
+    rank: int = 0
+    in_python: str = ""
+    hidden: bool = False
+
+    @property
+    def typed_default(self) -> object:
+        """The default on the command line."""
+        return self.default if self.typed is _SAME else self.typed
+
+
+@dataclass(frozen=True)
+class Declared:
+    """An option of a group.
+
+    Attributes:
+        name: its key.
+        kind: its type; `typing.Any` in the place of classes that are imported for type checkers alone.
+        written: the type as it is written.
+        option: its default, help and the rest.
+    """
+
+    name: str
+    kind: Any
+    written: str
+    option: Option
+
+
+class _Namespace(dict[str, Any]):
+    """The names of a module; `typing.Any` for those that it imports for type checkers alone."""
+
+    def __missing__(self, name: str) -> object:
+        if hasattr(builtins, name):
+            raise KeyError(name)
+        return Any
+
+
+@functools.cache
+def declared_in(group: type) -> dict[str, Declared]:
+    """The options of a group by name, in the order of ``--help``.
+
+    Example:
+        >>> from opencse.api.options.shared import Running
+        >>> declared_in(Running)["device"].option.default is None
+        True
+
+    Args:
+        group: a typed dictionary whose annotations are ``Annotated[type, Option(...)]``.
+    """
+    options = []
+    for name, annotation in group.__annotations__.items():
+        reference: ForwardRef = annotation
+        names = _Namespace(vars(sys.modules[str(reference.__forward_module__)]))
+        kind = eval(reference.__forward_code__, {}, names)
+        tree = ast.parse(reference.__forward_arg__, mode="eval").body
+        assert isinstance(tree, ast.Subscript)
+        assert isinstance(tree.slice, ast.Tuple)
+        (option,) = kind.__metadata__
+        options.append(Declared(name, kind.__origin__, ast.unparse(tree.slice.elts[0]), option))
+    return {one.name: one for one in sorted(options, key=lambda one: one.option.rank)}
+
+
+def group_of(function: Callable[..., object]) -> type | None:
+    """The group whose options ``function`` takes as ``**options: Unpack[group]``; None where it takes none."""
+    written = str(function.__annotations__.get("options", ""))
+    named = re.fullmatch(r"Unpack\[(\w+)\]", written)
+    if named is None:
+        return None
+    group: type = cast(FunctionType, function).__globals__[named[1]]
+    return group
+
+
+def defaults_of(group: type) -> dict[str, object]:
+    """The default of each option of a group.
+
+    Example:
+        >>> from opencse.api.options.shared import Running
+        >>> defaults_of(Running)
+        {'device': None, 'trust_remote_code': False, 'progress': None}
+    """
+    return {name: one.option.default for name, one in declared_in(group).items()}
+
+
+def public(function: Callable[P, R]) -> Callable[P, R]:
+    """Makes ``function`` one that users call.
+
+    A ``trust_remote_code`` that is no bool is refused before anything is done, because words such as ``"false"`` count
+    as true in Python, and code of somebody else would be run. The options of its group get their defaults. What the
+    operating system refuses (a full disk, ...) is raised as a `opencse.UserError`; see `opencse.errors.plain_failures`.
+
+    Raises:
+        TypeError: when the function is called with an unknown option.
+    """
+    group = group_of(function)
+    declared = {} if group is None else declared_in(group)
+    defaults = {name: one.option.default for name, one in declared.items()}
+    own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    known = {*defaults, *(one.name for one in own)}
+
+    @plain_failures
+    @functools.wraps(function)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        require_bool(kwargs.get("trust_remote_code", False))
+        for name in kwargs:
+            if name not in known:
+                raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
+        return cast(Callable[..., R], function)(*args, **{**defaults, **kwargs})
+
+    options = [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.option.default, annotation=one.written)
+        for name, one in declared.items()
+    ]
+    called.__signature__ = inspect.signature(function).replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    called.__doc__ = _with_options(function.__doc__, declared)
+    return called
+
+
+def _with_options(documentation: str | None, declared: dict[str, Declared]) -> str | None:
+    """A docstring whose line ``**options`` is replaced by a line for each option."""
+    if documentation is None:
+        return None
+    marked = re.search(r"(?m)^( *)\*\*options: .*\n", documentation)
+    if marked is None:
+        return documentation
+    lines = [f"{marked[1]}{name}: {one.option.in_python or one.option.help}\n" for name, one in declared.items()]
+    return documentation[: marked.start()] + "".join(lines) + documentation[marked.end() :]

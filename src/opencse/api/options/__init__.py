@@ -1,0 +1,1 @@
+"""The options of each command, declared once; see `opencse.api.declaring`."""

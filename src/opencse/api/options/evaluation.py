@@ -1,0 +1,81 @@
+"""Options of `opencse.evaluate` and `opencse.evaluate_all`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Literal, TypedDict
+
+from opencse.api.declaring import Option
+from opencse.api.options.shared import Identical, Opening
+
+
+class Fast(TypedDict, total=False):
+    """How exactly SentEval's classifiers are trained."""
+
+    fast: Annotated[bool, Option(False, "Transfer, probing: SentEval's faster settings, for a first look.", rank=1)]
+
+
+class SuiteOptions(Fast, Identical, Opening, total=False):
+    """How models are scored on a suite of tasks."""
+
+    tasks: Annotated[
+        Sequence[str] | None,
+        Option(
+            None,
+            "Only these tasks of the suite, comma-separated.",
+            in_python="the tasks of the suite to score; all by default.",
+        ),
+    ]
+    logistic: Annotated[
+        bool,
+        Option(
+            False,
+            "Transfer: scikit-learn's logistic regression instead of SentEval's classifier.",
+            rank=1,
+        ),
+    ]
+    transform: Annotated[
+        Literal["whitening", "flow"] | None,
+        Option(None, "Baseline that is applied after the model: whitening, or BERT-flow.", rank=2),
+    ]
+    fit: Annotated[
+        str | Path,
+        Option(
+            "target", "Texts that --transform is fitted on: 'target' (the texts of each task) or a text file.", rank=2
+        ),
+    ]
+
+
+class EvaluateOptions(SuiteOptions, total=False):
+    """How one model is scored on one suite."""
+
+    layer: Annotated[
+        int | None,
+        Option(
+            None,
+            "score the vectors of this layer, from 0 (the embedding layer's output), instead of the encoder's.",
+        ),
+    ]
+    dimensions: Annotated[int | None, Option(None, "score only the first N dimensions of each vector.")]
+
+
+class EvaluateAllOptions(SuiteOptions, total=False):
+    """How several models are scored on several suites."""
+
+    layers: Annotated[
+        Sequence[int] | Literal["all"] | None,
+        Option(
+            None,
+            "Score layers one by one: 'all', or numbers from 0 (token embeddings): 0,6,12.",
+            in_python="score these layers, from 0 (the embedding layer's output), or ``all``, instead of the encoders.",
+        ),
+    ]
+    dimensions: Annotated[
+        Sequence[int] | None,
+        Option(
+            None,
+            "Score only the first dimensions of each vector, one row for each number: 64,128,256.",
+            in_python="score only the first N dimensions of each vector, separately for each N in the list.",
+        ),
+    ]

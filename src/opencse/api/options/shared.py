@@ -1,0 +1,187 @@
+"""Options that several commands have."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Annotated, Literal, TypedDict
+
+from opencse.api.declaring import Option
+from opencse.progress import Progress
+
+
+class Reporting(TypedDict, total=False):
+    """Where a command reports what it does."""
+
+    progress: Annotated[
+        Progress | None,
+        Option(
+            None,
+            "receives decisions, results and counts, for instance `opencse.progress.Terminal`; nothing by default.",
+            rank=9,
+            hidden=True,
+        ),
+    ]
+
+
+class Trusting(Reporting, total=False):
+    """Whether Python code of a model's folder may run."""
+
+    trust_remote_code: Annotated[
+        bool,
+        Option(
+            False,
+            "Run the Python code that the model's folder brings; read it first.",
+            rank=8,
+            in_python="run the Python code that the model's folder brings; see `SentenceEncoder.load`.",
+        ),
+    ]
+
+
+class Running(Trusting, total=False):
+    """Where a model runs."""
+
+    device: Annotated[str | None, Option(None, "cpu, cuda or mps; by default a GPU if there is one.", rank=7)]
+
+
+class Pooled(Trusting, total=False):
+    """How a model that runs on the CPU alone is opened."""
+
+    pooling: Annotated[
+        str | None,
+        Option(None, "How token vectors become one: mean, cls, max, ...; by default the model's own.", rank=6),
+    ]
+
+
+class Opening(Pooled, Running, total=False):
+    """How a model is opened."""
+
+
+class Columns(TypedDict, total=False):
+    """Which columns of a file or data set are read, each text by itself."""
+
+    columns: Annotated[
+        Sequence[str] | None,
+        Option(
+            None,
+            "Columns to read, by name or (without header) by position; each text is read by itself.",
+            rank=2,
+        ),
+    ]
+
+
+class RowColumns(TypedDict, total=False):
+    """Which columns of a file or data set make a row: a text, a pair or a triple."""
+
+    columns: Annotated[
+        Sequence[str] | None,
+        Option(
+            None,
+            "Columns to read, by name or (without header) by position: anchor[,positive[,negative]].",
+            rank=2,
+        ),
+    ]
+
+
+class Split(TypedDict, total=False):
+    """Which part of a Hub data set is read."""
+
+    split: Annotated[str | None, Option(None, "Split of a Hub data set; by default train.", rank=5)]
+
+
+class Documents(TypedDict, total=False):
+    """How documents are read."""
+
+    fields: Annotated[
+        Sequence[str] | None,
+        Option(
+            None,
+            "What the file calls its documents' title and text, or the text alone: headline,body; nested keys with "
+            "dots: meta.title,body.text. [default: title,text]",
+            rank=3,
+            in_python="what the file calls its documents' title and text, or the text alone: their sentences are read "
+            'as running text. Nested keys have dots: ``["meta.title", "body.text"]``. Not together with ``columns``.',
+        ),
+    ]
+    keep_code: Annotated[
+        bool,
+        Option(
+            False,
+            "Keep code blocks of HTML and Markdown; by default they are left out.",
+            rank=3,
+        ),
+    ]
+
+
+class Lines(TypedDict, total=False):
+    """Which lines of a file are left out."""
+
+    skip_lines: Annotated[
+        Collection[int],
+        Option(
+            (),
+            "File of line numbers of TEXT to leave out, one per line, from 1.",
+            file=True,
+            typed=None,
+            rank=4,
+            in_python="line numbers of a file to leave out, from 1.",
+        ),
+    ]
+
+
+class Changes(TypedDict, total=False):
+    """Settings of a recipe that are changed."""
+
+    settings: Annotated[
+        Iterable[str],
+        Option(
+            (),
+            "Change a setting: training.epochs=2; may be repeated. All of them: opencse recipes show RECIPE.",
+            ("--set", "-s"),
+            repeated=True,
+            rank=3,
+            in_python="settings of the recipe to change, ``key.path=value`` each; they come last.",
+        ),
+    ]
+
+
+class Identical(TypedDict, total=False):
+    """Whether a document with the query's own id counts."""
+
+    keep_identical_ids: Annotated[
+        bool,
+        Option(
+            False,
+            "Retrieval: rank a document that has the query's own id also where it is not judged relevant; by default "
+            "it is left out.",
+        ),
+    ]
+
+
+class Scheduling(TypedDict, total=False):
+    """Where much work runs."""
+
+    engine: Annotated[
+        Literal["local", "ray"],
+        Option("local", "Where the work runs: this machine, or a Ray cluster (RAY_ADDRESS).", rank=5),
+    ]
+
+
+class Report(TypedDict, total=False):
+    """Whether a report is written."""
+
+    report: Annotated[
+        bool,
+        Option(
+            False,
+            "Write report.html at the end.",
+            ("--report/--no-report",),
+            typed=True,
+            rank=5,
+            in_python="write ``report.html`` at the end, what training changed; needs ``opencse[train]``, and is left "
+            "out with a message where that is not installed.",
+        ),
+    ]
+
+
+class FinishOptions(Report, Trusting, total=False):
+    """How an interrupted run is finished."""

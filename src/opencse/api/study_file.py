@@ -1,0 +1,135 @@
+"""Reads a comparison from a TOML file, for ``opencse compare study.toml``."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Union, cast, get_args, get_origin
+
+from pydantic import BeforeValidator, Field, StrictBool, create_model
+
+from opencse.api.declaring import Declared, declared_in
+from opencse.api.options.studies import CompareOptions
+from opencse.errors import UserError, reason, shortened
+from opencse.numerals import whole_number
+from opencse.recipes.overrides import flatten
+from opencse.settings import Settings, validate
+
+_MOST_SEEDS = 10_000
+
+
+def seeds_of(text: str, name: str = "--seeds") -> list[int]:
+    """``42,43,44`` or ``42-46`` as numbers; ``name`` is what a message calls them.
+
+    Raises:
+        UserError: for anything else.
+    """
+    seeds: list[int] = []
+    for part in (part.strip() for part in text.split(",")):
+        first, dash, last = part.partition("-")
+        begin, end = whole_number(first), whole_number(last if dash else first)
+        if part and (begin is None or end is None or end < begin):
+            raise UserError(f"{name}: {shortened(part)!r} is neither a number nor a range such as 42-46")
+        if begin is not None and end is not None:
+            if end - begin >= _MOST_SEEDS:
+                raise UserError(f"{name}: {part!r} is more than {_MOST_SEEDS:,} seeds")
+            seeds += range(begin, end + 1)
+    return seeds
+
+
+def _seeds(value: object) -> object:
+    return seeds_of(value, "seeds") if isinstance(value, str) else value
+
+
+def _settings(value: object) -> object:
+    """A table of settings as a list of ``key.path=value``."""
+    if not isinstance(value, dict):
+        return value
+    return [f"{key}={json.dumps(value, default=str)}" for key, value in flatten(value).items()]
+
+
+class StudyArguments(Settings):
+    """What every comparison needs; paths as on the command line, from the working folder.
+
+    Attributes:
+        text: what every run is trained on: a text file or Hub data set id.
+        out: folder of the comparison.
+        recipes: names, presets may follow, or TOML files.
+        data: folder with ``sts/``, ``transfer/``, ... (or one suite's folder), or ``hub``.
+    """
+
+    text: str
+    out: str
+    recipes: tuple[str, ...]
+    data: str
+
+    def options(self) -> CompareOptions:
+        """The options of `opencse.compare`, each with its value or its default."""
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        for argument in StudyArguments.model_fields:
+            del values[argument]
+        return cast(CompareOptions, values)
+
+
+def _kind(kind: Any) -> Any:  # noqa: ANN401 - a type
+    """The type by which pydantic checks an option: lists as tuples, and no words or numbers for true and false."""
+    if kind is bool:
+        return StrictBool
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, UnionType):
+        return Union[tuple(_kind(one) for one in arguments)]  # noqa: UP007 - a type that is computed
+    if isinstance(origin, type) and issubclass(origin, Iterable):
+        return tuple[arguments[0], ...]  # type: ignore[valid-type]
+    return kind
+
+
+def _field(declared: Declared) -> Any:  # noqa: ANN401 - what pydantic makes a field of
+    option, kind = declared.option, _kind(declared.kind)
+    reader = {"seeds": _seeds, "settings": _settings}.get(declared.name)
+    checked = kind if reader is None else Annotated[kind, BeforeValidator(reader)]
+    return checked, Field(default=option.default, ge=option.least, le=option.most)
+
+
+StudyFile = create_model(
+    "StudyFile",
+    __base__=StudyArguments,
+    __doc__="The content of a study file: the arguments and options of `opencse.compare`.",
+    **{name: _field(one) for name, one in declared_in(CompareOptions).items() if not one.option.hidden},
+)
+
+
+def read_study(path: Path, typed: dict[str, Any]) -> StudyArguments:
+    """Reads a study file; what is ``typed`` replaces its values, and typed settings are added to its settings.
+
+    Raises:
+        UserError: for a file that cannot be read, an unknown key or a wrong value, or if text, out, recipes or data
+            are missing.
+    """
+    try:
+        values = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(f"{path}: cannot be read as a study ({reason(error)}); a TOML file is expected") from None
+    if "settings" in typed and isinstance(settings := _settings(values.get("settings")), list):
+        typed = {**typed, "settings": [*settings, *typed["settings"]]}
+    return study_of({**values, **typed}, f"{path}: ")
+
+
+def study_of(values: dict[str, Any], origin: str = "") -> StudyArguments:
+    """Checks the values of a study.
+
+    Args:
+        values: arguments and options of `opencse.compare` by name.
+        origin: where they come from, with which every message begins.
+
+    Raises:
+        UserError: for an unknown key or a wrong value, or if text, out, recipes or data are missing.
+    """
+    required = {"text": "TEXT", "out": "--out", "recipes": "--recipes", "data": "--data"}
+    missing = [option for key, option in required.items() if not values.get(key)]
+    if missing:
+        names = " and ".join(", ".join(missing).rsplit(", ", 1))
+        raise UserError(f"{origin}{names} missing; add it to the command, or name a study file that has it")
+    return validate(StudyFile, values, origin.removesuffix(": ") or "compare")

@@ -1,0 +1,104 @@
+"""Options that are declared once: what a function, its documentation and its signature make of them."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+import typing
+from typing import Annotated, Any, Unpack, get_args
+
+import pytest
+
+import opencse
+from opencse.api import options
+from opencse.api.declaring import Option, declared_in, defaults_of, public
+from opencse.api.options.encoding import WriteOptions
+from opencse.api.options.evaluation import SuiteOptions
+from opencse.api.options.shared import Opening, Running
+from opencse.api.options.studies import CompareOptions
+
+MODULES = [importlib.import_module(f"{options.__name__}.{one.name}") for one in pkgutil.iter_modules(options.__path__)]
+GROUPS = [
+    value
+    for module in MODULES
+    for value in vars(module).values()
+    if typing.is_typeddict(value) and value.__module__ == module.__name__
+]
+
+
+class Kettle(Running, total=False):
+    """Options of the function below."""
+
+    litres: Annotated[float, Option(1.5, "How much water.", rank=-1)]
+
+
+@public
+def boil(what: str, **options: Unpack[Kettle]) -> tuple[str, dict[str, Any]]:
+    """Boils something.
+
+    Args:
+        what: is boiled.
+        **options: see `Kettle`.
+
+    Returns:
+        What was asked for.
+    """
+    return what, dict(options)
+
+
+def test_options_that_are_not_passed_have_their_default() -> None:
+    expected = {"litres": 1.5, "device": None, "trust_remote_code": False, "progress": None}
+    assert boil("water") == ("water", expected)
+    assert boil("tea", litres=2.0, device="cpu") == ("tea", expected | {"litres": 2.0, "device": "cpu"})
+    assert defaults_of(Kettle) == expected
+
+
+def test_unknown_options_and_trust_by_a_word_are_refused() -> None:
+    with pytest.raises(TypeError, match="got an unexpected keyword argument 'liters'"):
+        boil("water", liters=2)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="trust_remote_code is True or False"):
+        boil("water", trust_remote_code="false")  # type: ignore[arg-type]
+
+
+def test_signature_and_documentation_show_the_options() -> None:
+    parameters = inspect.signature(boil).parameters
+    assert list(parameters) == ["what", "litres", "device", "trust_remote_code", "progress"]
+    assert (parameters["litres"].default, parameters["litres"].annotation) == (1.5, "float")
+    assert "    litres: How much water.\n" in str(boil.__doc__)
+    assert "**options" not in str(boil.__doc__)
+    assert inspect.signature(opencse.compare).parameters["precision"].default == "float32"
+
+
+@pytest.mark.parametrize("group", GROUPS, ids=lambda group: group.__name__)
+def test_each_group_is_declared_completely(group: type) -> None:
+    declared = declared_in(group)
+    assert declared
+    for one in declared.values():
+        assert one.option.help.endswith((".", "]")), one.name
+        assert one.option.hidden or one.option.help[0].isupper() or one.name in ("device", "layer", "dimensions")
+
+
+def test_choices_are_the_choices_of_the_functions_below() -> None:
+    from opencse.bulk.forms import Numbers
+    from opencse.bulk.shards import FileFormat
+    from opencse.engines.choice import Engine
+    from opencse.evaluation.models.opening import Precision
+    from opencse.evaluation.transforms import Kind
+
+    written = declared_in(WriteOptions)
+    assert get_args(written["numbers"].kind) == get_args(Numbers)
+    assert get_args(written["file_format"].kind) == get_args(FileFormat)
+    assert get_args(written["engine"].kind) == get_args(Engine)
+    assert get_args(written["precision"].kind) == get_args(Precision)
+    assert get_args(declared_in(CompareOptions)["precision"].kind) == get_args(Precision)
+    assert get_args(get_args(declared_in(SuiteOptions)["transform"].kind)[0]) == get_args(Kind)
+    assert set(declared_in(Opening)) == {"pooling", "device", "trust_remote_code", "progress"}
+
+
+def test_groups_load_nothing_heavy() -> None:
+    names = ", ".join(module.__name__ for module in MODULES)
+    code = f"import sys, {names}; sys.exit(any(m in sys.modules for m in ('torch', 'numpy', 'pydantic', 'rich')))"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
