@@ -49,7 +49,7 @@ def test_the_page_is_up_to_date(script: ModuleType, published: dict[str, Any]) -
 def test_every_row_is_a_recipe_and_most_have_published_numbers(script: ModuleType, published: dict[str, Any]) -> None:
     studies = [study_of({**tomllib.loads(file.read_text()), **GIVEN}) for file in sorted(STUDIES.glob("papers*.toml"))]
     assert len(studies) == 3
-    assert len({tuple(study.options()["settings"])[:2] for study in studies}) == 1, "one start, truncated in the same way"
+    assert len({tuple(study.options()["settings"])[:2] for study in studies}) == 1, "of one start"
     run = {recipe for study in studies for recipe in study.recipes}
     rows = [(table, recipe) for table in published["tables"] for _, recipe in table["rows"]]
     listed = {recipe for _, recipe in rows} | {*published["systems"], *published["combination"]}

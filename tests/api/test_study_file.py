@@ -37,11 +37,6 @@ def test_what_it_says_and_what_it_leaves_out(file: Path) -> None:
     assert options["settings"] == ('encoder.pooling="cls"', "training.max_steps=100", "training.learning_rate=0.0001")
     assert (options["starts"], options["suites"]) == (("opencse-mini",), ("sts",))
     assert (options["dev"], options["kept"]) == ("sample", False)
-        ("opencse-mini",),
-        ("sts",),
-        "sample",
-        False,
-    )
 
 
 def test_settings_mean_what_they_mean_on_the_command_line(file: Path) -> None:
