@@ -42,7 +42,7 @@ def encode(
         >>> import opencse
         >>> vectors = opencse.encode("opencse-mini", ["The kettle boils.", "Snow fell."])
         >>> vectors.shape
-        (2, 256)
+        (2, 448)
 
     Args:
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
