@@ -36,7 +36,7 @@ def main() -> None:
         counts.append(len(texts))
         return tokenize(self, texts, prompt)
 
-    SentenceEncoder.tokenize = counting  # type: ignore[method-assign]
+    SentenceEncoder.tokenize = counting  # type: ignore[assignment, method-assign]
     found = {}
     with joined("cpu") as world:
         for dev in ("sample", "text"):

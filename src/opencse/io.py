@@ -85,6 +85,16 @@ def write_text(path: Path, text: str) -> None:
         unfinished.write_text(text, encoding="utf-8")
 
 
+def write_json(path: Path, value: object, *, allow_nan: bool = False) -> None:
+    """Writes ``value`` to ``path`` as indented JSON; see `writing`.
+
+    Raises:
+        OSError: if it cannot be written.
+        ValueError: for NaN and infinity, which JSON does not have, unless ``allow_nan``.
+    """
+    write_text(path, json.dumps(value, indent=2, allow_nan=allow_nan) + "\n")
+
+
 def remove(path: Path) -> None:
     """Removes a file, a link or a folder with all it holds; nothing if there is none."""
     if path.is_dir() and not path.is_symlink():

@@ -11,14 +11,16 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from opencse import SentenceEncoder, UserError
+from opencse.encoder.encoder import LoadOptions
+from opencse.modules.dense import Dense, Projection
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
 
 TEXTS = ["The kettle boils.", "Snow fell on the fells.", ""]
 
 
-class Own(SentenceEncoder):
-    """A class of somebody's own."""
+class Subclass(SentenceEncoder):
+    """A class that a user derives."""
 
 
 def test_a_folder_opens_as_in_sentence_transformers(tiny_folder: Path, tmp_path: Path) -> None:
@@ -28,13 +30,26 @@ def test_a_folder_opens_as_in_sentence_transformers(tiny_folder: Path, tmp_path:
     assert np.array_equal(vectors, SentenceEncoder.load(tmp_path, device="cpu").encode(TEXTS))
 
 
+def test_a_saved_encoder_has_the_parts_that_it_was_built_of(encoder: SentenceEncoder) -> None:
+    encoder.projection = Dense(encoder.dimension, 3)
+    encoder.dense.append(Projection(encoder.dimension, torch.Generator().manual_seed(0), 5))
+    built = SentenceEncoder.from_parts(encoder.parts).eval()
+    assert [type(layer) for layer in built.dense] == [Dense, Dense]
+    assert built.projection is None
+    assert built.backbone is encoder.backbone
+    assert np.abs(built.encode(TEXTS) - encoder.encode(TEXTS)).max() < 1e-6
+
+
 def test_the_class_and_load_take_the_same_arguments() -> None:
-    opened, loaded = (list(inspect.signature(call).parameters.values()) for call in (SentenceEncoder, Own.load))
-    assert opened == loaded
+    model, *options = inspect.signature(SentenceEncoder).parameters.values()
+    assert model == inspect.signature(Subclass.load).parameters["model"]
+    assert {option.name: option.annotation for option in options} == {
+        name: annotation.__forward_arg__ for name, annotation in LoadOptions.__annotations__.items()
+    }
     assert SentenceEncoder(device="cpu").dimension == SentenceEncoder("opencse-mini", device="cpu").dimension == 448
 
 
-@pytest.mark.parametrize("cls", [SentenceEncoder, Own])
+@pytest.mark.parametrize("cls", [SentenceEncoder, Subclass])
 def test_parts_make_the_encoder_that_they_came_from(cls: type[SentenceEncoder], tiny_folder: Path) -> None:
     encoder = SentenceEncoder(tiny_folder, pooling="cls", device="cpu")
     parts = Parts(encoder.backbone, encoder.tokenizer, pooling=Pooling.CLS, max_length=encoder.max_length)

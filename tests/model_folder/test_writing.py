@@ -14,9 +14,9 @@ import numpy as np
 import pytest
 import torch
 
+from opencse import io
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.model_folder import layout
 from opencse.model_folder import writing as saving
 from opencse.modules.dense import Dense
 from opencse.modules.parts import Parts
@@ -60,12 +60,12 @@ def dense_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
 
 
 def last_file_fails(patch: pytest.MonkeyPatch, encoder: SentenceEncoder) -> None:
-    write = layout.write_json
+    write = io.write_json
 
-    def fail(path: Path, value: object) -> None:
-        full() if path.name == "modules.json" else write(path, value)
+    def fail(path: Path, value: object, *, allow_nan: bool = False) -> None:
+        full() if path.name == "modules.json" else write(path, value, allow_nan=allow_nan)
 
-    patch.setattr(saving, "write_json", fail)
+    patch.setattr(io, "write_json", fail)
 
 
 @pytest.mark.parametrize("fail", [weights_fail, tokenizer_fails, dense_fails, last_file_fails])

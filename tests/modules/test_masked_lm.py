@@ -16,14 +16,14 @@ from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
 from opencse.making.backbone import Shape, create_backbone
 from opencse.model_folder.locate import builtin_folder
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 
 
 def with_head(folder: Path, *, tied: bool = True) -> SentenceEncoder:
     encoder = SentenceEncoder.load(folder, device="cpu")
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, nn.Embedding)
-    encoder.lm_head = MaskedLMHead.load(folder, words, tied=tied).eval()
+    encoder.lm_head = load_masked_lm_head(folder, words, tied=tied).eval()
     return encoder
 
 
@@ -199,7 +199,7 @@ def test_a_folder_without_head_is_refused(tiny_folder: Path, tmp_path: Path) -> 
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, nn.Embedding)
     with pytest.raises(UserError, match=r"no masked-language-model head \(missing cls\.predictions") as caught:
-        MaskedLMHead.load(tmp_path, words)
+        load_masked_lm_head(tmp_path, words)
     assert "\n" not in str(caught.value)
 
 
@@ -208,5 +208,5 @@ def test_an_architecture_without_masked_lm_is_refused(tmp_path: Path) -> None:
 
     CLIPTextConfig().save_pretrained(tmp_path)
     with pytest.raises(UserError, match="no masked-language-model head can be loaded from it") as caught:
-        MaskedLMHead.load(tmp_path, nn.Embedding(3, 2))
+        load_masked_lm_head(tmp_path, nn.Embedding(3, 2))
     assert "\n" not in str(caught.value)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 import opencse
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.modules.similarity import Similarity, read_similarity
+from opencse.model_folder.sentence_config import read_similarity
+from opencse.modules.similarity import Similarity
 from opencse.ranking import answer_ranks, nearest_prepared, nearest_rows
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index

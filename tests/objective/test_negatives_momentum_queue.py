@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from opencse.encoder.average import MovingAverage
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
-from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.objective import Objective, Outcome
@@ -339,7 +339,7 @@ def test_the_average_is_not_trained(encoder: SentenceEncoder, sentences: list[st
 
 
 def test_the_average_has_no_masked_lm_head(encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]) -> None:
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     objective = begun(encoder)
     assert average_of(objective).encoder.lm_head is None
     assert encoder.lm_head is not None

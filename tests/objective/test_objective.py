@@ -10,7 +10,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective, Outcome
@@ -179,7 +179,7 @@ def test_a_term_alone_makes_no_sentence_forward(tiny_folder: Path, tmp_path: Pat
     text = tmp_path / "text.txt"
     text.write_text("\n".join(sentences[:20]))
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     objective = build(negatives=[], terms=[{"kind": "mlm", "weight": 2.0, "rate": 0.5}])
     assert objective.reads == {Masked(0.5), LmHead()}
     assert objective.negatives_per_anchor(8, 0) == 0

@@ -14,8 +14,8 @@ from helpers import Stopped
 from opencse import SentenceEncoder, UserError
 from opencse.adapting.selection import History
 from opencse.errors import InterruptedRunError
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
-from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -52,7 +52,7 @@ def build(**data: Any) -> Objective:
 def encoder(encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
     """The tiny model with a training head and a masked-LM head."""
     encoder.projection = Dense.mlp_head(32, torch.Generator().manual_seed(1))
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     return encoder.eval()
 
 

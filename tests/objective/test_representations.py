@@ -15,8 +15,8 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
-from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.columns import same_text
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
@@ -181,7 +181,7 @@ def test_nothing_that_is_asked_for_gets_lost(
     encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str], request_: Request[Any], encodes: bool
 ) -> None:
     """Beside anything else a request gets the same answer as alone, and the rest the same as without it."""
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     encoder.eval()
     plain = step(encoder, sentences[: 3 * N])
     copy = MASKED.prepare(plain.tokens.rows(0, 2 * N), encoder.tokenizer, np.random.default_rng(0))
@@ -245,7 +245,7 @@ def test_same_text_compares_with_anchor_and_positive() -> None:
 def test_a_masked_copy_without_a_chosen_position_costs_nothing(
     encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]
 ) -> None:
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     plain = step(encoder, sentences[: 2 * N])
     nowhere = torch.zeros_like(plain.tokens.input_ids, dtype=torch.bool)
     copy = MaskedTokens(Tokens(plain.tokens.input_ids, plain.tokens.attention_mask), nowhere)
@@ -276,7 +276,7 @@ def test_detached_keeps_what_else_was_made(encoder: SentenceEncoder, sentences: 
 def test_detached_keeps_what_the_masked_copy_gave(
     encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str]
 ) -> None:
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     plain = step(encoder, sentences[: 2 * N])
     copy = MASKED.prepare(plain.tokens, encoder.tokenizer, np.random.default_rng(0))
     reps = represent(encoder, replace(plain, prepared={MASKED: copy}), {Sentences(), MASKED, Layer(1)})

@@ -14,7 +14,7 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.losses import masked_lm
 from opencse.objective.registry import build as build_part
 from opencse.objective.terms.mlm import MaskedLM
@@ -34,7 +34,7 @@ def tokenizer(tiny_folder: Path) -> Tokenizer:
 def encoder(tiny_encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
     """The tiny model with a masked-LM head."""
     encoder = tiny_encoder.twin()
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     return encoder
 
 

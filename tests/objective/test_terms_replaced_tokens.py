@@ -17,8 +17,8 @@ from torch import Tensor
 from helpers import write_tiny_bert
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
-from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
@@ -52,7 +52,7 @@ def encoder(model: Path) -> SentenceEncoder:
     encoder = SentenceEncoder(model, pooling="cls", device="cpu")
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, torch.nn.Embedding)
-    encoder.lm_head = MaskedLMHead.load(model, words)
+    encoder.lm_head = load_masked_lm_head(model, words)
     return encoder.eval()
 
 

@@ -11,7 +11,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import MaskedTokens
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.losses import masked_lm
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
@@ -31,7 +31,7 @@ COPY = Masked(0.15)
 @pytest.fixture
 def encoder(tiny_folder: Path) -> SentenceEncoder:
     encoder = SentenceEncoder.load(tiny_folder, pooling="cls", dropout=0.2, device="cpu").train()
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
+    encoder.lm_head = load_masked_lm_head(tiny_folder, encoder.backbone.get_input_embeddings())  # type: ignore[arg-type]
     return encoder.train()
 
 

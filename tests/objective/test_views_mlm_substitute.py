@@ -13,6 +13,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.modules.masked_lm import MaskedLMHead
 from opencse.objective.objective import Objective
@@ -32,7 +33,7 @@ def encoder(encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, torch.nn.Embedding)
     words.weight.data *= 10
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, words)
+    encoder.lm_head = load_masked_lm_head(tiny_folder, words)
     with torch.no_grad():  # special tokens are the likeliest guess everywhere
         encoder.lm_head.lm.get_output_embeddings().bias[:5] = 50
     return encoder.train()

@@ -12,7 +12,7 @@ import torch
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -77,7 +77,7 @@ def loaded(tiny_encoder: SentenceEncoder, tiny_folder: Path) -> SentenceEncoder:
     encoder = tiny_encoder.twin()
     words = encoder.backbone.get_input_embeddings()
     assert isinstance(words, torch.nn.Embedding)
-    encoder.lm_head = MaskedLMHead.load(tiny_folder, words).eval()
+    encoder.lm_head = load_masked_lm_head(tiny_folder, words).eval()
     return encoder
 
 

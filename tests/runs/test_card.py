@@ -10,8 +10,9 @@ import pytest
 from huggingface_hub import ModelCard
 
 import opencse
-from opencse.encoder.card import HERE, front_matter
+from opencse.encoder.card import front_matter
 from opencse.encoder.encoder import SentenceEncoder
+from opencse.model_folder.layout import THIS_FOLDER
 from opencse.runs.card import score_lines
 from opencse.text import sample
 
@@ -34,7 +35,7 @@ def card_of(folder: Path) -> ModelCard:
         names: dict[str, object] = {}
         if "sentence_transformers" in block:
             pytest.importorskip("sentence_transformers")
-        exec(block.replace(HERE, str(folder)), names)
+        exec(block.replace(THIS_FOLDER, str(folder)), names)
         assert names["vectors"].shape == (2, encoder.dimension)  # type: ignore[attr-defined]
     return card
 

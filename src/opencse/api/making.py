@@ -17,7 +17,8 @@ from opencse.evaluation.transforms import sample_texts
 from opencse.making.static import Static, StaticSettings, build, check
 from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.locate import locate
-from opencse.model_folder.reading import sentence_config, transformer_folder
+from opencse.model_folder.reading import transformer_folder
+from opencse.model_folder.sentence_config import read_sentence_config
 from opencse.modules.lower_case import lower_casing
 from opencse.outputs import made_folder, paths_of, require_apart, require_empty
 from opencse.progress import Counted, Silent
@@ -89,7 +90,7 @@ def _tokenizer_of(model: str | Path, trust_remote_code: bool) -> tuple[Tokenizer
     folder = Path(model) if Path(model).is_dir() else locate(model, code=trust_remote_code, weights=False)
     folder = transformer_folder(folder)
     tokenizer = Tokenizer.load(folder, trust_remote_code=trust_remote_code)
-    lower = sentence_config(folder).lower_case
+    lower = read_sentence_config(folder).lower_case
     return lower_casing(tokenizer) if lower else tokenizer, lower
 
 

@@ -19,11 +19,11 @@ from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.embedding import SearchEncode
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
-from opencse.model_folder.layout import CALIBRATION, SENTENCE_CONFIG
+from opencse.model_folder.layout import CALIBRATION, SENTENCE_CONFIG, SIMILARITY
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import own_similarity
 from opencse.modules.prompts import Role
-from opencse.modules.similarity import KEY, Similarity
+from opencse.modules.similarity import Similarity
 from opencse.outputs import has_keys, paths_of, require_apart, require_json
 from opencse.progress import Silent
 from opencse.search.corpus_cache import cache_folder, cached_index, vectors_of
@@ -211,7 +211,7 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
     if encoder.similarity_fn_name is not Similarity.COSINE:
         raise UserError(
             f"{model}: compares by {encoder.similarity_fn_name}, and a calibration says what cosines mean; set "
-            f"{KEY} to cosine in {SENTENCE_CONFIG} if the model was trained with it"
+            f"{SIMILARITY} to cosine in {SENTENCE_CONFIG} if the model was trained with it"
         )
     corpus = str(text) if isinstance(text, str | Path) else None
     result = calibration.calibrate(

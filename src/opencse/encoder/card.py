@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING
 
 from opencse.environment import installed
 from opencse.markdown import as_text, without_home
-from opencse.model_folder.layout import TABLE
+from opencse.model_folder.layout import THIS_FOLDER
+from opencse.modules.parts import TABLE
 from opencse.modules.prompts import Role
 from opencse.version import __version__
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.network import EncoderNetwork
 
-HERE = "path/to/this/folder"
-"""What a card calls its own folder, before it has a name on the Hub."""
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 _PLAIN = """# Sentence encoder written by OpenCSE
 
@@ -81,12 +80,12 @@ opencse export onnx {here} --out exported
 """
 
 
-def plain_card(encoder: SentenceEncoder) -> str:
+def plain_card(encoder: EncoderNetwork) -> str:
     """Of an encoder of which nothing else is known."""
     return framed(_PLAIN, encoder)
 
 
-def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limits: Sequence[str] = ()) -> str:
+def framed(body: str, encoder: EncoderNetwork, *, base: str | None = None, limits: Sequence[str] = ()) -> str:
     """A whole card.
 
     Args:
@@ -111,10 +110,10 @@ def framed(body: str, encoder: SentenceEncoder, *, base: str | None = None, limi
     listed = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
     use = _USE + (_RETRIEVAL if encoder.prompts.differ else "") + ("" if config.model_type == TABLE else _ONNX)
     head = front_matter("sentence-transformers", ["sentence-transformers"], base)
-    return without_home(f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=HERE)}")
+    return without_home(f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=THIS_FOLDER)}")
 
 
-def _weighing(encoder: SentenceEncoder) -> str:
+def _weighing(encoder: EncoderNetwork) -> str:
     if encoder.token_weights is None:
         return ""
     table = encoder.backbone.config.model_type == TABLE

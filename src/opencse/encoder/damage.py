@@ -13,7 +13,7 @@ from opencse.errors import UserError
 from opencse.modules.modes import evaluating
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.network import EncoderNetwork
 
 _PROBES = 256
 """Ids of the vocabulary that are encoded alone, where all vectors of a call are zero."""
@@ -36,7 +36,7 @@ class DamagedVectorError(UserError):
 
 
 def require_whole(
-    encoder: SentenceEncoder, vectors: NDArray[np.float32], texts: Sequence[str] | None = None, *, bf16: bool = False
+    encoder: EncoderNetwork, vectors: NDArray[np.float32], texts: Sequence[str] | None = None, *, bf16: bool = False
 ) -> None:
     """Refuses vectors that hold NaN or infinity, and those of a model that gives zeros for everything.
 
@@ -66,7 +66,7 @@ def require_whole(
         )
 
 
-def _gives_any(encoder: SentenceEncoder) -> bool:
+def _gives_any(encoder: EncoderNetwork) -> bool:
     """Whether a single token of the vocabulary has another vector than zero."""
     count = encoder.tokenizer.vocabulary_size
     ids = np.unique(np.linspace(0, count - 1, min(count, _PROBES)).astype(np.int32))

@@ -18,7 +18,7 @@ from opencse.modules.modes import evaluating
 from opencse.progress import Count
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.network import EncoderNetwork
 
 WINDOW = 32_768
 """Texts that are tokenised and sorted together."""
@@ -44,7 +44,7 @@ class Batching:
 
 
 def encoded(
-    encoder: SentenceEncoder, texts: Sequence[str], how: Batching, progress: Count | None = None
+    encoder: EncoderNetwork, texts: Sequence[str], how: Batching, progress: Count | None = None
 ) -> NDArray[np.float32]:
     """(n, dimension) vectors of ``texts``; see `SentenceEncoder.encode`.
 

@@ -17,13 +17,14 @@ from opencse.encoder.encoding import Batching, encoded
 from opencse.processes import ALONE, Processes
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.encoder.network import EncoderNetwork
 
 Vectors = NDArray[np.float32]
 T = TypeVar("T")
+E = TypeVar("E", bound="EncoderNetwork")
 
 
-def evaluated(encoder: SentenceEncoder, world: Processes, evaluate: Callable[[SentenceEncoder], T]) -> T:
+def evaluated(encoder: E, world: Processes, evaluate: Callable[[E], T]) -> T:
     """What ``evaluate`` finds about ``encoder`` in the first process, in all of them.
 
     Each process encodes its share of whatever texts ``evaluate`` encodes; the rest of it is done once.
@@ -47,7 +48,7 @@ def evaluated(encoder: SentenceEncoder, world: Processes, evaluate: Callable[[Se
     return world.share(found)
 
 
-def encode_together(encoder: SentenceEncoder, texts: Sequence[str], how: Batching) -> Vectors:
+def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching) -> Vectors:
     """(n, dimension): the vectors of ``texts``, a share by each process; called by the first one.
 
     Args:
@@ -64,7 +65,7 @@ def encode_together(encoder: SentenceEncoder, texts: Sequence[str], how: Batchin
 
 
 @torch.inference_mode()
-def _encoded(encoder: SentenceEncoder, world: Processes, texts: Sequence[str], how: Batching) -> Vectors:
+def _encoded(encoder: EncoderNetwork, world: Processes, texts: Sequence[str], how: Batching) -> Vectors:
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
     shares = [order[rank :: world.count] for rank in range(world.count)]
     own = encoded(encoder, [texts[row] for row in shares[world.rank]], how)

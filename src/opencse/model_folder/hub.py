@@ -5,20 +5,16 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypedDict, Unpack
 
-from opencse.encoder.card import HERE
 from opencse.errors import UserError, reason
 from opencse.markdown import public_name, without_home
 from opencse.model_folder.adapters import CONFIG
-from opencse.model_folder.layout import read_config
+from opencse.model_folder.layout import THIS_FOLDER, read_config
 from opencse.model_folder.writing import ADAPTER
 
 if TYPE_CHECKING:
     from huggingface_hub import CommitOperationAdd
-
-    from opencse.encoder.encoder import SentenceEncoder
 
 _CARD = "README.md"
 _NAMES = frozenset(
@@ -37,45 +33,36 @@ _MODULE = re.compile(r"\d+_\w+")
 _RECORDED = re.compile(r"_?name_or_path|.*_name_or_path")
 
 
-def push(
-    encoder: SentenceEncoder,
-    repo_id: str,
-    *,
-    card: str = "",
-    token: str | None = None,
-    private: bool | None = None,
-    exist_ok: bool = False,
-    revision: str | None = None,
-    create_pr: bool = False,
-    commit_message: str | None = None,
-) -> str:
-    """Saves the encoder to a temporary folder and uploads that; see `SentenceEncoder.push_to_hub`."""
-    with TemporaryDirectory(prefix="opencse-") as folder:
-        encoder.save(folder, card=card)
-        return upload(
-            Path(folder),
-            repo_id,
-            token=token,
-            private=private,
-            exist_ok=exist_ok,
-            revision=revision,
-            create_pr=create_pr,
-            commit_message=commit_message,
-        )
+class HubOptions(TypedDict, total=False):
+    """Options of every upload to the Hub.
+
+    Attributes:
+        token: with write access; by default that of ``hf auth login`` or ``HF_TOKEN``.
+        private: make the repository private; by default as the owner has it set.
+        exist_ok: add a version to a repository that exists.
+        revision: branch to write to, made if it does not exist; the main one by default.
+        create_pr: open a pull request instead of writing to the branch.
+        commit_message: of the commit.
+    """
+
+    token: str | None
+    private: bool | None
+    exist_ok: bool
+    revision: str | None
+    create_pr: bool
+    commit_message: str | None
 
 
-def upload(
-    folder: Path,
-    repo_id: str,
-    *,
-    token: str | None = None,
-    private: bool | None = None,
-    exist_ok: bool = False,
-    revision: str | None = None,
-    create_pr: bool = False,
-    commit_message: str | None = None,
-) -> str:
-    """Puts the model files of ``folder`` and its card on the Hub, in one commit; see `SentenceEncoder.push_to_hub`.
+def upload(folder: Path, repo_id: str, **options: Unpack[HubOptions]) -> str:
+    """Puts the model files of ``folder`` and its card on the Hub, in one commit.
+
+    Args:
+        folder: of the model.
+        repo_id: ``owner/name``; a bare name is put under the token's owner.
+        options: see `HubOptions`.
+
+    Returns:
+        The address of the commit, or of the pull request.
 
     Raises:
         UserError: in one line, for a wrong name, no token, no network, or what the Hub refuses.
@@ -95,15 +82,18 @@ def upload(
         validate_repo_id(repo_id)
     except HFValidationError as error:
         raise UserError(f"{repo_id}: is no name on the Hub ({reason(error)}); give owner/name") from None
+    token, revision = options.get("token"), options.get("revision")
+    create_pr = options.get("create_pr", False)
+    exist_ok = options.get("exist_ok", False) or create_pr or revision is not None
     api = HfApi(token=token)
     try:
-        there = api.create_repo(repo_id, private=private, exist_ok=exist_ok or create_pr or revision is not None)
+        repository = api.create_repo(repo_id, private=options.get("private"), exist_ok=exist_ok)
         if revision is not None:
-            api.create_branch(there.repo_id, branch=revision, exist_ok=True)
-        done = api.create_commit(
-            there.repo_id,
-            _operations(folder, there.repo_id),
-            commit_message=commit_message or "Add a sentence encoder written by OpenCSE",
+            api.create_branch(repository.repo_id, branch=revision, exist_ok=True)
+        commit = api.create_commit(
+            repository.repo_id,
+            _operations(folder, repository.repo_id),
+            commit_message=options.get("commit_message") or "Add a sentence encoder written by OpenCSE",
             revision=revision,
             create_pr=create_pr,
         )
@@ -117,7 +107,7 @@ def upload(
         raise UserError(f"{repo_id}: the Hub refuses the model's card or files ({reason(error)})") from None
     except Exception as error:  # of the library that huggingface_hub asks with, which is not always the same
         raise UserError(f"{repo_id}: the Hub cannot be reached ({reason(error)}); try again with a network") from None
-    return str(done.pr_url or done.commit_url)
+    return str(commit.pr_url or commit.commit_url)
 
 
 def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
@@ -129,7 +119,7 @@ def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
     made = [CommitOperationAdd(path.relative_to(folder).as_posix(), _content(path)) for path in files]
     card = folder / _CARD
     if card.is_file():
-        told = without_home(card.read_text(encoding="utf-8").replace(HERE, repo_id))
+        told = without_home(card.read_text(encoding="utf-8").replace(THIS_FOLDER, repo_id))
         made.append(CommitOperationAdd(_CARD, told.encode()))
     return made
 

@@ -37,7 +37,22 @@ ACTIVATION_PATHS = {
 }
 
 
-T = TypeVar("T", str, int, bool, dict[str, Any])
+CALIBRATION = "calibration.json"
+"""The file that `opencse calibrate` writes next to a model; it holds for that model alone."""
+SENTENCE_CONFIG = "config_sentence_transformers.json"
+"""The file with prompts, similarity function and versions."""
+SIMILARITY = "similarity_fn_name"
+"""The key of the similarity function in ``SENTENCE_CONFIG``."""
+WRITTEN_BY = "opencse"
+"""The key among the versions in ``SENTENCE_CONFIG`` of folders that this library wrote."""
+TOKEN_WEIGHTS = "WordWeights"
+"""sentence-transformers' name of the module that holds token weights."""
+TOKEN_WEIGHTS_TENSOR = "emb_layer.weight"
+"""The tensor of that module."""
+THIS_FOLDER = "path/to/this/folder"
+"""The name of its own folder in a model card; replaced by the model's name when it is uploaded to the Hub."""
+
+Plain = TypeVar("Plain", str, int, bool, dict[str, Any])
 _KINDS: dict[type, str] = {str: "a string", int: "a whole number", bool: "true or false", dict: "a JSON object"}
 
 
@@ -83,16 +98,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise UserError(f"{file}: cannot be read ({reason(error)})") from None
 
 
-TABLE = "opencse-table"
-"""`model_type` of a backbone that is a table of word vectors."""
-CALIBRATION = "calibration.json"
-"""What `opencse calibrate` puts beside a model, and is of that model alone."""
-SENTENCE_CONFIG = "config_sentence_transformers.json"
-WRITTEN_BY = "opencse"
-"""Among the versions in ``SENTENCE_CONFIG``: that this library wrote the folder."""
-
-
-def entry(path: Path, config: dict[str, Any], key: str, kind: type[T], default: T) -> T:
+def entry(path: Path, config: dict[str, Any], key: str, kind: type[Plain], default: Plain) -> Plain:
     """The value of ``key`` in ``config``, which was read from ``path``; ``default`` where it is not there, or null.
 
     Raises:
@@ -104,9 +110,3 @@ def entry(path: Path, config: dict[str, Any], key: str, kind: type[T], default: 
     if not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool):
         raise UserError(f"{path}: {key} is {value!r}; {_KINDS[kind]} was expected")
     return value
-
-
-def write_json(path: Path, value: object) -> None:
-    """``value`` as indented JSON; the folder is made."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(value, indent=2) + "\n", encoding="utf-8")

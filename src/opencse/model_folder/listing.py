@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from opencse.errors import UserError
-from opencse.model_folder.layout import read_json
+from opencse.model_folder.layout import TOKEN_WEIGHTS, read_json
 from opencse.model_folder.table import table_folder
-from opencse.modules.token_weights import MODULE as TOKEN_WEIGHTS
 
 _MODULES = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling", "Dense", "Normalize")
 _CONFIGURED = tuple(name for name in _MODULES if name != "Normalize")

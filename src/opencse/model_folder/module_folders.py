@@ -7,12 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.model_folder.layout import ACTIVATION_PATHS, POOLING_FLAGS, POOLING_MODES, entry, read_config, read_weights
+from opencse.model_folder.layout import (
+    ACTIVATION_PATHS,
+    POOLING_FLAGS,
+    POOLING_MODES,
+    TOKEN_WEIGHTS_TENSOR,
+    entry,
+    read_config,
+    read_weights,
+)
 from opencse.model_folder.listing import Modules
 from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
+from opencse.modules.token_weights import TokenWeights
 
 # What the number of layers is called in the configurations of transformers' encoders.
 _DEPTH_KEYS = ("num_hidden_layers", "n_layers")
@@ -92,6 +102,39 @@ def require_chain(folder: Path, size: int, dense: list[Dense]) -> None:
         if layer.linear.in_features != size:
             raise UserError(f"{folder}: a Dense module takes {layer.linear.in_features} features but is given {size}")
         size = layer.linear.out_features
+
+
+def read_token_weights(folder: Path, vocabulary: int) -> TokenWeights:
+    """The weights of a WordWeights module; of folders written before sentence-transformers 5, by word.
+
+    Args:
+        folder: of the module.
+        vocabulary: how many ids the tokenizer has.
+
+    Raises:
+        UserError: for a folder without weights, fewer of them than ids, or one that is negative or not finite.
+    """
+    if (folder / "model.safetensors").is_file():
+        weights = read_weights(folder).get(TOKEN_WEIGHTS_TENSOR, torch.zeros(0)).flatten().float()
+    else:
+        weights = _weights_by_word(folder / "config.json")
+    if len(weights) < vocabulary:
+        raise UserError(f"{folder}: {len(weights):,} weights of tokens for {vocabulary:,} ids; each id needs one")
+    if not bool(torch.isfinite(weights).all()) or bool((weights < 0).any()):
+        raise UserError(f"{folder}: a weight of a token is negative or not finite; numbers from 0 on were expected")
+    return TokenWeights(weights)
+
+
+def _weights_by_word(file: Path) -> Tensor:
+    config = read_config(file)
+    words, by_word = config.get("vocab"), entry(file, config, "word_weights", dict, {})
+    unknown = config.get("unknown_word_weight", 1)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise UserError(f"{file}: vocab is not a list of words, and there is no model.safetensors")
+    weights = [by_word.get(word, by_word.get(word.lower(), unknown)) for word in words]
+    if not all(isinstance(weight, int | float) for weight in weights):
+        raise UserError(f"{file}: word_weights holds something that is not a number")
+    return torch.tensor(weights, dtype=torch.float32)
 
 
 def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:

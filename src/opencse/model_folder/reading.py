@@ -12,50 +12,32 @@ from opencse.errors import UserError, nearest
 from opencse.foreign import own_code
 from opencse.model_folder.adapters import Adapters, read_adapters
 from opencse.model_folder.backbone import dropout_rates, load_backbone, position_limit
-from opencse.model_folder.layout import SENTENCE_CONFIG, entry, read_config
+from opencse.model_folder.layout import read_config
 from opencse.model_folder.listing import Modules, list_modules
 from opencse.model_folder.locate import locate
 from opencse.model_folder.module_folders import (
     pools_prompt,
     read_dense,
     read_pooling,
+    read_token_weights,
     require_chain,
     require_sentence_names,
 )
+from opencse.model_folder.sentence_config import (
+    read_prompts,
+    read_sentence_config,
+    read_similarity,
+    require_all_dimensions,
+)
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
-from opencse.modules.prompts import Prompts
-from opencse.modules.similarity import Similarity, read_similarity
-from opencse.modules.token_weights import TokenWeights
-from opencse.text.scripts import is_unicode
+from opencse.modules.similarity import Similarity
 from opencse.text.tokenizer import Tokenizer, require_tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
-# The Transformer module's configuration; the later names are those of releases before 1.0.
-_SENTENCE_CONFIGS = (
-    "sentence_bert_config.json",
-    "sentence_roberta_config.json",
-    "sentence_distilbert_config.json",
-    "sentence_camembert_config.json",
-    "sentence_albert_config.json",
-    "sentence_xlm-roberta_config.json",
-)
 _NO_LIMIT = 2**31 - 1
-
-
-@dataclass(frozen=True)
-class SentenceConfig:
-    """What sentence-transformers' configuration of the Transformer module says.
-
-    Attributes:
-        max_length: longest text in ids, or None.
-        lower_case: whether its tokenizer lower-cases.
-    """
-
-    max_length: int | None = None
-    lower_case: bool = False
 
 
 @dataclass(frozen=True)
@@ -105,14 +87,14 @@ def read_folder(
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
         if layers is not None:
             raise UserError(f"{model}: layers cannot be cut off below adapters; merge them first (opencse merge)")
-    sentence = sentence_config(found.text)
+    sentence = read_sentence_config(found.text)
     require_tokenizer(found.text)
     backbone = load_backbone(transformer, dropout=dropout, layers=layers, trust_remote_code=trust_remote_code)
     if found.adapters is not None:
         found.adapters.merge_into(backbone)
     tokenizer = Tokenizer.load(found.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
-    _require_whole_vectors(folder)
+    require_all_dimensions(folder)
     prompts = read_prompts(folder)
     dense = [read_dense(path) for path in modules.dense] if modules else []
     require_chain(folder, int(backbone.config.hidden_size), dense)
@@ -132,7 +114,7 @@ def read_folder(
                 f"{modules.pooling}: include_prompt is false: a mean that leaves out the prompt and weighs tokens "
                 f"({modules.token_weights.name}) is not supported here; choose a pooling that is no mean with --pooling"
             )
-        weights = TokenWeights.read(modules.token_weights, tokenizer.vocabulary_size)
+        weights = read_token_weights(modules.token_weights, tokenizer.vocabulary_size)
     stated = read_config(transformer / "config.json")
     return Parts(
         backbone,
@@ -171,7 +153,7 @@ def _read_table(
         raise UserError(f"max_length {max_length} leaves no room for text")
     if dropout is not None and not 0 <= dropout < 1:
         raise UserError(f"dropout is a rate from 0 to below 1, not {dropout}")
-    _require_whole_vectors(folder)
+    require_all_dimensions(folder)
     read = read_table(folder, modules.transformer, dropout=dropout)
     dense = [read_dense(path) for path in modules.dense]
     require_chain(folder, int(read.table.config.hidden_size), dense)
@@ -266,24 +248,6 @@ def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel)
         )
 
 
-def sentence_config(transformer: Path) -> SentenceConfig:
-    """Configuration of the Transformer module, after a check that it takes text to token vectors and does no more."""
-    found = ((path, read_config(path)) for path in (transformer / name for name in _SENTENCE_CONFIGS))
-    path, config = next(((path, config) for path, config in found if config), (transformer / _SENTENCE_CONFIGS[0], {}))
-    plain = {"method": "forward", "method_output_name": "last_hidden_state"}
-    expected = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
-    for key, value in expected.items():
-        if config.get(key, value) != value:
-            raise UserError(f"{transformer}: {key} = {config[key]} is not supported here, only {value}")
-    modalities = entry(path, config, "modality_config", dict, {"text": plain})
-    if modalities.get("text") != plain or "message" in modalities or config.get("processing_kwargs"):
-        raise UserError(f"{transformer}: only text as it is (no chat template, no processing_kwargs) is supported here")
-    length = entry(path, config, "max_seq_length", int, 0)
-    if length < 0 or config.get("max_seq_length") == 0:
-        raise UserError(f"{path}: max_seq_length is {length}; a whole number from 1 on was expected")
-    return SentenceConfig(length or None, entry(path, config, "do_lower_case", bool, False))
-
-
 def _length(
     model: str | Path, asked: int | None, own: int | None, tokenizer: Tokenizer, backbone: PreTrainedModel
 ) -> int:
@@ -302,29 +266,3 @@ def _length(
     if asked > table:
         raise UserError(f"{model}: max_length {asked} is beyond the position table ({table})")
     return asked
-
-
-def read_prompts(folder: Path) -> Prompts:
-    """The prompts in a model's folder.
-
-    Raises:
-        UserError: for a prompt that is not text or a default that is not there, naming file and key.
-    """
-    path = folder / SENTENCE_CONFIG
-    config = read_config(path)
-    stated = entry(path, config, "prompts", dict, {})
-    texts = {name: entry(path, stated, name, str, "") for name in stated}
-    for name, text in texts.items():
-        if not is_unicode(name) or not is_unicode(text):
-            raise UserError(f"{path}: prompts: {name!r} holds half of a surrogate pair, which is not text")
-    default = config.get("default_prompt_name")
-    try:
-        return Prompts(texts, None if default is None else entry(path, config, "default_prompt_name", str, ""))
-    except UserError as error:
-        raise UserError(f"{path}: default_prompt_name: {error}") from None
-
-
-def _require_whole_vectors(folder: Path) -> None:
-    path = folder / SENTENCE_CONFIG
-    if read_config(path).get("truncate_dim"):
-        raise UserError(f"{path}: truncate_dim is not supported here; take it out and cut the vectors yourself")

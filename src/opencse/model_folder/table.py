@@ -23,15 +23,16 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import Tensor, nn
 
+from opencse import io
 from opencse.errors import UserError, reason
-from opencse.model_folder.layout import TABLE, entry, read_config, read_json, write_json
+from opencse.model_folder.layout import entry, read_config, read_json
+from opencse.modules.parts import TABLE, Parts
 from opencse.modules.token_weights import TokenWeights
 from opencse.text.tokenizer import Tokenizer
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
-    from opencse.encoder.encoder import SentenceEncoder
     from opencse.modules.table_model import Table
 
 _MODEL2VEC = "model2vec"
@@ -206,7 +207,7 @@ def bare_tokenizer(backend: Backend, *, characters_per_id: int | None = None) ->
     return Tokenizer(hf, characters_per_id=characters_per_id)
 
 
-def write_table(encoder: SentenceEncoder, folder: Path, dtype: torch.dtype) -> None:
+def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
     """Writes what sentence-transformers' StaticEmbedding, model2vec and `read_table` all read; ``folder`` is there.
 
     model2vec knows no Dense layers: where there are some, it reads the vectors before them. It leaves out unknown
@@ -215,22 +216,22 @@ def write_table(encoder: SentenceEncoder, folder: Path, dtype: torch.dtype) -> N
     """
     from safetensors.torch import save_file
 
-    words = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
+    words = cast(nn.Embedding, parts.backbone.get_input_embeddings())
     rows = words.weight.detach().to(dtype).contiguous().cpu()
     save_file({"embeddings": rows}, folder / "model.safetensors", metadata={"format": "pt"})
-    hf = encoder.tokenizer.hf
+    hf = parts.tokenizer.hf
     backend = type(hf.backend_tokenizer).from_str(hf.backend_tokenizer.to_str())
-    if encoder.max_length < UNLIMITED:  # the only length that StaticEmbedding reads
-        backend.enable_truncation(encoder.max_length, direction=hf.truncation_side)
+    if parts.max_length < UNLIMITED:  # the only length that StaticEmbedding reads
+        backend.enable_truncation(parts.max_length, direction=hf.truncation_side)
     backend.save(str(folder / "tokenizer.json"))
     unknown = hf.unk_token_id
-    weights = encoder.token_weights
+    weights = parts.token_weights
     left_out = unknown is None or (weights is not None and not weights.weights[unknown] and not rows[unknown].any())
     config = {
         "model_type": _MODEL2VEC if left_out else TABLE,
         "architectures": ["StaticModel"],
-        "normalize": encoder.normalize,
-        "max_length": encoder.max_length if encoder.max_length < UNLIMITED else None,
+        "normalize": parts.normalize,
+        "max_length": parts.max_length if parts.max_length < UNLIMITED else None,
         "hidden_dim": rows.shape[1],
     }
-    write_json(folder / "config.json", config)
+    io.write_json(folder / "config.json", config)

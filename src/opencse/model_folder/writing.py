@@ -4,37 +4,40 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 import torch
 from torch import Tensor, nn
 
-from opencse.encoder.card import plain_card
+from opencse import io
 from opencse.errors import UserError, reason
-from opencse.model_folder.adapters import merge_adapters, write_adapters
+from opencse.model_folder.adapters import write_adapters
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
     POOLING_FLAGS,
     POOLING_MODES,
     SENTENCE_CONFIG,
-    TABLE,
+    SIMILARITY,
+    TOKEN_WEIGHTS,
+    TOKEN_WEIGHTS_TENSOR,
     WRITTEN_BY,
     read_config,
-    write_json,
 )
 from opencse.model_folder.quiet import quiet_transformers
 from opencse.model_folder.table import write_table
-from opencse.modules.dense import Dense, as_dense
+from opencse.modules.dense import Dense
+from opencse.modules.masked_lm import MaskedLMHead
+from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
-from opencse.modules.similarity import KEY
-from opencse.modules.token_weights import MODULE as TOKEN_WEIGHTS
+from opencse.modules.token_weights import TokenWeights
 from opencse.outputs import moving_in
+from opencse.text.tokenizer import Tokenizer
 from opencse.version import __version__
 
 if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
-
+    from transformers import PreTrainedModel
 
 OPENING = ("config.json", "modules.json", "adapter_config.json", "adapter_model.safetensors")
 """Files of which one at least is needed to open a folder; adapters come before a model of the same folder."""
@@ -44,21 +47,45 @@ ADAPTER = "adapter"
 """Folder of the adapters alone, in that of the encoder they were merged into."""
 
 
-def write_folder(
-    encoder: SentenceEncoder, folder: Path, *, card: str, dtype: torch.dtype, masked_lm: bool = False
-) -> None:
-    """See `SentenceEncoder.save`. Written inside the target first and moved in, what opens a folder last.
+@dataclass(frozen=True, eq=False)
+class Content:
+    """What one model folder holds.
 
-    Without that nothing opens it, so it is never taken for another model than it will be.
+    Attributes:
+        parts: of the encoder.
+        card: text of the model card (README.md).
+        lm_head: the masked-LM head, where it is saved too.
+    """
+
+    parts: Parts
+    card: str
+    lm_head: MaskedLMHead | None = None
+
+
+def write_folder(
+    content: Content, folder: Path, *, dtype: torch.dtype = torch.float32, adapted: Content | None = None
+) -> None:
+    """Writes an encoder in sentence-transformers' layout; see `SentenceEncoder.save`.
+
+    The files are written to a folder inside the target first and then moved, last of all those that make the folder a
+    model. So a write that is interrupted leaves no folder that opens as a wrong or incomplete model.
+
+    Args:
+        content: of the folder; adapters are merged into its weights.
+        folder: made if it does not exist.
+        dtype: of the weights on disk.
+        adapted: the same encoder with adapters on its backbone; written to the folder ``adapter``.
+
+    Raises:
+        UserError: if it cannot be written, or a file that opencse did not write would be replaced.
     """
     from safetensors import SafetensorError
 
     try:
         with moving_in(folder, last=OPENING) as work:
-            if encoder.adapted:
-                _write_adapted(encoder, work / ADAPTER, card)
-                encoder = _merged(encoder)
-            _write(encoder, work, card, dtype, masked_lm)
+            if adapted is not None:
+                _write_adapted(adapted, work / ADAPTER)
+            _write(content, work, dtype)
             _require_own(folder, work)
     except (OSError, SafetensorError) as error:
         raise UserError(f"{folder}: the model cannot be written ({reason(error)})") from error
@@ -82,133 +109,132 @@ def is_ours(folder: Path) -> bool:
     return isinstance(versions, dict) and WRITTEN_BY in versions
 
 
-def _merged(encoder: SentenceEncoder) -> SentenceEncoder:
-    """A copy with the adapters in the weights."""
-    merged = encoder.twin()
-    merge_adapters(merged.backbone)
-    merged.adapted = False
-    return merged
+def _write_adapted(content: Content, folder: Path) -> None:
+    """Writes the adapters alone, with everything but the backbone next to them.
 
-
-def _write_adapted(encoder: SentenceEncoder, folder: Path, card: str) -> None:
-    """The adapters alone, with all but the backbone beside them.
-
-    A mean over several layers is said in the backbone's configuration, so of it there are the adapters only.
+    A mean over several layers is named in the backbone's configuration, so of such an encoder only the adapters are
+    written.
     """
     folder.mkdir()
-    write_adapters(encoder.backbone, folder)
-    if len(encoder.pooling.layers(encoder.depth)) == 1:
-        _write(encoder, folder, card, torch.float32, masked_lm=False)
+    write_adapters(content.parts.backbone, folder)
+    if len(content.parts.pooled_layers) == 1:
+        _write(content, folder, torch.float32, adapted=True)
 
 
-def _write(encoder: SentenceEncoder, folder: Path, card: str, dtype: torch.dtype, masked_lm: bool) -> None:
-    table = encoder.backbone.config.model_type == TABLE
-    modules = [("StaticEmbedding" if table else "Transformer", "")]
+def _write(content: Content, folder: Path, dtype: torch.dtype, *, adapted: bool = False) -> None:
+    parts = content.parts
+    modules = [("StaticEmbedding" if parts.is_table else "Transformer", "")]
 
-    def place(module: str) -> Path:
-        modules.append((module, f"{len(modules)}_{module}"))
+    def new_module(name: str) -> Path:
+        modules.append((name, f"{len(modules)}_{name}"))
         path = folder / modules[-1][1]
         path.mkdir()
         return path
 
-    if table:
-        write_table(encoder, folder, dtype)
-    elif encoder.adapted:
-        _write_text(encoder, folder)
+    if parts.is_table:
+        write_table(parts, folder, dtype)
+    elif adapted:
+        _write_text(parts, folder)
     else:
-        _write_transformer(encoder, folder, dtype)
-    if masked_lm:
-        _add_masked_lm_head(encoder, folder, dtype)
-    if len(encoder.pooling.layers(encoder.depth)) > 1:
-        _write_layer_weights(encoder, place("WeightedLayerPooling"))
-    if encoder.token_weights is not None and not table:  # a table's leave out its unknown token alone
-        encoder.token_weights.write(place(TOKEN_WEIGHTS), encoder.tokenizer)
-    if not table:
-        _write_pooling(encoder, place("Pooling"))
-    for layer in as_dense(encoder.dense):
-        _write_dense(layer, place("Dense"), dtype)
-    if encoder.normalize:
-        place("Normalize")
-    _write_sentence_config(encoder, folder)
-    (folder / "README.md").write_text(card or plain_card(encoder), encoding="utf-8")
+        _write_transformer(parts, folder, dtype)
+        if content.lm_head is not None:
+            _add_masked_lm_head(parts.backbone, content.lm_head, folder, dtype)
+    if len(parts.pooled_layers) > 1:
+        _write_layer_weights(parts, new_module("WeightedLayerPooling"))
+    if parts.token_weights is not None and not parts.is_table:  # a table's only leave out its unknown token
+        _write_token_weights(parts.token_weights, parts.tokenizer, new_module(TOKEN_WEIGHTS))
+    if not parts.is_table:
+        _write_pooling(parts, new_module("Pooling"))
+    for layer in parts.dense:
+        _write_dense(layer, new_module("Dense"), dtype)
+    if parts.normalize:
+        new_module("Normalize")
+    _write_sentence_config(parts, folder)
+    (folder / "README.md").write_text(content.card, encoding="utf-8")
     listing = [
-        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{module}"}
-        for i, (module, path) in enumerate(modules)
+        {"idx": i, "name": str(i), "path": path, "type": f"sentence_transformers.models.{name}"}
+        for i, (name, path) in enumerate(modules)
     ]
-    write_json(folder / "modules.json", listing)
+    io.write_json(folder / "modules.json", listing)
     for file in folder.rglob("*.safetensors"):  # safetensors makes files that only their owner can read
         shutil.copymode(folder / "modules.json", file)
 
 
-def _write_transformer(encoder: SentenceEncoder, folder: Path, dtype: torch.dtype) -> None:
-    state = {name: _stored(tensor, dtype) for name, tensor in encoder.backbone.state_dict().items()}
+def _write_transformer(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
+    state = {name: _stored(tensor, dtype) for name, tensor in parts.backbone.state_dict().items()}
     with quiet_transformers():
-        encoder.backbone.save_pretrained(folder, state_dict=state)
+        parts.backbone.save_pretrained(folder, state_dict=state)
     # Half-precision weights still compute in float32 wherever the folder is opened.
-    config = read_config(folder / "config.json") | encoder.own_dropout | {"dtype": "float32"}
+    config = read_config(folder / "config.json") | dict(parts.own_dropout) | {"dtype": "float32"}
     config.pop("output_hidden_states", None)
-    if len(encoder.pooling.layers(encoder.depth)) > 1:
+    if len(parts.pooled_layers) > 1:
         config["output_hidden_states"] = True
-    write_json(folder / "config.json", config)
-    _write_text(encoder, folder)
+    io.write_json(folder / "config.json", config, allow_nan=True)  # transformers' own values
+    _write_text(parts, folder)
 
 
-def _write_text(encoder: SentenceEncoder, folder: Path) -> None:
-    """How text becomes ids."""
+def _write_text(parts: Parts, folder: Path) -> None:
+    """Writes how text becomes ids: the tokenizer, the longest text, lower-casing."""
     with quiet_transformers():
-        _write_tokenizer(encoder, folder)
-    sentence = {"max_seq_length": encoder.max_length, "do_lower_case": encoder.lower_case}
-    write_json(folder / "sentence_bert_config.json", sentence)
+        _write_tokenizer(parts.tokenizer, folder)
+    sentence = {"max_seq_length": parts.max_length, "do_lower_case": parts.lower_case}
+    io.write_json(folder / "sentence_bert_config.json", sentence)
 
 
-def _add_masked_lm_head(encoder: SentenceEncoder, folder: Path, dtype: torch.dtype) -> None:
-    """Writes the weights anew as those of transformers' masked-LM class, which `AutoModel` reads as well."""
+def _add_masked_lm_head(backbone: PreTrainedModel, head: MaskedLMHead, folder: Path, dtype: torch.dtype) -> None:
+    """Writes the weights again as those of transformers' masked-LM class, which `AutoModel` reads as well."""
     from safetensors.torch import save_file
 
-    head = encoder.lm_head
-    if head is None:
-        raise RuntimeError("the encoder has no masked-LM head to save")
-    embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings()).weight.data_ptr()
-    state = {f"{head.prefix}.{name}": _stored(t, dtype) for name, t in encoder.backbone.state_dict().items()}
+    embeddings = cast(nn.Embedding, backbone.get_input_embeddings()).weight.data_ptr()
+    state = {f"{head.prefix}.{name}": _stored(t, dtype) for name, t in backbone.state_dict().items()}
     own = head.lm.state_dict()
     state |= {name: _stored(t, dtype).clone() for name, t in own.items() if t.data_ptr() != embeddings}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     config = read_config(folder / "config.json") | {"architectures": [type(head.lm).__name__]}
     if not head.tied:
         config["tie_word_embeddings"] = False
-    write_json(folder / "config.json", config)
+    io.write_json(folder / "config.json", config, allow_nan=True)
 
 
-def _write_tokenizer(encoder: SentenceEncoder, folder: Path) -> None:
+def _write_tokenizer(tokenizer: Tokenizer, folder: Path) -> None:
     try:
-        encoder.tokenizer.hf.save_pretrained(folder)
+        tokenizer.hf.save_pretrained(folder)
     except Exception as error:
         if type(error) is Exception:  # what the tokenizers library raises when the disk is full
             raise OSError(reason(error)) from error
         raise
 
 
-def _write_layer_weights(encoder: SentenceEncoder, path: Path) -> None:
+def _write_layer_weights(parts: Parts, path: Path) -> None:
     from safetensors.torch import save_file
 
-    layers = encoder.pooling.layers(encoder.depth)
-    weights = [1.0 if layer in layers else 0.0 for layer in range(encoder.depth + 1)]
+    weights = [1.0 if layer in parts.pooled_layers else 0.0 for layer in range(parts.depth + 1)]
     config = {
-        "word_embedding_dimension": int(encoder.backbone.config.hidden_size),
+        "word_embedding_dimension": int(parts.backbone.config.hidden_size),
         "layer_start": 0,
-        "num_hidden_layers": encoder.depth,
+        "num_hidden_layers": parts.depth,
     }
-    write_json(path / "config.json", config)
+    io.write_json(path / "config.json", config)
     save_file({"layer_weights": torch.tensor(weights)}, path / "model.safetensors")
 
 
-def _write_pooling(encoder: SentenceEncoder, path: Path) -> None:
-    several = len(encoder.pooling.layers(encoder.depth)) > 1
-    mode = Pooling.MEAN if several else encoder.pooling
+def _write_token_weights(token_weights: TokenWeights, tokenizer: Tokenizer, path: Path) -> None:
+    from safetensors.torch import save_file
+
+    weights = token_weights.weights
+    tokens = tokenizer.hf.convert_ids_to_tokens(list(range(len(weights))))
+    words = [f"[unused id {number}]" if token is None else token for number, token in enumerate(tokens)]
+    by_word = dict(zip(words, weights.tolist(), strict=True))
+    io.write_json(path / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
+    save_file({TOKEN_WEIGHTS_TENSOR: weights.cpu().unsqueeze(1).contiguous()}, path / "model.safetensors")
+
+
+def _write_pooling(parts: Parts, path: Path) -> None:
+    mode = Pooling.MEAN if len(parts.pooled_layers) > 1 else parts.pooling
     flags = {flag: POOLING_MODES.get(name) is mode for flag, name in POOLING_FLAGS.items()}
-    size = {"word_embedding_dimension": int(encoder.backbone.config.hidden_size)}
-    prompt = {} if encoder.pool_prompt else {"include_prompt": False}
-    write_json(path / "config.json", size | flags | prompt)
+    size = {"word_embedding_dimension": int(parts.backbone.config.hidden_size)}
+    prompt = {} if parts.pool_prompt else {"include_prompt": False}
+    io.write_json(path / "config.json", size | flags | prompt)
 
 
 def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
@@ -221,18 +247,18 @@ def _write_dense(layer: Dense, path: Path, dtype: torch.dtype) -> None:
         "activation_function": ACTIVATION_PATHS[layer.activation_name],
         **({"use_residual": True} if layer.use_residual else {}),
     }
-    write_json(path / "config.json", config)
+    io.write_json(path / "config.json", config)
     state = {name: _stored(tensor, dtype) for name, tensor in layer.state_dict().items()}
     save_file(state, path / "model.safetensors")
 
 
-def _write_sentence_config(encoder: SentenceEncoder, folder: Path) -> None:
+def _write_sentence_config(parts: Parts, folder: Path) -> None:
     config = {
         "__version__": {WRITTEN_BY: __version__},
-        **encoder.prompts.entries,
-        KEY: encoder.similarity_fn_name.value,
+        **parts.prompts.entries,
+        SIMILARITY: parts.similarity_fn_name.value,
     }
-    write_json(folder / SENTENCE_CONFIG, config)
+    io.write_json(folder / SENTENCE_CONFIG, config)
 
 
 def _stored(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 
+TABLE = "opencse-table"
+"""`model_type` of a backbone that is a table of word vectors."""
+
+
 @dataclass(frozen=True, eq=False)
 class Parts:
     """Lists the parts of an encoder; `SentenceEncoder.from_parts` builds it.
@@ -50,3 +54,18 @@ class Parts:
     token_weights: TokenWeights | None = None
     own_code: tuple[str, ...] = ()
     own_dropout: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def depth(self) -> int:
+        """Number of layers of the backbone (L)."""
+        return int(self.backbone.config.num_hidden_layers)
+
+    @property
+    def pooled_layers(self) -> tuple[int, ...]:
+        """The layers whose hidden states are averaged, from 0 (embedding output) to L."""
+        return self.pooling.layers(self.depth)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether the backbone is a table of word vectors."""
+        return bool(self.backbone.config.model_type == TABLE)

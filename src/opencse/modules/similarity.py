@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from opencse.errors import UserError, nearest
+from opencse.errors import UserError
 from opencse.modules.rows import unit_rows
 
-KEY = "similarity_fn_name"
 Vectors = NDArray[np.floating]
 
 
@@ -91,22 +89,6 @@ class Similarity(StrEnum):
     def share_of(self, score: float, share: float) -> float:
         """The similarity that is ``share`` times as high as ``score``; of negative ones (distances) farther away."""
         return score * share if score >= 0 else score / share
-
-
-def read_similarity(folder: Path) -> Similarity:
-    """The function that a model's folder names; ``cosine`` where it names none, as in sentence-transformers.
-
-    Raises:
-        UserError: for another name, with the file and the key.
-    """
-    from opencse.model_folder.layout import SENTENCE_CONFIG, entry, read_config  # which needs torch
-
-    path = folder / SENTENCE_CONFIG
-    name = entry(path, read_config(path), KEY, str, Similarity.COSINE.value)
-    known = [one.value for one in Similarity]
-    if name not in known:
-        raise UserError(f"{path}: {KEY} is {name!r}{nearest(name, known)}; known: {', '.join(known)}")
-    return Similarity(name)
 
 
 def _squared(a: Vectors, b: Vectors) -> Vectors:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutput
 
-from opencse.model_folder.layout import TABLE
+from opencse.modules.parts import TABLE
 
 DROPOUT = 0.1
 

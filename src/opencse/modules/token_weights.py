@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -12,14 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from opencse.errors import UserError
-from opencse.model_folder.layout import entry, read_config, read_weights
-from opencse.records import write_json
-from opencse.text.tokenizer import Tokenizer
 
-MODULE = "WordWeights"
 FLOOR = 0.2
 """What the commonest token counts, where the rarest counts 1."""
-_TENSOR = "emb_layer.weight"
 
 
 class TokenWeights(nn.Module):
@@ -66,49 +60,6 @@ class TokenWeights(nn.Module):
         if not count:
             raise UserError("no texts to weigh tokens by")
         return cls(torch.from_numpy(_weights(found, count, floor)))
-
-    @classmethod
-    def read(cls, folder: Path, vocabulary: int) -> Self:
-        """The weights of a WordWeights module; of folders written before sentence-transformers 5, by word.
-
-        Args:
-            folder: of the module.
-            vocabulary: how many ids the tokenizer has.
-
-        Raises:
-            UserError: for a folder without weights, fewer of them than ids, or one that is negative or not finite.
-        """
-        if (folder / "model.safetensors").is_file():
-            found = read_weights(folder).get(_TENSOR, torch.zeros(0)).flatten().float()
-        else:
-            found = _by_word(folder / "config.json")
-        if len(found) < vocabulary:
-            raise UserError(f"{folder}: {len(found):,} weights of tokens for {vocabulary:,} ids; each id needs one")
-        if not bool(torch.isfinite(found).all()) or bool((found < 0).any()):
-            raise UserError(f"{folder}: a weight of a token is negative or not finite; numbers from 0 on were expected")
-        return cls(found)
-
-    def write(self, folder: Path, tokenizer: Tokenizer) -> None:
-        """Writes a WordWeights module into ``folder``, which is there."""
-        from safetensors.torch import save_file
-
-        named = tokenizer.hf.convert_ids_to_tokens(list(range(len(self.weights))))
-        words = [f"[unused id {number}]" if word is None else word for number, word in enumerate(named)]
-        by_word = dict(zip(words, self.weights.tolist(), strict=True))
-        write_json(folder / "config.json", {"vocab": words, "word_weights": by_word, "unknown_word_weight": 1.0})
-        save_file({_TENSOR: self.weights.cpu().unsqueeze(1).contiguous()}, folder / "model.safetensors")
-
-
-def _by_word(file: Path) -> Tensor:
-    config = read_config(file)
-    words, weights = config.get("vocab"), entry(file, config, "word_weights", dict, {})
-    other = config.get("unknown_word_weight", 1)
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UserError(f"{file}: vocab is not a list of words, and there is no model.safetensors")
-    found = [weights.get(word, weights.get(word.lower(), other)) for word in words]
-    if not all(isinstance(weight, int | float) for weight in found):
-        raise UserError(f"{file}: word_weights holds something that is not a number")
-    return torch.tensor(found, dtype=torch.float32)
 
 
 def _weights(found: NDArray[np.int64], count: int, floor: float) -> NDArray[np.float32]:

@@ -12,7 +12,7 @@ from opencse.adapting.selection import Choice, DevScore, OwnPoolingScore, Select
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.together import evaluated
 from opencse.model_folder.locate import locate
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import Masked
 from opencse.processes import Processes
@@ -164,9 +164,9 @@ def keeps_head(objective: Objective) -> bool:
 def add_masked_lm_head(
     encoder: SentenceEncoder, model: str, *, tied: bool = True, trust_remote_code: bool = False
 ) -> None:
-    """Adds the masked-LM head of the folder or Hub id ``model`` to ``encoder``; see `MaskedLMHead.load`."""
+    """Adds the masked-LM head of the folder or Hub id ``model`` to ``encoder``; see `load_masked_lm_head`."""
     embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
-    encoder.lm_head = MaskedLMHead.load(locate(model), embeddings, tied=tied, trust_remote_code=trust_remote_code)
+    encoder.lm_head = load_masked_lm_head(locate(model), embeddings, tied=tied, trust_remote_code=trust_remote_code)
 
 
 def _loss_verdict(trainer: Trainer) -> str:

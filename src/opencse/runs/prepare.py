@@ -16,7 +16,7 @@ from opencse.errors import UserError
 from opencse.kernels.packed import pack, unpackable
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.model_folder.locate import locate
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.context import Context
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.objective import Objective
@@ -249,7 +249,7 @@ def _add_masked_lm_head(encoder: SentenceEncoder, objective: Objective, model: s
         embeddings = cast(nn.Embedding, encoder.backbone.get_input_embeddings())
         tied = all(request.tied for request in requests)
         instead = " and ".join(sorted({request.instead for request in requests}))
-        head = MaskedLMHead.load(
+        head = load_masked_lm_head(
             locate(model), embeddings, tied=tied, trust_remote_code=trust_remote_code, instead=instead
         )
         encoder.lm_head = head.to(encoder.device)

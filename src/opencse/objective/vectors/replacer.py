@@ -12,7 +12,7 @@ from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
 from opencse.kernels.packed import unpackable
 from opencse.model_folder.locate import locate
-from opencse.modules.masked_lm import MaskedLMHead
+from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.vectors.chunks import Chunks
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.network import through
@@ -82,7 +82,7 @@ class Replacer(nn.Module):
                 'choose another generator, or generator = "start"'
             )
         words = cast(nn.Embedding, model.backbone.get_input_embeddings())
-        model.lm_head = MaskedLMHead.load(locate(generator), words, instead="choose another generator").to(
+        model.lm_head = load_masked_lm_head(locate(generator), words, instead="choose another generator").to(
             encoder.device
         )
         model.packed = encoder.packed and unpackable(model.backbone) is None

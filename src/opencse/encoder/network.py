@@ -1,0 +1,255 @@
+"""The network of a sentence encoder: backbone, pooling and dense layers, from token ids to vectors."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from opencse.kernels.inference import Kernels
+from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
+from opencse.kernels.packed import unpackable
+from opencse.kernels.states import inferred_states, plain_states, trained_states
+from opencse.kernels.word_means import WordMeans
+from opencse.model_folder.adapters import merge_adapters
+from opencse.model_folder.backbone import dropout_rates
+from opencse.modules.dense import Dense, Head, Projection, as_dense
+from opencse.modules.lower_case import lower_casing
+from opencse.modules.masked_lm import MaskedLMHead
+from opencse.modules.modes import evaluating
+from opencse.modules.parts import Parts
+from opencse.modules.pooling import Pooling
+from opencse.processes import ALONE
+from opencse.text.moving import moved
+from opencse.text.tokenizer import Ids, Tokens
+
+
+class EncoderNetwork(nn.Module):
+    """Turns token ids into vectors; `SentenceEncoder` is this with folders and texts.
+
+    Its attributes are those of `SentenceEncoder`.
+    """
+
+    @classmethod
+    def from_parts(cls, parts: Parts) -> Self:
+        """Builds an encoder of a backbone, a tokenizer and the layers after them, where they are, in training mode.
+
+        Example:
+            A sentence encoder of any transformers model::
+
+                parts = Parts(backbone, Tokenizer(hf_tokenizer), pooling=Pooling.MEAN, max_length=128)
+                encoder = SentenceEncoder.from_parts(parts).eval()
+        """
+        encoder = cls.__new__(cls)
+        nn.Module.__init__(encoder)
+        encoder._assemble(parts)
+        return encoder
+
+    def _assemble(self, parts: Parts) -> None:
+        self.backbone = parts.backbone
+        self.tokenizer = lower_casing(parts.tokenizer) if parts.lower_case else parts.tokenizer
+        self.pooling = parts.pooling
+        self.token_weights = parts.token_weights
+        self.max_length = parts.max_length
+        self.dense = nn.Sequential(*parts.dense)
+        self.projection: Head | None = None
+        self.lm_head: MaskedLMHead | None = None
+        self.normalize = parts.normalize
+        self.prompts = parts.prompts
+        self.pool_prompt = parts.pool_prompt
+        self.similarity_fn_name = parts.similarity_fn_name
+        self.lower_case = parts.lower_case
+        self.packed = False
+        self.kernels = Kernels()
+        self.own_code = parts.own_code
+        self.own_dropout = dict(parts.own_dropout)
+        self.adapted = False
+        self.together = ALONE
+
+    @property
+    def parts(self) -> Parts:
+        """The parts that are saved; the training head and the masked-LM head are not among them."""
+        return Parts(
+            self.backbone,
+            self.tokenizer,
+            pooling=self.pooling,
+            max_length=self.max_length,
+            dense=as_dense(self.dense),
+            normalize=self.normalize,
+            prompts=self.prompts,
+            pool_prompt=self.pool_prompt,
+            similarity_fn_name=self.similarity_fn_name,
+            lower_case=self.lower_case,
+            token_weights=self.token_weights,
+            own_code=self.own_code,
+            own_dropout=self.own_dropout,
+        )
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self.parameters()).device
+
+    @property
+    def depth(self) -> int:
+        """Number of layers of the backbone (L)."""
+        return int(self.backbone.config.num_hidden_layers)
+
+    @property
+    def dimension(self) -> int:
+        """Length of a sentence vector."""
+        sizes = [layer.out_features for layer in self.dense if isinstance(layer, Dense | Projection)]
+        return sizes[-1] if sizes else int(self.backbone.config.hidden_size)
+
+    @property
+    def has_dropout(self) -> bool:
+        """Whether the backbone draws any dropout in training, by its configuration or by a module of its own."""
+        own = (part.p for part in self.backbone.modules() if isinstance(part, nn.Dropout))
+        return any(dropout_rates(self.backbone.config).values()) or any(own)
+
+    @property
+    def training_dimension(self) -> int:
+        """Length of a sentence vector in training, after the training head."""
+        return self.dimension if self.projection is None else self.projection.out_features
+
+    @property
+    def batch_heads(self) -> list[Projection]:
+        """The heads that normalise over the rows of a batch, and so must see all of them at once."""
+        return [layer for layer in (*self.dense, self.projection) if isinstance(layer, Projection)]
+
+    def twin(self) -> Self:
+        """An independent copy of all modules, as they are now; the tokenizer is shared."""
+        return copy.deepcopy(self, {id(self.tokenizer): self.tokenizer})
+
+    def merged(self) -> Self:
+        """A copy whose adapters are added to the weights of the backbone."""
+        merged = self.twin()
+        merge_adapters(merged.backbone)
+        merged.adapted = False
+        return merged
+
+    @contextmanager
+    def without_dropout(self) -> Iterator[None]:
+        """Evaluation mode within the block (attention's dropout too); gradients flow as before.
+
+        `batch_heads` have no dropout and stay as they are: in training they normalise over the batch.
+        """
+        with evaluating(self, but=self.batch_heads):
+            yield
+
+    def forward(
+        self,
+        tokens: Tokens | None,
+        *,
+        layers: Iterable[int] = (),
+        masked: MaskedTokens | None = None,
+        disturb: Disturb | None = None,
+        headless: bool = False,
+    ) -> Encoded:
+        """The training forward: vectors after the training head, and whatever else the objective needs.
+
+        Args:
+            tokens: the sentences; None if only the MLM term is trained.
+            layers: intermediate layers whose sentence vectors are wanted (0 = embedding output).
+            masked: a masked copy for the MLM term.
+            disturb: changes the sentences' token embeddings (positions come after), if given.
+            headless: give pooled vectors, before the dense layers and the training head; see `project`.
+        """
+        sentence, by_layer = None, {}
+        if tokens is not None:
+            wanted = tuple(layers)
+            first_only = self.pooling is Pooling.CLS and not wanted
+            states = self._states(tokens, need_all=bool(wanted), disturb=disturb, packed=self.packed, first=first_only)
+            sentence = self._pool(states, tokens)
+            by_layer = {layer: self.pool([states[layer]], tokens) for layer in wanted}
+            if not headless:
+                sentence = self.project(sentence)
+                by_layer = {layer: self.project(pooled) for layer, pooled in by_layer.items()}
+        return Encoded(sentence, by_layer, None if masked is None else self._masked_logits(masked))
+
+    def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
+        """The inference forward: (rows, dimension) vectors as saved models give them.
+
+        On a CPU, without gradient, backbones of BERT's shape go through `opencse.kernels.packed` with the weights in
+        order for this processor (`opencse.kernels.inference`): the same vectors up to rounding.
+
+        Args:
+            tokens: of the texts.
+            bf16: compute the backbone in bf16.
+        """
+        fast = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled() and not self.training
+        fast = fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None
+        plain_mean = self.pooling is Pooling.MEAN and self.token_weights is None and tokens.unpooled is None
+        if fast and plain_mean and WordMeans.fits(self.backbone):
+            pooled = self.kernels.word_means(self.backbone)(tokens)
+        elif fast:
+            layers, first = self._layers(need_all=self._need_all()), self.pooling is Pooling.CLS
+            states = inferred_states(self.backbone, self.kernels, tokens, layers, first=first, bf16=bf16)
+            pooled = self._pool(states, tokens)
+        else:
+            with torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext():
+                pooled = self._pool(self._states(tokens), tokens)
+        vectors: Tensor = self.dense(pooled)
+        return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
+
+    def _need_all(self) -> bool:
+        """Whether pooling reads other layers than the last."""
+        return len(self.pooling.layers(self.depth)) > 1
+
+    def _layers(self, *, need_all: bool) -> Sequence[int]:
+        return range(self.depth + 1) if need_all else [self.depth]
+
+    def _states(
+        self,
+        tokens: Tokens,
+        *,
+        need_all: bool = False,
+        disturb: Disturb | None = None,
+        packed: bool = False,
+        first: bool = False,
+    ) -> Sequence[Tensor]:
+        """Hidden states, of all layers or the last; of ``first`` tokens alone where a ``packed`` forward can."""
+        if torch.is_grad_enabled():
+            self.kernels.forget()
+        need_all = need_all or self._need_all()
+        if packed:
+            layers = self._layers(need_all=need_all)
+            return trained_states(self.backbone, tokens, layers, first=first, disturb=disturb, dropout=self.training)
+        return plain_states(self.backbone, tokens, need_all=need_all, disturb=disturb)
+
+    def _pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        wanted = self.pooling.layers(self.depth)
+        return self.pool([states[-1]] if len(wanted) == 1 else [states[layer] for layer in wanted], tokens)
+
+    def pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
+        """One vector a sentence, (rows, hidden), of hidden states (rows, length, hidden) that are averaged."""
+        weights = None if self.token_weights is None else self.token_weights(tokens.input_ids)
+        return self.pooling(states, tokens.pooled_mask, weights)
+
+    def project(self, pooled: Tensor) -> Tensor:
+        """Pooled vectors (rows, hidden) through the dense layers and the training head, if there is one."""
+        vectors: Tensor = self.dense(pooled)
+        return vectors if self.projection is None else self.projection(vectors)
+
+    def _masked_logits(self, masked: MaskedTokens) -> Tensor:
+        if self.lm_head is None:
+            raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
+        hidden = self._states(masked.tokens, packed=self.packed)[-1]
+        places = masked.positions.flatten().nonzero().squeeze(1)
+        logits: Tensor = self.lm_head(hidden.flatten(0, 1).index_select(0, moved(places, hidden.device)))
+        return logits
+
+    def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
+        """Ids of each text with ``prompt`` put before it, truncated to ``max_length``, as `encode` uses them."""
+        return self.tokenizer.encode([prompt + text for text in texts] if prompt else texts, self.max_length)
+
+    def unpooled(self, prompt: str) -> int:
+        """How many first tokens of a text with ``prompt`` before it pooling leaves out; 0 where it counts all."""
+        if self.pool_prompt or not prompt:
+            return 0
+        ids = self.tokenizer.encode([prompt], self.max_length)[0]
+        return len(ids) - int(len(ids) > 0 and int(ids[-1]) in self.tokenizer.hf.all_special_ids)

@@ -1,0 +1,94 @@
+"""Reads sentence-transformers' configuration files: length, lower-casing, prompts, similarity function."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from opencse.errors import UserError, nearest
+from opencse.model_folder.layout import SENTENCE_CONFIG, SIMILARITY, entry, read_config
+from opencse.modules.prompts import Prompts
+from opencse.modules.similarity import Similarity
+from opencse.text.scripts import is_unicode
+
+# The Transformer module's configuration; the later names are those of releases before 1.0.
+_SENTENCE_CONFIGS = (
+    "sentence_bert_config.json",
+    "sentence_roberta_config.json",
+    "sentence_distilbert_config.json",
+    "sentence_camembert_config.json",
+    "sentence_albert_config.json",
+    "sentence_xlm-roberta_config.json",
+)
+
+
+@dataclass(frozen=True)
+class SentenceConfig:
+    """What sentence-transformers' configuration of the Transformer module says.
+
+    Attributes:
+        max_length: longest text in ids, or None.
+        lower_case: whether its tokenizer lower-cases.
+    """
+
+    max_length: int | None = None
+    lower_case: bool = False
+
+
+def read_sentence_config(transformer: Path) -> SentenceConfig:
+    """Configuration of the Transformer module, after a check that it takes text to token vectors and does no more."""
+    found = ((path, read_config(path)) for path in (transformer / name for name in _SENTENCE_CONFIGS))
+    path, config = next(((path, config) for path, config in found if config), (transformer / _SENTENCE_CONFIGS[0], {}))
+    plain = {"method": "forward", "method_output_name": "last_hidden_state"}
+    expected = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
+    for key, value in expected.items():
+        if config.get(key, value) != value:
+            raise UserError(f"{transformer}: {key} = {config[key]} is not supported here, only {value}")
+    modalities = entry(path, config, "modality_config", dict, {"text": plain})
+    if modalities.get("text") != plain or "message" in modalities or config.get("processing_kwargs"):
+        raise UserError(f"{transformer}: only text as it is (no chat template, no processing_kwargs) is supported here")
+    length = entry(path, config, "max_seq_length", int, 0)
+    if length < 0 or config.get("max_seq_length") == 0:
+        raise UserError(f"{path}: max_seq_length is {length}; a whole number from 1 on was expected")
+    return SentenceConfig(length or None, entry(path, config, "do_lower_case", bool, False))
+
+
+def read_similarity(folder: Path) -> Similarity:
+    """The function that a model's folder names; ``cosine`` where it names none, as in sentence-transformers.
+
+    Raises:
+        UserError: for another name, with the file and the key.
+    """
+    path = folder / SENTENCE_CONFIG
+    name = entry(path, read_config(path), SIMILARITY, str, Similarity.COSINE.value)
+    known = [similarity.value for similarity in Similarity]
+    if name not in known:
+        raise UserError(f"{path}: {SIMILARITY} is {name!r}{nearest(name, known)}; known: {', '.join(known)}")
+    return Similarity(name)
+
+
+def read_prompts(folder: Path) -> Prompts:
+    """The prompts in a model's folder.
+
+    Raises:
+        UserError: for a prompt that is not text or a default that is not there, naming file and key.
+    """
+    path = folder / SENTENCE_CONFIG
+    config = read_config(path)
+    stated = entry(path, config, "prompts", dict, {})
+    texts = {name: entry(path, stated, name, str, "") for name in stated}
+    for name, text in texts.items():
+        if not is_unicode(name) or not is_unicode(text):
+            raise UserError(f"{path}: prompts: {name!r} holds half of a surrogate pair, which is not text")
+    default = config.get("default_prompt_name")
+    try:
+        return Prompts(texts, None if default is None else entry(path, config, "default_prompt_name", str, ""))
+    except UserError as error:
+        raise UserError(f"{path}: default_prompt_name: {error}") from None
+
+
+def require_all_dimensions(folder: Path) -> None:
+    """Refuses a folder that asks for truncated vectors."""
+    path = folder / SENTENCE_CONFIG
+    if read_config(path).get("truncate_dim"):
+        raise UserError(f"{path}: truncate_dim is not supported here; delete the key and truncate the vectors yourself")
