@@ -42,7 +42,8 @@ from inspect import cleandoc
 from pathlib import Path
 from typing import NamedTuple
 
-from opencse.text.documents import find_corpus, read_documents
+from opencse.text.documents import read_documents
+from opencse.text.folders import find_corpus
 
 PACKAGES = {"numpy": "numpy", "scipy": "scipy", "sklearn": "scikit-learn", "torch": "torch", "matplotlib": "matplotlib"}
 WORDS = (25, 400)

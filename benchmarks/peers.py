@@ -34,7 +34,8 @@ from opencse import adapt
 from opencse.environment import Environment
 from opencse.kernels.precision import choose_precision
 from opencse.progress import Terminal
-from opencse.text.documents import find_corpus, read_documents
+from opencse.text.documents import read_documents
+from opencse.text.folders import find_corpus
 
 BATCH, LENGTH, FEWEST_WORDS = 64, 64, 3
 DELETED = 0.6

@@ -143,5 +143,5 @@ def test_lines_broken_at_a_width_are_recognised(tmp_path: Path, text: str, advis
     (tmp_path / "pages").mkdir()
     (tmp_path / "pages" / "kettle.txt").write_text(text)
     found = opencse.check(tmp_path / "pages" / "kettle.txt")
-    assert any("go on in the next one" in line for line in found.advice) == advised
-    assert not any("go on in the next one" in line for line in opencse.check(tmp_path / "pages").advice)
+    assert any("continue in the next one" in line for line in found.advice) == advised
+    assert not any("continue in the next one" in line for line in opencse.check(tmp_path / "pages").advice)

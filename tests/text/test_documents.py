@@ -12,11 +12,11 @@ from opencse.text.documents import (
     Collection,
     Document,
     ReadingNotes,
-    documents_at_hand,
-    find_corpus,
+    documents_in_memory,
     read_documents,
 )
 from opencse.text.files import lines
+from opencse.text.folders import find_corpus
 
 
 def jsonl(path: Path, *records: object) -> Path:
@@ -133,15 +133,15 @@ def test_fields_of_other_names(tmp_path: Path) -> None:
             read_documents(path, fields)
 
 
-def test_documents_at_hand() -> None:
-    assert documents_at_hand(["One. Two.", ("Rates", "Rates: three.")]) == [
+def test_documents_in_memory() -> None:
+    assert documents_in_memory(["One. Two.", ("Rates", "Rates: three.")]) == [
         Document("", ("One.", "Two.")),
         Document("Rates", ("three.",)),
     ]
     with pytest.raises(UserError, match="document 2: a text, or a title and a text, is expected, not int"):
-        documents_at_hand(["One.", 3])  # type: ignore[list-item]
+        documents_in_memory(["One.", 3])  # type: ignore[list-item]
     with pytest.raises(UserError, match="the documents given: no document with any text"):
-        documents_at_hand([" "])
+        documents_in_memory([" "])
 
 
 def test_faults_name_the_line(tmp_path: Path) -> None:

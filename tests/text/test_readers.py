@@ -237,7 +237,7 @@ def test_tables_of_a_pattern(tmp_path: Path) -> None:
     read = Source(str(tmp_path / "*.csv")).read()
     assert (read.rows, read.documents) == ([("a1", "a2"), ("b1", "b2")], None)
     (tmp_path / "c.csv").write_text("text\none\n")
-    with pytest.raises(UserError, match=r"c\.csv: 1 texts a row, and 2 in the files before"):
+    with pytest.raises(UserError, match=r"c\.csv: 1 texts per row, but 2 in the files before it"):
         Source(str(tmp_path / "*.csv")).read()
 
 
@@ -281,7 +281,7 @@ def test_rows_of_a_table_beside_running_text_are_documents_of_their_own(tmp_path
 )
 def test_scores_are_no_texts(tmp_path: Path, name: str, content: str, columns: str | None, column: str) -> None:
     (tmp_path / name).write_text(content, encoding="utf-8")
-    with pytest.raises(UserError, match="scores are not trained on") as caught:
+    with pytest.raises(UserError, match="scores are not used for training") as caught:
         Source(str(tmp_path / name), tuple(columns.split(",")) if columns else None).read()
     assert f"column {column!r} holds" in str(caught.value)
 

@@ -211,7 +211,7 @@ def test_data_set_faults(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("columns", [(), ("a", "b", "c", "d")])
 def test_one_to_three_columns(columns: tuple[str, ...]) -> None:
-    with pytest.raises(UserError, match="columns named; name one"):
+    with pytest.raises(UserError, match="columns given; name one"):
         Source("a.csv", columns)
 
 

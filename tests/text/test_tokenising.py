@@ -11,7 +11,7 @@ from opencse.text import tokenising
 from opencse.text.corpus import Corpus, tokenise
 from opencse.text.given import open_texts
 from opencse.text.readers import Source
-from opencse.text.tokenising import CorpusWriter, GrowingArray, Piece, Tokenising, count_duplicates
+from opencse.text.tokenising import CorpusWriter, GrowingArray, Piece, Tokenising
 from opencse.text.tokenizer import Tokenizer
 
 LINES = [f"the bread number {n % 17} rises" + " again" * (n % 5) for n in range(90)]
@@ -131,14 +131,3 @@ def test_given_texts_go_the_same_way(tokenizer: Tokenizer, tmp_path: Path, sourc
     assert np.array_equal(given.ids, read.ids)
     assert np.array_equal(given.keys, read.keys)
     assert (given.facts.documents, read.facts.documents) == (0, 13)
-
-
-@pytest.mark.parametrize("width", [1, 2])
-def test_duplicates_are_counted_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int) -> None:
-    keys = np.random.default_rng(1).integers(-20, 20, (500, width))
-    np.save(tmp_path / "keys.npy", keys)
-    expected = 500 - len({tuple(row) for row in keys.tolist()})
-    assert count_duplicates(tmp_path / "keys.npy") == expected
-    monkeypatch.setattr(tokenising, "_AT_ONCE", 60)
-    monkeypatch.setattr(tokenising, "_READ", 70)
-    assert count_duplicates(tmp_path / "keys.npy") == expected

@@ -17,7 +17,8 @@ from opencse.model_folder.locate import BUILTIN
 from opencse.model_folder.reading import has_layers
 from opencse.progress import Counted, Progress
 from opencse.ranking import Measure
-from opencse.text.documents import Document, GivenDocument, ReadingNotes, documents_at_hand, find_corpus, read_documents
+from opencse.text.documents import Document, GivenDocument, ReadingNotes, documents_in_memory, read_documents
+from opencse.text.folders import find_corpus
 from opencse.text.given import GivenTexts, Text, open_texts
 
 RECIPE = "adapt"
@@ -114,7 +115,7 @@ def _read(
         return documents, source
     if fields is not None or keep_code:
         raise UserError("fields and keep_code apply to files; leave them out for a list of documents")
-    return documents_at_hand(corpus), f"a list of {len(corpus):,} documents"
+    return documents_in_memory(corpus), f"a list of {len(corpus):,} documents"
 
 
 def _presets(

@@ -28,9 +28,8 @@ from opencse.records import write_json
 from opencse.runs.folder import NUMBERS, REPORT
 from opencse.runs.report import open_subjects
 from opencse.text import sample
-from opencse.text.check import CorpusCheck, check_corpus
+from opencse.text.check import PAIRS_RECIPE, CorpusCheck, check_corpus, read_to_check
 from opencse.text.given import Text, open_texts, texts_of
-from opencse.text.looking import PAIRS_RECIPE, look_at
 from opencse.text.readers import Texts
 
 LONGEST = 1_000_000
@@ -54,7 +53,7 @@ def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
         raise UserError(f"near_duplicates is above 0 and at most 1, not {near_duplicates}")
     if max_length is not None and not 1 <= max_length <= LONGEST:
         raise UserError(f"max_length is from 1 to {LONGEST:,}, not {max_length}")
-    sample_of_text = look_at(
+    sample_of_text = read_to_check(
         text,
         columns=options["columns"],
         split=options["split"],

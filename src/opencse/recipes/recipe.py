@@ -51,7 +51,7 @@ class DataSettings(Settings):
         max_length: longest training text in ids, special tokens counted; longer ones are cut. ``auto``: what the model
             reads, at most 256.
         near_duplicates: leave out rows that overlap with an earlier one by this much or more (Jaccard of five-character
-            pieces, for instance 0.8; see `opencse.text.near_duplicates`). Unset, all rows are used.
+            pieces, for instance 0.8; see `opencse.text.duplicates`). Unset, all rows are used.
     """
 
     max_length: Annotated[int, Field(ge=3, le=1_048_576)] | Literal["auto"] = 32

@@ -31,8 +31,8 @@ from opencse.runs.plan import Plan
 from opencse.runs.start import Start, build_encoder, put_weights, weigh_tokens
 from opencse.text.batches import Batches
 from opencse.text.corpus import Corpus, tokenise
+from opencse.text.duplicates import find_near_duplicates
 from opencse.text.given import TextSource
-from opencse.text.near_duplicates import find_near_duplicates
 from opencse.training.budget import choose_chunks
 from opencse.training.callbacks import Callback, Callbacks
 from opencse.training.pace import plan_batches, seconds_per_step

@@ -1,1 +1,1 @@
-"""Text in: readers, tokens made once and memory-mapped, batches, and the built-in sample."""
+"""Reads text of any kind, tokenises it once into a memory-mapped cache, and plans the batches."""

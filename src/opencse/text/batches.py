@@ -1,4 +1,4 @@
-"""Which examples a step works on: a fresh order every epoch, from its own generator."""
+"""Plans which examples each step works on: a new order every epoch, from a generator of its own."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opencse.streams import Stream
 
 
 class Batches(Protocol):
-    """The batches of a run, each found from its step alone."""
+    """What a plan of batches offers: the examples of a step, computed from the number of the step alone."""
 
     @property
     def steps_per_epoch(self) -> int:
@@ -27,12 +27,19 @@ class Batches(Protocol):
 
 
 class BatchPlan:
-    """The batches of a run, each found from its step alone, so a resumed run needs no state but the step.
+    """Plans batches of one size; each follows from the number of its step, so resuming needs no other state.
+
+    Example:
+        >>> plan = BatchPlan(examples=5, batch_size=2, seed=1)
+        >>> plan.steps_per_epoch  # a last batch of one example has no negatives
+        2
+        >>> sorted(plan.order(0).tolist()), len(plan.batch(0))
+        ([0, 1, 2, 3, 4], 2)
 
     Args:
         examples: number of examples, at least 2.
         batch_size: examples in a batch, at least 2.
-        seed: of the order, which has a stream of its own: neither dropout nor augmentation changes it.
+        seed: of the order, which has a random stream of its own: neither dropout nor augmentation changes it.
     """
 
     def __init__(self, examples: int, batch_size: int, seed: int) -> None:
@@ -59,15 +66,20 @@ class BatchPlan:
 
     def batch(self, step: int) -> NDArray[np.int64]:
         """The examples of ``step`` (from 0, counted over all epochs)."""
-        epoch, at = divmod(step, self.steps_per_epoch)
-        return self._order(epoch)[at * self.batch_size : (at + 1) * self.batch_size]
+        epoch, number = divmod(step, self.steps_per_epoch)
+        return self._order(epoch)[number * self.batch_size : (number + 1) * self.batch_size]
 
 
 class TokenBatchPlan:
-    """Batches of texts of about equal length, so that hardly any padding is computed; for losses without contrast.
+    """Plans batches of texts of about equal length, so that there is little padding; for losses without contrast.
 
     A batch holds as many texts as make ``budget`` tokens when padded. Which texts of a length come together is
-    drawn anew every epoch, and so is the order of the batches.
+    drawn again every epoch, and so is the order of the batches.
+
+    Example:
+        >>> plan = TokenBatchPlan(np.array([3, 9, 4, 8]), budget=18, seed=1)
+        >>> [sorted(plan.batch(step).tolist()) for step in range(plan.steps_per_epoch)]
+        [[1, 3], [0, 2]]
 
     Args:
         lengths: (M,) tokens of each text.
@@ -83,29 +95,29 @@ class TokenBatchPlan:
         starts = [0]
         while (room := _fitting(ordered, starts[-1], budget)) < len(ordered):
             starts.append(room)
-        self._cuts = np.array(starts[1:], dtype=np.int64)
+        self._splits = np.array(starts[1:], dtype=np.int64)
         self._seed = seed
         self._epoch = lru_cache(maxsize=1)(self._make_epoch)
 
     @property
     def steps_per_epoch(self) -> int:
         """Batches in an epoch."""
-        return len(self._cuts) + 1
+        return len(self._splits) + 1
 
     @property
     def batch_size(self) -> int:
         """Examples in the largest batch."""
-        return int(np.diff([0, *self._cuts, len(self.lengths)]).max())
+        return int(np.diff([0, *self._splits, len(self.lengths)]).max())
 
     def batch(self, step: int) -> NDArray[np.int64]:
         """The examples of ``step`` (from 0, counted over all epochs)."""
-        epoch, at = divmod(step, self.steps_per_epoch)
-        return self._epoch(epoch)[at]
+        epoch, number = divmod(step, self.steps_per_epoch)
+        return self._epoch(epoch)[number]
 
     def _make_epoch(self, epoch: int) -> list[NDArray[np.int64]]:
         shuffled = _permutation(self._seed, epoch, len(self.lengths))
         by_length = shuffled[np.argsort(self.lengths[shuffled], kind="stable")]
-        batches = np.split(by_length, self._cuts)
+        batches = np.split(by_length, self._splits)
         order = np.random.default_rng([self._seed, Stream.BATCH, epoch]).permutation(len(batches))
         return [batches[i] for i in order]
 

@@ -1,4 +1,4 @@
-"""Looks at a text before it is trained on: what it was recognised as, what would hurt, and what to type."""
+"""Checks a text before training: what it was recognised as, what would hurt quality, and which command to run."""
 
 from __future__ import annotations
 
@@ -7,28 +7,37 @@ import shlex
 import unicodedata
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
 from opencse.settings import Settings
-from opencse.text.files.formats import HTML_TAG
-from opencse.text.near_duplicates import find_near_duplicates
-from opencse.text.readers import Texts
+from opencse.text.documents import Collection
+from opencse.text.duplicates import find_near_duplicates
+from opencse.text.fields import suggest_fields
+from opencse.text.files.formats import HTML_TAG, column_like
+from opencse.text.files.kinds import SECTIONED
+from opencse.text.folders import holds_documents
+from opencse.text.given import DocumentTexts, FileTexts, Text, open_texts
+from opencse.text.readers import Source, Texts
 from opencse.text.scripts import count_words
 from opencse.text.tokenizer import Tokenizer
 
+PAIRS_RECIPE = "simcse-supervised"
+"""The recipe for rows of two or three texts."""
 SAMPLE = 20_000
-"""Texts whose tokens and scripts are looked at; all are counted for everything else."""
+"""Texts whose tokens and scripts are examined; everything else is counted over all texts."""
 NEAR_EMPTY = 3
-"""Texts of fewer words say too little for a vector of their own."""
+"""Texts of fewer words say too little for a vector."""
 _QUANTILES = (0.01, 0.25, 0.5, 0.75, 0.99)
 _MANY_DUPLICATES, _SOME_DUPLICATES = 0.05, 0.005
 _MANY_UNKNOWN = 0.02
-_MANY_CUT = 0.1
+_MANY_TRUNCATED = 0.1
 _MANY_NEAR_EMPTY = 0.05
 _SECOND_SCRIPT = 0.05
 _FEW = 1_000
@@ -40,13 +49,13 @@ _WRONGLY_DECODED = re.compile(
 
 
 class CorpusCheck(Settings):
-    """What was found.
+    """The result of checking a text: counts, shares and advice.
 
     Attributes:
-        source: of the text.
+        source: name of the text.
         rows: examples.
         width: texts in each (sentences 1, pairs 2, triples 3).
-        documents: of running text; 0 where there are no blank lines between documents.
+        documents: number of documents of running text; 0 where there are no blank lines between documents.
         words: quantiles of the number of words in a text, by share (``0.5`` is the median).
         near_empty: share of texts of fewer than ``NEAR_EMPTY`` words.
         without_letters: share of texts without a letter.
@@ -56,15 +65,15 @@ class CorpusCheck(Settings):
         sampled: texts looked at for scripts and tokens.
         unknown: share of tokens that the model's vocabulary does not know, in the sample; None without a model.
         cut: share of sampled texts that are longer than ``max_length``; None without a model.
-        tokens_per_word: mean in the sample; None without a model.
+        tokens_per_word: mean number of tokens per word in the sample; None without a model.
         max_length: ids that training reads of a text.
-        near_duplicates: share of rows that nearly repeat an earlier one; None where nobody looked.
+        near_duplicates: share of rows that nearly repeat an earlier one; None where they were not counted.
         nearly_repeated: some of them, each with the earlier one.
         with_tags: share of texts with HTML tags.
         wrongly_decoded: share of texts with the letters that UTF-8 makes when it is read as another encoding.
-        wrapped: share of texts whose sentence goes on in the next one, where lines look broken at a width.
-        read_as: what the files were recognised as, and what was left out; a line each.
-        advice: what to do, most important first; empty if nothing stands out. A command ends its line.
+        wrapped: share of texts whose sentence continues in the next one, where lines look broken at a width.
+        read_as: what the files were recognised as, and what was left out; one line each.
+        advice: what to do, most important first; empty if there is none. A command ends its line.
         command: what trains on the texts; empty where the model does not know their language.
     """
 
@@ -104,13 +113,19 @@ def check_corpus(
     refused_unknown: float = 1.0,
     seed: int = 42,
 ) -> CorpusCheck:
-    """Looks at ``texts``.
+    """Counts what in ``texts`` would help or hurt training.
+
+    Example:
+        >>> texts = Texts([("One two three.",), ("One two three.",), ("Four!",)], None, "a list")
+        >>> check = check_corpus(texts)
+        >>> check.rows, round(check.duplicates, 2), round(check.near_empty, 2)
+        (3, 0.33, 0.33)
 
     Args:
         texts: what would be trained on.
         tokenizer: of the model that would be trained; None leaves tokens out.
         max_length: ids that training would read of a text.
-        near_duplicates: count rows that overlap with an earlier one by this much; see `opencse.text.near_duplicates`.
+        near_duplicates: count rows that overlap with an earlier one by this much; see `opencse.text.duplicates`.
         command: what trains on the texts; advice adds options to it.
         read_as: what the files were recognised as.
         refused_unknown: share of unknown tokens above which training is refused.
@@ -122,11 +137,11 @@ def check_corpus(
     flat = [text for row in texts.rows for text in row]
     lengths = np.fromiter((count_words(text) for text in flat), dtype=np.int64, count=len(flat))
     seen = Counter(" ".join(text.lower().split()) for text in flat)
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
-    sample = [flat[i] for i in chosen]
-    unknown, cut, per_word = _tokens(sample, lengths[chosen], tokenizer, max_length)
+    sampled = np.sort(np.random.default_rng(seed).permutation(len(flat))[:SAMPLE])
+    sample = [flat[i] for i in sampled]
+    unknown, cut, per_word = _tokens(sample, lengths[sampled], tokenizer, max_length)
     near = None if near_duplicates is None else find_near_duplicates(texts.rows, near_duplicates)
-    found = CorpusCheck(
+    result = CorpusCheck(
         source=texts.source,
         rows=len(texts.rows),
         width=texts.width,
@@ -143,31 +158,31 @@ def check_corpus(
         tokens_per_word=per_word,
         max_length=max_length,
         near_duplicates=None if near is None else float(near.rows.mean()),
-        nearly_repeated=[] if near is None else [(_cut(texts, a), _cut(texts, b)) for a, b in near.examples],
+        nearly_repeated=[] if near is None else [(_excerpt(texts, a), _excerpt(texts, b)) for a, b in near.examples],
         with_tags=sum(bool(HTML_TAG.search(text)) for text in flat) / len(flat),
         wrongly_decoded=sum(bool(_WRONGLY_DECODED.search(text)) for text in flat) / len(flat),
         wrapped=_wrapped(flat),
         read_as=list(read_as),
         advice=[],
     )
-    advice = _advice(found, command)
-    next_command = "" if found.unknown is not None and found.unknown > refused_unknown else command
-    return found.model_copy(update={"advice": advice, "command": next_command})
+    advice = _advice(result, command)
+    next_command = "" if result.unknown is not None and result.unknown > refused_unknown else command
+    return result.model_copy(update={"advice": advice, "command": next_command})
 
 
-def _cut(texts: Texts, row: int) -> str:
+def _excerpt(texts: Texts, row: int) -> str:
     return " | ".join(texts.rows[row])[:80]
 
 
 def _wrapped(texts: Sequence[str]) -> float:
-    """Share of the lines that go on in the next one; 0 where no sentences end inside of lines, as in wrapped prose."""
+    """Share of the lines that continue in the next one; 0 where sentences do not end within lines."""
     ends_inside = sum(bool(_END_INSIDE.search(text)) for text in texts)
     if ends_inside < _WRAPPED / 2 * len(texts):
         return 0.0
-    goes_on = sum(
-        not one.rstrip().endswith(tuple(".!?:;)\"'")) and other[:1].islower() for one, other in pairwise(texts)
+    continued = sum(
+        not line.rstrip().endswith(tuple(".!?:;)\"'")) and after[:1].islower() for line, after in pairwise(texts)
     )
-    return goes_on / len(texts)
+    return continued / len(texts)
 
 
 def script_shares(texts: Sequence[str]) -> dict[str, float]:
@@ -200,73 +215,75 @@ def _tokens(
     tokens = sum(len(row) for row in plain)
     unknown_id = tokenizer.hf.unk_token_id
     unknown = 0 if unknown_id is None else sum(int((row == unknown_id).sum()) for row in plain)
-    cut = sum(len(row) > max_length for row in ids) / len(ids)
-    whole = [number for number, row in enumerate(ids) if len(row) < limit]
-    words_read = int(words[whole].sum())
-    per_word = sum(len(plain[number]) for number in whole) / words_read if words_read else None
-    return unknown / max(tokens, 1), cut, per_word
+    truncated = sum(len(row) > max_length for row in ids) / len(ids)
+    complete = [number for number, row in enumerate(ids) if len(row) < limit]
+    words_read = int(words[complete].sum())
+    per_word = sum(len(plain[number]) for number in complete) / words_read if words_read else None
+    return unknown / max(tokens, 1), truncated, per_word
 
 
-def _advice(found: CorpusCheck, command: str) -> list[str]:
+def _advice(result: CorpusCheck, command: str) -> list[str]:
     advice: list[str] = []
-    if found.wrongly_decoded > _SOME_DUPLICATES:
+    if result.wrongly_decoded > _SOME_DUPLICATES:
         advice.append(
-            f"{found.wrongly_decoded:.1%} of the texts were decoded wrongly somewhere (such as Ã¼ for ü): export them "
+            f"{result.wrongly_decoded:.1%} of the texts were decoded wrongly somewhere (such as Ã¼ for ü): export them "
             "again as UTF-8"
         )
-    if found.with_tags > _SOME_DUPLICATES:
+    if result.with_tags > _SOME_DUPLICATES:
         advice.append(
-            f"{found.with_tags:.1%} of the texts hold HTML tags: save the pages as .html files, or the texts as a "
+            f"{result.with_tags:.1%} of the texts hold HTML tags: save the pages as .html files, or the texts as a "
             "table or JSON, of which tags are left out"
         )
-    if found.unknown is not None and found.unknown > _MANY_UNKNOWN and found.with_tags <= _SOME_DUPLICATES:
-        own = f", or make one: {_static(command)}" if found.rows >= _FEW else ""  # of fewer it would be a poor one
+    if result.unknown is not None and result.unknown > _MANY_UNKNOWN and result.with_tags <= _SOME_DUPLICATES:
+        remedy = f", or make one: {_static(command)}" if result.rows >= _FEW else ""  # of fewer it would be a poor one
         advice.append(
-            f"{found.unknown:.1%} of the tokens are unknown to the model's vocabulary: start from a model of this "
-            f"language (--model){own}"
+            f"{result.unknown:.1%} of the tokens are unknown to the model's vocabulary: start from a model of this "
+            f"language (--model){remedy}"
         )
-    if found.duplicates > _MANY_DUPLICATES:
+    if result.duplicates > _MANY_DUPLICATES:
         advice.append(
-            f"{found.duplicates:.1%} of the texts repeat another one: drop repeated lines; copies in a batch are not "
+            f"{result.duplicates:.1%} of the texts repeat another one: drop repeated lines; copies in a batch are not "
             "each other's negatives, but they crowd out other text"
         )
-    elif found.duplicates > _SOME_DUPLICATES:
+    elif result.duplicates > _SOME_DUPLICATES:
         advice.append(
-            f"{found.duplicates:.1%} of the texts repeat another one; in a batch they are not each other's negatives"
+            f"{result.duplicates:.1%} of the texts repeat another one; in a batch they are not each other's negatives"
         )
-    if found.near_duplicates is not None and found.near_duplicates > _MANY_DUPLICATES:
+    if result.near_duplicates is not None and result.near_duplicates > _MANY_DUPLICATES:
         advice.append(
-            f"{found.near_duplicates:.1%} of the rows nearly repeat an earlier one; leave them out: "
+            f"{result.near_duplicates:.1%} of the rows nearly repeat an earlier one; leave them out: "
             f"{command} --set data.near_duplicates=0.8"
         )
-    if found.wrapped > _WRAPPED and any("one text per line" in line for line in found.read_as):
+    if result.wrapped > _WRAPPED and any("one text per line" in line for line in result.read_as):
         advice.append(
-            f"{found.wrapped:.1%} of the lines go on in the next one, so half sentences would be learned: put the file "
-            "in a folder and give that, where the lines of a paragraph are joined"
+            f"{result.wrapped:.1%} of the lines continue in the next one, so half sentences would be learned: put the "
+            "file in a folder and give that, where the lines of a paragraph are joined"
         )
-    if found.near_empty > _MANY_NEAR_EMPTY:
+    if result.near_empty > _MANY_NEAR_EMPTY:
         advice.append(
-            f"{found.near_empty:.1%} of the texts have fewer than {NEAR_EMPTY} words (headings, labels?): drop them "
+            f"{result.near_empty:.1%} of the texts have fewer than {NEAR_EMPTY} words (headings, labels?): drop them "
             "or join them with what follows"
         )
-    if found.without_letters > _SOME_DUPLICATES:
-        advice.append(f"{found.without_letters:.1%} of the texts hold no letter (numbers, rules?): drop them")
-    if found.cut is not None and found.cut > _MANY_CUT:
+    if result.without_letters > _SOME_DUPLICATES:
+        advice.append(f"{result.without_letters:.1%} of the texts hold no letter (numbers, rules?): drop them")
+    if result.cut is not None and result.cut > _MANY_TRUNCATED:
         advice.append(
-            f"{found.cut:.1%} of the texts are longer than {found.max_length} tokens; the rest of each is not read. "
-            f"Read more: {command} --set data.max_length={2 * found.max_length}"
+            f"{result.cut:.1%} of the texts are longer than {result.max_length} tokens; the rest of each is not read. "
+            f"Read more: {command} --set data.max_length={2 * result.max_length}"
         )
-    scripts = list(found.scripts.items())
-    if len(scripts) > 1 and found.with_tags <= _SOME_DUPLICATES and scripts[1][1] > _SECOND_SCRIPT:
+    scripts = list(result.scripts.items())
+    if len(scripts) > 1 and result.with_tags <= _SOME_DUPLICATES and scripts[1][1] > _SECOND_SCRIPT:
         shares = ", ".join(f"{name.title()} {share:.0%}" for name, share in scripts[:3])
         advice.append(f"several scripts ({shares}): see that the model was made for all of them")
-    if found.width == 1 and found.documents:
+    if result.width == 1 and result.documents:
         advice.append(
-            f"running text ({found.documents:,} documents): adapting, and --recipe next-sentence in training, learn "
+            f"running text ({result.documents:,} documents): adapting, and --recipe next-sentence in training, learn "
             "from which sentence follows which"
         )
-    if found.rows < _FEW:
-        advice.append(f"{found.rows:,} examples are few: expect little, and select on graded pairs of your own (--dev)")
+    if result.rows < _FEW:
+        advice.append(
+            f"{result.rows:,} examples are few: expect little, and select on graded pairs of your own (--dev)"
+        )
     return advice
 
 
@@ -277,3 +294,78 @@ def _static(command: str) -> str:
         word for name in ("--columns", "--fields") if name in words for word in (name, words[words.index(name) + 1])
     ]
     return shlex.join(["opencse", "static", words[2], *options, "--out", "static-model"])
+
+
+@dataclass(frozen=True)
+class TextToCheck:
+    """A text that was read, and the command that suits it.
+
+    Attributes:
+        texts: sentences of documents, or rows.
+        command: the command that trains on it; options can be appended.
+        read_as: what the files were recognised as, and what was left out of them; one line each.
+        advice: which fields have to be named to read it so.
+    """
+
+    texts: Texts
+    command: str
+    read_as: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+
+
+def read_to_check(
+    text: Text,
+    *,
+    columns: Sequence[str] | None = None,
+    split: str | None = None,
+    fields: Sequence[str] | None = None,
+    keep_code: bool = False,
+) -> TextToCheck:
+    """Reads ``text`` as documents or rows, as the command that suits it would; see `opencse.check` for arguments.
+
+    Raises:
+        UserError: for bad input, in one line.
+    """
+    if not isinstance(text, str | Path):
+        texts = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code).read()
+        return TextToCheck(texts, _training_command("TEXT", texts.width, None, None, False))
+    location = str(text)
+    guessed = False
+    opened: FileTexts | None = None
+    if columns is None and fields is None and not holds_documents(location):
+        source = Source(location, None, split or "train", keep_code=keep_code)
+        if source.is_file and source.kind.name not in (*SECTIONED, "text"):
+            present = source.present()
+            if column_like("anchor", present) is None or column_like("positive", present) is None:
+                if column_like("text", present) is None and column_like("sentence", present) is None:
+                    fields = suggest_fields(source) or None
+                    guessed = fields is not None
+                if guessed or column_like("text", present) or column_like("sentence", present):
+                    field_names = None if fields is None else tuple(fields)
+                    opened = DocumentTexts(
+                        Collection(location, field_names, split=split or "train", keep_code=keep_code)
+                    )
+    if opened is None:
+        read = open_texts(text, columns=columns, split=split, fields=fields, keep_code=keep_code)
+        opened = read if isinstance(read, Source | DocumentTexts) else None
+        texts = read.read()
+    else:
+        texts = opened.read()
+    command = _training_command(location, texts.width, columns, fields, keep_code)
+    advice = (f"no column is called text; name the documents' title and text: {command}",) if guessed else ()
+    if isinstance(opened, DocumentTexts):
+        return TextToCheck(texts, command, tuple(" ".join(line.split()) for line in opened.notes.lines()), advice)
+    kind = (f"read as {opened.kind}",) if opened is not None and opened.is_file else ()
+    return TextToCheck(texts, command, kind, advice)
+
+
+def _training_command(
+    location: str, width: int, columns: Sequence[str] | None, fields: Sequence[str] | None, keep_code: bool
+) -> str:
+    if width > 1:
+        column_options = [] if columns is None else ["--columns", ",".join(columns)]
+        return shlex.join(["opencse", "train", location, *column_options, "--recipe", PAIRS_RECIPE, "--out", "trained"])
+    of_documents = fields or columns
+    column_options = [] if of_documents is None else ["--fields", ",".join(of_documents)]
+    code = ["--keep-code"] if keep_code else []
+    return shlex.join(["opencse", "adapt", location, *column_options, *code, "--out", "adapted"])

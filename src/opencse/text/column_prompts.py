@@ -1,4 +1,4 @@
-"""What is put before the texts of training data, by column."""
+"""Prompts that are put before the texts of training data, by column."""
 
 from __future__ import annotations
 
@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ColumnPrompts:
-    """What is put before the texts of a row, by their columns.
+    """The prompts of a row's texts, by their columns.
+
+    Example:
+        >>> ColumnPrompts(single="", first="query: ", others="passage: ").of(3)
+        ('query: ', 'passage: ', 'passage: ')
 
     Attributes:
         single: before the text of a row with one text.

@@ -1,4 +1,4 @@
-"""A tokenised corpus: every text's ids made once, kept on disk with a checksum, and memory-mapped."""
+"""Tokenises a text once: its ids are kept on disk with a checksum, and memory-mapped."""
 
 from __future__ import annotations
 
@@ -22,8 +22,9 @@ from opencse.errors import UserError, reason
 from opencse.io import hash_files, lock, standing
 from opencse.progress import Count, Say
 from opencse.text.column_prompts import ColumnPrompts
+from opencse.text.duplicates import count_duplicates
 from opencse.text.given import TextSource
-from opencse.text.tokenising import CHUNK, SHARED, count_duplicates, has_begun, text_key, write_arrays
+from opencse.text.tokenising import CHUNK, SHARED, has_begun, text_key, write_arrays
 from opencse.text.tokenizer import Ids, TokenisedText, Tokenizer, WordNumbers
 
 __all__ = ["Corpus", "CorpusFacts", "cache_root", "describe_cache", "text_key", "tokenise"]
@@ -41,7 +42,7 @@ _ANOTHER_FOLDER = "make room there, or name another folder in the environment va
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """Counts worth telling the user before training starts."""
+    """Counts of a tokenised text that are reported before training starts."""
 
     source: str
     fingerprint: str
@@ -56,7 +57,7 @@ class CorpusFacts:
 
 @dataclass(frozen=True)
 class Corpus:
-    """M rows of C texts, as token ids.
+    """A tokenised text: M rows of C texts, as token ids.
 
     Attributes:
         ids: all ids, concatenated in row-major order of (row, column).
@@ -64,7 +65,7 @@ class Corpus:
         keys: (M, C) hash of each text; equal texts have equal keys.
         documents: (M,) document number of each row (all zero where the text is not running text).
         facts: counts.
-        words: for each of ``ids`` the number of its word in its text, -1 for special tokens; None if not asked for.
+        words: for each of ``ids`` the number of its word in its text, -1 for special tokens; None if not requested.
         unpooled: how many first tokens of each column's texts pooling leaves out (those of a prompt); empty for none.
     """
 
@@ -86,28 +87,28 @@ class Corpus:
 
     def text_ids(self, row: int, column: int) -> Ids:
         """The ids of one text, as a copy."""
-        at = row * self.width + column
-        return np.array(self.ids[self.offsets[at] : self.offsets[at + 1]], dtype=np.int32)
+        text = row * self.width + column
+        return np.array(self.ids[self.offsets[text] : self.offsets[text + 1]], dtype=np.int32)
 
     def every_text(self) -> Iterator[NDArray[np.integer]]:
-        """The ids of each text, row after row; read them, do not write to them."""
+        """The ids of each text, row after row; the arrays are read-only."""
         for start, end in pairwise(self.offsets):
             yield self.ids[start:end]
 
     def text(self, row: int, column: int) -> TokenisedText:
         """One text: its ids, and their words if the corpus has them."""
-        at = row * self.width + column
-        words = None if self.words is None else np.array(self.words[self.offsets[at] : self.offsets[at + 1]])
+        text = row * self.width + column
+        words = None if self.words is None else np.array(self.words[self.offsets[text] : self.offsets[text + 1]])
         return TokenisedText(self.text_ids(row, column), words)
 
 
 def cache_root() -> Path:
-    """Where tokenised corpora are kept.
+    """The folder in which tokenised texts are kept.
 
     ``$OPENCSE_CACHE``, else ``$XDG_CACHE_HOME/opencse``, else ``~/.cache/opencse``.
 
     Raises:
-        UserError: if none of them can be told.
+        UserError: if none of them is known.
     """
     if folder := os.environ.get("OPENCSE_CACHE"):
         return Path(folder)
@@ -120,7 +121,7 @@ def cache_root() -> Path:
 
 
 def describe_cache() -> str:
-    """Where the token cache is, its size and the room left there, or why it cannot be used; never an error."""
+    """Describes the token cache in one line: its folder, size and free space, or why it cannot be used."""
     try:
         folder = cache_root()
         size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) if folder.is_dir() else 0
@@ -145,19 +146,19 @@ def tokenise(
     progress: Count | None = None,
     say: Say | None = None,
 ) -> Corpus:
-    """The corpus of ``source``, from the cache if it was made before.
+    """Tokenises ``source``, or opens it from the cache if that was done before.
 
-    What the cache holds is checked against its SHA-256 whenever it is opened; damaged, it is made again.
+    The content of the cache is checked against its SHA-256 whenever it is opened; if damaged, it is made again.
 
     Args:
         source: what to read.
         tokenizer: makes the ids.
         max_length: longest text in ids, special tokens counted.
-        prompts: put before the texts, as the encoder reads them; their words are no words of the texts.
+        prompts: put before the texts, as the encoder reads them; their words are not counted as words of the texts.
         words: keep the word of every id too.
         cache: folder of the cache, ``cache_root()`` by default.
         progress: called with (rows done, rows in all).
-        say: hears of damage to the cache; a warning by default.
+        say: called with one line if the cache is damaged; by default a warning is issued.
 
     Raises:
         UserError: for bad input, or a cache folder that cannot be written.
@@ -167,15 +168,15 @@ def tokenise(
     prompts = prompts or ColumnPrompts()
     parts += ([_WORDS] if words else []) + ([asdict(prompts)] if prompts else [])
     folder = (cache or cache_root()) / "corpora" / hashlib.sha256(json.dumps(parts).encode()).hexdigest()[:32]
-    kept = _open(folder, words)
-    if kept is None:
+    corpus = _open(folder, words)
+    if corpus is None:
         if folder.exists():
-            told = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
-            warnings.warn(told, stacklevel=2) if say is None else say(told)
-        with _begun(folder) as unfinished:
+            message = f"{folder}: this part of the token cache is damaged (its checksum is another); it is made again"
+            warnings.warn(message, stacklevel=2) if say is None else say(message)
+        with _unfinished_folder(folder) as unfinished:
             facts = _write(source, fingerprint, unfinished, tokenizer, max_length, prompts, words, progress)
-            kept = _keep(facts, words, unfinished, folder)
-    return replace(kept, facts=replace(kept.facts, source=source.name))
+            corpus = _keep(facts, words, unfinished, folder)
+    return replace(corpus, facts=replace(corpus.facts, source=source.name))
 
 
 def _open(folder: Path, words: bool) -> Corpus | None:
@@ -209,18 +210,18 @@ def _write(
 ) -> CorpusFacts:
     sizes = {"chunk": _CHUNK, "shared": _SHARED}
     try:
-        made, width = write_arrays(
+        counts, width = write_arrays(
             source, unfinished, tokenizer, max_length, words=words, progress=progress, prompts=prompts, **sizes
         )
         return CorpusFacts(
             source=source.name,
             fingerprint=fingerprint,
-            rows=made.rows,
+            rows=counts.rows,
             width=width,
-            tokens=made.tokens,
-            at_limit=made.at_limit,
+            tokens=counts.tokens,
+            at_limit=counts.at_limit,
             duplicates=count_duplicates(unfinished / "keys.npy"),
-            documents=made.documents if made.last > 0 else 0,
+            documents=counts.documents if counts.last > 0 else 0,
             max_length=max_length,
         )
     except OSError as error:
@@ -228,58 +229,58 @@ def _write(
 
 
 @contextmanager
-def _begun(folder: Path) -> Iterator[Path]:
-    """A folder beside ``folder`` to write to, so that a cache without room for one is told of before the work.
+def _unfinished_folder(folder: Path) -> Iterator[Path]:
+    """Yields a folder next to ``folder`` to write to; a cache that cannot be written is reported before the work.
 
-    It is what a killed process left of the same corpus, unless another process is at work on it; what is made stays for
-    the next one if this one is broken off.
+    It is what a killed process left of the same corpus, unless another process is working on it. If the block is
+    interrupted, the content stays for the next call.
     """
     unfinished = folder.with_name(f"{folder.name}{_UNFINISHED}")
-    held = -1
+    descriptor = -1
     try:
-        place = folder.parent.parent / _LOCKS / folder.name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        held = os.open(place, os.O_RDWR | os.O_CREAT, 0o666)
+        lock_file = folder.parent.parent / _LOCKS / folder.name
+        lock_file.parent.mkdir(parents=True, exist_ok=True)
+        descriptor = os.open(lock_file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
-            lock(held)
+            lock(descriptor)
             alone = True
         except OSError:
             alone = False
             unfinished = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
         unfinished.mkdir(parents=True, exist_ok=True)
-        os.utime(unfinished)  # what a killed process left long ago is gone on with, not swept away
+        os.utime(unfinished)  # what a killed process left long ago is continued, not removed as forgotten
         for other in folder.parent.glob(f"*{_UNFINISHED}"):
-            with suppress(FileNotFoundError):  # of a process that has ended its work since
+            with suppress(FileNotFoundError):  # the process has finished in the meantime
                 if time.time() - other.stat().st_mtime > _FORGOTTEN:  # of a process that was killed
                     shutil.rmtree(other, ignore_errors=True)
     except OSError as error:
-        if held >= 0:
-            os.close(held)
+        if descriptor >= 0:
+            os.close(descriptor)
         raise _unwritable(folder, error) from None
     try:
         yield unfinished
     finally:
         if not alone or not has_begun(unfinished):
             shutil.rmtree(unfinished, ignore_errors=True)
-        os.close(held)
+        os.close(descriptor)
 
 
 def _keep(facts: CorpusFacts, words: bool, unfinished: Path, folder: Path) -> Corpus:
-    """The arrays in ``unfinished`` moved to ``folder``, whole or not at all, and opened from there."""
+    """Moves the arrays in ``unfinished`` to ``folder`` in one step, and opens them there."""
     try:
         (unfinished / _FACTS).write_text(json.dumps(asdict(facts)), encoding="utf-8")
         (unfinished / _CHECKSUM).write_text(_checksum(unfinished, words), encoding="utf-8")
-        _place(unfinished, folder, words)
+        _move(unfinished, folder, words)
     except OSError as error:
         raise _unwritable(folder, error) from None
     for attempt in range(_TRIES):  # another process may put its own, equal one there just now
-        if (kept := _open(folder, words)) is not None:
-            return kept
+        if (corpus := _open(folder, words)) is not None:
+            return corpus
         time.sleep(0.05 * attempt)
     raise UserError(f"{folder.parent}: the token cache cannot be read back; {_ANOTHER_FOLDER}")
 
 
-def _place(unfinished: Path, folder: Path, words: bool) -> None:
+def _move(unfinished: Path, folder: Path, words: bool) -> None:
     """Moves ``unfinished`` to ``folder``, unless another process has put a whole one there meanwhile."""
     for attempt in range(_TRIES):
         try:
@@ -290,7 +291,7 @@ def _place(unfinished: Path, folder: Path, words: bool) -> None:
                 return
             if attempt == _TRIES - 1:
                 raise
-            if folder.exists():  # damaged; taken away in one step, as another process may do the same
+            if folder.exists():  # damaged; moved aside in one step, as another process may do the same
                 aside = folder.with_name(f"{folder.name}.{uuid.uuid4().hex[:8]}{_UNFINISHED}")
                 with suppress(FileNotFoundError):
                     folder.rename(aside)

@@ -1,4 +1,4 @@
-"""Documents with or without titles, from files of any kind, folders of them, or texts at hand."""
+"""Reads documents, with or without titles, from files of any kind, folders of files, or memory."""
 
 from __future__ import annotations
 
@@ -15,29 +15,28 @@ from opencse.errors import MissingColumnError, UserError
 from opencse.io import is_folder
 from opencse.text.fields import TEXT, TITLE, choose_fields, require_columns, suggest_fields
 from opencse.text.files.json_files import ABSENT
-from opencse.text.files.kinds import SECTIONED, SUFFIXES, KindName, how_to_convert, is_known
-from opencse.text.files.lines import COMPRESSED, suffix_of
+from opencse.text.files.kinds import SECTIONED, KindName, how_to_convert, is_known
+from opencse.text.files.lines import suffix_of
+from opencse.text.folders import PROSE, files_in, find_corpus
 from opencse.text.readers import Source
 from opencse.text.scripts import is_unicode
 from opencse.text.sentences import split_sentences
 
-_CORPUS = "corpus.jsonl"
-_PROSE: tuple[KindName, ...] = (*sorted(SECTIONED), "text")
 _UNTYPED: tuple[KindName, ...] = ("table", "xml")
 _EMPTY = "documents without a title and a text"
 
 GivenDocument = str | tuple[str, str]
-"""A document at hand: its text, or its title and its text."""
+"""A document in memory: its text, or its title and its text."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """A text with what is known of its order.
+    """A document: its title and its sentences in reading order.
 
     Attributes:
         title: empty where there is none.
-        sentences: in reading order; a loose sentence is a document of one.
-        name: its ``_id``, or the file and section it is from; empty where it has none.
+        sentences: in reading order; a sentence by itself is a document of one.
+        name: its ``_id``, or the file and section it is from; empty if it has neither.
         only_title: it has a title and no text, so its title is its only sentence, and ``title`` is empty.
     """
 
@@ -61,8 +60,8 @@ class TitledText:
         title: empty where there is none.
         text: may be empty, if there is a title.
         name: its ``_id`` or what else names it; empty where nothing does.
-        metadata: values of other columns that were asked for.
-        paragraphs: of the text, where the file has such; else empty.
+        metadata: values of other columns that were requested.
+        paragraphs: of the text, if the file has paragraphs; else empty.
     """
 
     where: str
@@ -75,7 +74,7 @@ class TitledText:
 
 @dataclass
 class ReadingNotes:
-    """What a reader is told of how documents were read.
+    """Notes on how documents were read, for messages: kinds of files, and what was left out.
 
     Attributes:
         taken_for: what each kind of file was recognised as, with the fields that were read, and the number of files.
@@ -88,26 +87,33 @@ class ReadingNotes:
     only_titles: int = 0
 
     def lines(self) -> list[str]:
-        """One line for each."""
+        """One line per note."""
         lines = [
-            f"read as    {what}" + (f" ({files:,} files)" if files > 1 else "")
-            for what, files in self.taken_for.items()
+            f"read as    {description}" + (f" ({files:,} files)" if files > 1 else "")
+            for description, files in self.taken_for.items()
         ]
         if self.only_titles:
             lines.append(f"titles     {self.only_titles:,} documents have a title and no text: the title is their text")
-        return lines + [f"left out   {count:,} {what}" for what, count in self.left_out.items()]
+        return lines + [f"left out   {count:,} {description}" for description, count in self.left_out.items()]
 
 
 @dataclass(frozen=True)
 class Collection:
-    """Documents in a file or several, before they are read.
+    r"""The documents of one or several files, before they are read.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "notes.md"
+        >>> _ = path.write_text("# Kettles\n\nFill it. Switch it on.\n")
+        >>> [(document.title, document.sentences) for document in Collection(str(path)).documents()]
+        [('Kettles', ('Fill it.', 'Switch it on.'))]
 
     Attributes:
         location: a file of any kind, a quoted pattern, a pipe, a folder of files, a folder in BEIR's layout, or a data
             set of the Hub.
-        fields: what objects and tables call a document's title and text, or the text alone; more names are further
+        fields: names of the columns with a document's title and text, or with the text alone; more names are further
             texts. Nested keys have dots: ``meta.title,body.text``. None: ``title`` and ``text``.
-        ids: what they call a document's id; None: ``_id``, if they have it.
+        ids: name of the column with a document's id; None: ``_id``, if there is one.
         metadata: further columns to read.
         split: of a data set.
         keep_code: keep code blocks of HTML and Markdown.
@@ -124,7 +130,7 @@ class Collection:
 
     def __post_init__(self) -> None:
         if self.fields is not None and not self.fields:
-            raise UserError("no fields are named; name a title and a text, or a text alone")
+            raise UserError("fields is empty; name a title and a text (--fields title,text), or a text alone")
 
     def titled_texts(self, notes: ReadingNotes | None = None) -> Iterator[TitledText]:
         """The documents as they are in the files, one after another; lines of text are one each.
@@ -135,30 +141,30 @@ class Collection:
             UserError: for bad input, naming the file, the line and the fix.
         """
         notes = ReadingNotes() if notes is None else notes
-        for source, place in self._sources(notes):
-            for one in self._of_source(source, place, notes):
-                if not one.text and not one.title:
+        for source, path in self._sources(notes):
+            for document in self._of_source(source, path, notes):
+                if not document.text and not document.title:
                     notes.left_out[_EMPTY] += 1
                     continue
-                notes.only_titles += not one.text
-                yield one
+                notes.only_titles += not document.text
+                yield document
 
     @property
     def name(self) -> str:
-        """What a reader would call it."""
+        """The name for messages."""
         path = find_corpus(self.location)
         return str(path) if is_folder(path) else self._source.name
 
     @cached_property
     def _source(self) -> Source:
-        """What is not a folder; opened once, since what comes through a pipe comes once."""
+        """The source, if it is not a folder; opened once, since a pipe can be read only once."""
         path = find_corpus(self.location)
         location = self.location if path == Path(self.location) else str(path)
         return Source(location, None, self.split, self.skip_lines, self.keep_code)
 
     @property
     def is_untyped(self) -> bool:
-        """Whether all values are texts, numbers too: those of tables and XML."""
+        """Whether all values are texts, even numbers, as in tables and XML."""
         return all(source.is_file and source.kind.name in _UNTYPED for source, _ in self._sources(ReadingNotes()))
 
     def documents(self, notes: ReadingNotes | None = None) -> Iterator[Document]:
@@ -168,13 +174,13 @@ class Collection:
             UserError: see `titled_texts`.
         """
         notes = ReadingNotes() if notes is None else notes
-        for source, place in self._sources(notes):
-            if place is None and self.fields is None and source.is_file and source.kind.name == "text":
+        for source, path in self._sources(notes):
+            if path is None and self.fields is None and source.is_file and source.kind.name == "text":
                 notes.taken_for[str(source.kind)] += 1
                 yield from _of_lines(source)
                 continue
-            for one in self._of_source(source, place, notes):
-                document = _document(one)
+            for titled in self._of_source(source, path, notes):
+                document = _document(titled)
                 if not document.sentences:
                     notes.left_out[_EMPTY] += 1
                     continue
@@ -188,16 +194,16 @@ class Collection:
             for source in self._source.files:
                 yield source, None
             return
-        every = files_in(path)
-        files = [file for file in every if file.stat().st_size]
-        if len(files) < len(every):
-            notes.left_out["empty files"] += len(every) - len(files)
+        files_there = files_in(path)
+        files = [file for file in files_there if file.stat().st_size]
+        if len(files) < len(files_there):
+            notes.left_out["empty files"] += len(files_there) - len(files)
         if not files:
             raise UserError(
                 f"{path}: holds neither a corpus.jsonl nor any file of a kind that is read, such as .txt, .md or .html"
             )
-        found: list[tuple[Source, str]] = []
-        with_fields, named = 0, self.fields is not None or self.ids is not None or bool(self.metadata)
+        sources: list[tuple[Source, str]] = []
+        with_fields, selects_fields = 0, self.fields is not None or self.ids is not None or bool(self.metadata)
         for file in files:
             source = Source(str(file), keep_code=self.keep_code)
             suffix = suffix_of(file)
@@ -206,31 +212,31 @@ class Collection:
                 notes.left_out[f"files of a kind that is not read ({suffix or 'no suffix'}{fix})"] += 1
                 continue
             try:
-                if source.kind.name not in _PROSE:
+                if source.kind.name not in PROSE:
                     with_fields += 1
                     choose_fields(source, self.fields, self.ids)
             except MissingColumnError as error:
                 notes.left_out[f"file without such fields ({error})"] += 1
                 continue
-            found.append((source, file.relative_to(path).as_posix()))
-        if named and not with_fields:
+            sources.append((source, file.relative_to(path).as_posix()))
+        if selects_fields and not with_fields:
             raise UserError(
                 f"{path}: no file in it has fields (a table, JSON, XML); leave out --fields, --id, --metadata"
             )
-        yield from found
+        yield from sources
 
-    def _of_source(self, source: Source, place: str | None, notes: ReadingNotes) -> Iterator[TitledText]:
-        """The documents of one file, or of a data set; ``place`` within a folder."""
+    def _of_source(self, source: Source, path: str | None, notes: ReadingNotes) -> Iterator[TitledText]:
+        """The documents of one file, or of a data set; ``path`` is its path within a folder."""
         kind = source.kind.name if source.is_file else None
         plain = self.fields is None and self.ids is None and not self.metadata
-        prose = kind in _PROSE if place is not None else plain and kind in SECTIONED  # fields are of tables and objects
+        prose = kind in PROSE if path is not None else plain and kind in SECTIONED  # only tables have fields
         if prose:
-            whole = str(source.kind).replace("one text per line", "a text file as one document")
-            notes.taken_for[whole if kind == "text" else str(source.kind)] += 1
+            description = str(source.kind).replace("one text per line", "a text file as one document")
+            notes.taken_for[description if kind == "text" else str(source.kind)] += 1
             metadata = dict.fromkeys(self.metadata)
-            for one in source.sections(place):
-                where, text = f"{source.name}, {one.place}", "\n".join(one.paragraphs)
-                yield TitledText(where, one.title, text, one.place, metadata, one.paragraphs)
+            for section in source.sections(path):
+                where, text = f"{source.name}, {section.name}", "\n".join(section.paragraphs)
+                yield TitledText(where, section.title, text, section.name, metadata, section.paragraphs)
         elif kind == "text":
             if not plain:
                 raise UserError(
@@ -270,71 +276,39 @@ class Collection:
                 where,
                 " ".join(title.split()),
                 " ".join(text.strip() for text in texts if text.strip()),
-                "" if names.id is None else _name(values[names.id], names.id, where, asked=self.ids is not None),
+                "" if names.id is None else _name(values[names.id], names.id, where, required=self.ids is not None),
                 metadata,
             )
 
 
 def _of_lines(source: Source) -> Iterator[Document]:
-    """Documents of the lines of a text file: those between blank lines, or where there are none each by itself."""
+    """The lines of a text file as documents: separated by blank lines, or one per line if there are none."""
     running = any(record.document for record in source.records(None))
-    for _, records in groupby(source.records(None), key=lambda one: one.document if running else one.number):
+    for _, records in groupby(source.records(None), key=lambda record: record.document if running else record.number):
         yield Document("", tuple(str(record.values[0]).strip() for record in records))
 
 
-def files_in(folder: Path) -> list[Path]:
-    """The files in a folder and the folders in it, by name; hidden ones are left out."""
-    shown = (
-        path for path in folder.rglob("*") if not any(part.startswith(".") for part in path.relative_to(folder).parts)
-    )
-    return sorted(path for path in shown if path.is_file())
+def documents_in_memory(documents: Sequence[GivenDocument]) -> list[Document]:
+    """Makes documents of texts, or of titles with their texts; those without any text are left out.
 
-
-def find_corpus(location: str | Path) -> Path:
-    """What ``location`` means: the ``corpus.jsonl`` of a folder in BEIR's layout, or itself (a file, a folder).
+    Example:
+        >>> documents_in_memory([("Kettles", "Fill it. Switch it on."), "A text without a title."])[0].title
+        'Kettles'
 
     Raises:
-        UserError: for an empty one, which would be the folder that one is in.
+        UserError: naming the first that is not a document; or if there is no text at all.
     """
-    if not str(location).strip():
-        raise UserError("no documents are named: the argument is empty; give a file or a folder")
-    path = Path(location)
-    if is_folder(path):
-        for suffix in ("", *COMPRESSED):
-            if (path / f"{_CORPUS}{suffix}").is_file():
-                return path / f"{_CORPUS}{suffix}"
-    return path
-
-
-def holds_prose(location: str | Path) -> bool:
-    """Whether it is a folder with any text, Markdown or other file of prose, and not in BEIR's layout."""
-    path = Path(location)
-    if not is_folder(path) or find_corpus(path) != path:
-        return False
-    prose = {suffix for suffix, kind in SUFFIXES.items() if kind in _PROSE}
-    return any(suffix_of(file) in prose and file.stat().st_size for file in files_in(path))
-
-
-def holds_documents(location: str | Path) -> bool:
-    """Whether it is a folder in BEIR's layout, or of files of prose."""
-    return is_folder(location) and (find_corpus(location) != Path(location) or holds_prose(location))
-
-
-def documents_at_hand(given: Sequence[GivenDocument]) -> list[Document]:
-    """Documents of texts, or of titles with their texts, that hold any text.
-
-    Raises:
-        UserError: naming the first that is none; or where there is no text.
-    """
-    documents = []
-    for number, one in enumerate(given, start=1):
-        parts = ("", one) if isinstance(one, str) else one
+    read = []
+    for number, document in enumerate(documents, start=1):
+        parts = ("", document) if isinstance(document, str) else document
         if not isinstance(parts, tuple | list) or len(parts) != 2 or not all(isinstance(part, str) for part in parts):
-            raise UserError(f"document {number}: a text, or a title and a text, is expected, not {type(one).__name__}")
+            raise UserError(
+                f"document {number}: a text, or a title and a text, is expected, not {type(document).__name__}"
+            )
         title, text = parts
         where = f"document {number}"
-        documents.append(_document(TitledText(where, _text(title, TITLE, where), _text(text, TEXT, where))))
-    return _with_text(documents, "the documents given")
+        read.append(_document(TitledText(where, _text(title, TITLE, where), _text(text, TEXT, where))))
+    return _with_text(read, "the documents given")
 
 
 def read_documents(
@@ -344,20 +318,20 @@ def read_documents(
     keep_code: bool = False,
     notes: ReadingNotes | None = None,
 ) -> list[Document]:
-    """All documents of a file of any kind, of a folder of files, or of several files; see `Collection`.
+    """Reads all documents of a file of any kind, of a folder of files, or of several files; see `Collection`.
 
-    A ``.txt`` file holds a sentence per line, with blank lines between documents; without blank lines its lines are
-    loose sentences. Objects and tables have ``title`` and ``text``. A body that begins with its title loses it there.
-    In a folder, each text file and each section of a page is a document.
+    A ``.txt`` file holds one sentence per line, with blank lines between documents; without blank lines each line is a
+    document. Objects and tables have ``title`` and ``text``. A title that is repeated at the start of the text is
+    removed there. In a folder, each text file and each section of a page is a document.
 
     Args:
         path: the file, the folder or a pattern.
-        fields: what objects and tables call title and text, or the text alone, where not so.
+        fields: names of the columns with title and text, or with the text alone, if they have other names.
         keep_code: keep code blocks of HTML and Markdown.
         notes: filled with what was read and what was left out.
 
     Raises:
-        UserError: for bad input, naming the file and the line; or where there is no text.
+        UserError: for bad input, naming the file and the line; or if there is no text.
     """
     collection = Collection(str(path), None if fields is None else tuple(fields), keep_code=keep_code)
     return _with_text(collection.documents(notes), str(path))
@@ -380,28 +354,28 @@ def _text(value: object, name: str, where: str) -> str:
     return value
 
 
-def _name(value: object, name: str, where: str, *, asked: bool) -> str:
-    """What names a document; an object with one value inside, as MongoDB exports ids, is that value."""
+def _name(value: object, name: str, where: str, *, required: bool) -> str:
+    """The id of a document; an object with one value, as MongoDB exports ids, stands for that value."""
     if isinstance(value, Mapping) and len(value) == 1:
         value = next(iter(value.values()))
     if isinstance(value, str | int) and not isinstance(value, bool):
         return str(value)
-    if not asked and (value is None or value is ABSENT):
+    if not required and (value is None or value is ABSENT):
         return ""
     held = "missing" if value is ABSENT else "empty" if value is None else type(value).__name__
     raise UserError(f"{where}: the id in column {name!r} is {held}; give a text or a number")
 
 
-def _document(one: TitledText) -> Document:
-    title = " ".join(one.title.split())
-    if one.paragraphs:
+def _document(titled: TitledText) -> Document:
+    title = " ".join(titled.title.split())
+    if titled.paragraphs:
         return Document(
-            title, tuple(sentence for part in one.paragraphs for sentence in split_sentences(part)), one.name
+            title, tuple(sentence for part in titled.paragraphs for sentence in split_sentences(part)), titled.name
         )
-    body = " ".join(one.text.split())
+    body = " ".join(titled.text.split())
     head, rest = body[: len(title)], body[len(title) :]
     if title and head.casefold() == title.casefold() and not re.match(r"\w", rest):
         body = rest.lstrip(" .:;-–—")
     if title and not body:
-        return Document("", (title,), one.name, only_title=True)
-    return Document(title, tuple(split_sentences(body)), one.name)
+        return Document("", (title,), titled.name, only_title=True)
+    return Document(title, tuple(split_sentences(body)), titled.name)

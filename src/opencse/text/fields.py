@@ -1,4 +1,4 @@
-"""Chooses which fields of objects and tables are a document's title, text and id."""
+"""Chooses which columns of tables and objects are a document's title, text and id."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ TITLE, TEXT, ID = "title", "text", "_id"
 _LOOKED_AT = 100
 _MOST_NAMED = 12
 _ABOUT = 1.3
-"""Texts are about as long up to this factor."""
+"""Texts are about equally long up to this factor."""
 _LONGEST_NAME = 6
 """Words in the name of a column, at most."""
 
 
 @dataclass(frozen=True)
 class DocumentFields:
-    """The names of the fields that are read.
+    """The names of the columns that are read as title, text and id.
 
     Attributes:
-        title: of the title; None where there is none.
+        title: of the title; None if there is none.
         texts: of the text, or of several that are joined.
-        id: of what names a document; None where documents are counted.
+        id: of the id; None if documents are numbered instead.
     """
 
     title: str | None
@@ -41,7 +41,7 @@ class DocumentFields:
         return tuple(dict.fromkeys(names))
 
     def described(self, present: Sequence[str], metadata: Sequence[str] = ()) -> str:
-        """What a reader is told: ``title 'Betreff', text 'Text', not read: Nummer``."""
+        """A description for messages: ``title 'Betreff', text 'Text', not read: Nummer``."""
         title = f"title {self.title!r}" if self.title else "no title"
         texts = ", ".join(repr(name) for name in self.texts)
         used = (*self.every, *metadata)
@@ -51,23 +51,23 @@ class DocumentFields:
 
 
 def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None = None) -> DocumentFields:
-    """The fields of the documents in ``source``: those named, or ``title`` and ``text`` in any letter case.
+    """Chooses the fields of the documents in ``source``: as given, or ``title`` and ``text`` in any letter case.
 
     Args:
         source: objects or a table.
-        fields: the title's and the text's name (more are further texts), or the text's alone.
-        ids: the id's name; None: ``_id`` if it is there.
+        fields: names of the title and the text (more are further texts), or of the text alone.
+        ids: name of the id; None: ``_id`` if there is one.
 
     Raises:
-        MissingColumnError: for a field that is not there, naming those that are and what to type.
+        MissingColumnError: for a field that does not exist, naming those that do and the option to use.
     """
     present = source.present()
     if fields is None:
         text, title = column_like(TEXT, present) or column_like("sentence", present), column_like(TITLE, present)
         if text is None:
-            there = ", ".join(name[:40] for name in present[:40]) or "none"
+            listed = ", ".join(name[:40] for name in present[:40]) or "none"
             raise MissingColumnError(
-                f"{source.name}: no column {TEXT!r}; columns there: {there}; {_how_to_name(suggest_fields(source))}"
+                f"{source.name}: no column {TEXT!r}; columns there: {listed}; {_how_to_name(suggest_fields(source))}"
             )
         chosen = DocumentFields(title, (text,), ids or (ID if _is_there(ID, present) else None))
     else:
@@ -83,21 +83,21 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
 
 
 def require_columns(source: Source, names: Sequence[str], present: Sequence[str] | None = None) -> None:
-    """Refuses names of columns that are not there.
+    """Refuses names of columns that do not exist.
 
     Raises:
-        MissingColumnError: naming those that are, and the nearest one.
+        MissingColumnError: naming the columns that do, and the nearest one.
     """
     present = source.present() if present is None else present
     for name in names:
         if not _is_there(name, present):
             hint = nearest(name, list(present))
-            there = ", ".join(one[:40] for one in present[:40]) or "none"
-            raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {there}")
+            listed = ", ".join(one[:40] for one in present[:40]) or "none"
+            raise MissingColumnError(f"{source.name}: no column {name!r}{hint}; columns there: {listed}")
 
 
 def _is_there(name: str, present: Sequence[str]) -> bool:
-    """Whether a field is there, or is an object with fields of its own."""
+    """Whether a field exists, or is an object with fields of its own."""
     return name in present or any(other.startswith(f"{name}.") for other in present)
 
 
@@ -108,15 +108,16 @@ def _how_to_name(suggested: tuple[str, ...]) -> str:
 
 
 def suggest_fields(source: Source) -> tuple[str, ...]:
-    """The fields that look most like title and text, or text alone; empty where nothing does.
+    """Suggests the columns that look most like title and text, or text alone; empty if none does.
 
-    The text is the field with the longest texts, the last of those that are about as long; the title is one with fewer
-    words, of which hardly any repeat. In a table whose first row reads like the others they are positions.
+    The text is the column with the longest texts, the last one of several about equally long ones; the title is one
+    with fewer words, few of which repeat. In a table whose first row looks like the others, columns are given by their
+    positions.
     """
     present = tuple(name for name in source.present() if "," not in name)
     headerless = source.is_file and source.kind.name == "table" and _is_headerless(source.present())
     if headerless:
-        present = tuple(str(place) for place in range(1, len(source.present()) + 1))
+        present = tuple(str(position) for position in range(1, len(source.present()) + 1))
     if not present:
         return ()
     rows = [record.values for record in islice(source.records(present, lenient=True), _LOOKED_AT)]
@@ -135,10 +136,10 @@ def suggest_fields(source: Source) -> tuple[str, ...]:
         for name in texts
         if name != text and 1.2 <= words[name] <= 20 and 2 * len(set(texts[name])) > len(texts[name])
     ]
-    named = [name for name in titles if TITLE in name.casefold()]
-    return (*(named or titles)[:1], text)
+    with_title_in_name = [name for name in titles if TITLE in name.casefold()]
+    return (*(with_title_in_name or titles)[:1], text)
 
 
 def _is_headerless(header: Sequence[str]) -> bool:
-    """Whether what should be names of columns are texts or numbers."""
+    """Whether a header looks like a row of texts or numbers instead of names of columns."""
     return any(name[-1:] in (".", "!", "?") or len(name.split()) > _LONGEST_NAME or name.isdecimal() for name in header)

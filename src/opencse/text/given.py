@@ -1,4 +1,4 @@
-"""Texts that are given in Python, read like a file of them."""
+"""Opens what a function takes as text: a file, a data set, documents, or texts in memory."""
 
 from __future__ import annotations
 
@@ -13,21 +13,22 @@ from pathlib import Path
 
 from opencse.errors import UserError
 from opencse.progress import Say
-from opencse.text.documents import Collection, Document, ReadingNotes, holds_documents
+from opencse.text.documents import Collection, Document, ReadingNotes
 from opencse.text.files.encodings import UTF_8
 from opencse.text.files.formats import Record
 from opencse.text.files.pipes import is_pipe, pipe_name
+from opencse.text.folders import holds_documents
 from opencse.text.readers import ROLES, Source, Texts
 from opencse.text.scripts import is_unicode
 
 
 @dataclass(frozen=True)
 class GivenTexts:
-    """Rows of texts in memory; what a `Source` is for a file.
+    """Rows of texts in memory, with the methods of a `Source`.
 
     Attributes:
         rows: M rows of C texts each, white space around them dropped; C is 1 (sentences), 2 (pairs) or 3 (triples).
-        label: what a reader would call them; by default how many they are.
+        label: the name for messages; by default their number.
         documents: M document numbers of running text, else None.
     """
 
@@ -37,7 +38,7 @@ class GivenTexts:
 
     @property
     def name(self) -> str:
-        """What a reader would call it."""
+        """The name for messages."""
         return self.label or f"{len(self.rows):,} given {('sentences', 'pairs', 'triples')[len(self.rows[0]) - 1]}"
 
     @property
@@ -65,7 +66,7 @@ class GivenTexts:
 
 @dataclass(frozen=True)
 class DocumentTexts:
-    """The sentences of documents, in their order; what a `Source` is for rows.
+    """The sentences of documents in their order, with the methods of a `Source`.
 
     Attributes:
         collection: the documents.
@@ -75,7 +76,7 @@ class DocumentTexts:
 
     @property
     def name(self) -> str:
-        """What a reader would call it."""
+        """The name for messages."""
         location = self.collection.location
         return pipe_name(location) if is_pipe(location) else str(Path(location))
 
@@ -143,11 +144,11 @@ class DocumentTexts:
 
 
 FileTexts = Source | DocumentTexts
-"""Texts that are read from files, again and again."""
+"""Texts that are read from files, possibly several times."""
 TextSource = FileTexts | GivenTexts
 GivenRows = Sequence[str] | Sequence[tuple[str, ...]]
 Text = str | Path | Source | GivenRows
-"""What functions take as text: a file or Hub id, a `Source`, or a list of texts, pairs or triples."""
+"""What functions take as text: a path or Hub id, a `Source`, or a list of texts, pairs or triples."""
 
 
 def open_texts(
@@ -160,25 +161,30 @@ def open_texts(
     keep_code: bool = False,
     say: Say | None = None,
 ) -> TextSource:
-    """What to read: a `Source` as it is, a path or Hub id, or a list of texts, pairs or triples.
+    """Opens a text: a path or Hub id, a `Source`, or a list of texts, pairs or triples.
 
-    Documents are read as running text, a sentence per row: those of a folder of text, Markdown and other files of
+    Documents are read as running text, one sentence per row: those of a folder of text, Markdown and other files of
     prose, of a folder in BEIR's layout (its ``corpus.jsonl``), of one file of prose (Markdown, HTML, PDF, ...), and of
-    any file whose ``fields`` are named. The rows of another file are the texts of its ``columns``, as they are.
+    any file whose ``fields`` are given. The rows of other files are the texts of their ``columns``, unchanged.
+
+    Example:
+        >>> pairs = open_texts([("A question?", "An answer."), ("Another?", "Yes.")])
+        >>> pairs.name, pairs.read().width
+        ('2 given pairs', 2)
 
     Args:
         text: the text, or where it is.
         columns: of a file or Hub data set: the texts of a row; see `Source`.
         split: of a Hub data set; ``train`` by default.
         skip_lines: of a file; see `Source`.
-        fields: what a file calls its documents' title and text, or their text alone; see `Collection`.
+        fields: names of the columns with a document's title and text, or with the text alone; see `Collection`.
         keep_code: keep code blocks of HTML and Markdown.
-        say: told what kind of file was recognised, where it is not plain UTF-8 text.
+        say: called with the kind of file that was recognised, if it is not plain UTF-8 text.
 
     Raises:
         TypeError: for anything else, naming the argument and the row.
-        UserError: for an empty list, rows of several widths, a text that is empty or no Unicode, or columns, a split
-            or lines of what is not read from a file.
+        UserError: for an empty list, rows of different widths, a text that is empty or not Unicode, or options for
+            files with texts that are not read from a file.
     """
     if isinstance(columns, str):
         raise TypeError('columns is a list of names, such as ["anchor", "positive"], not a text')
@@ -186,7 +192,7 @@ def open_texts(
         return _open_location(str(text), columns, split, skip_lines, fields, keep_code, say)
     if columns is not None or split is not None or skip_lines or fields is not None or keep_code:
         raise UserError(
-            "columns, fields, split, skip_lines and keep_code say how a file is read; leave them out with texts or a "
+            "columns, fields, split, skip_lines and keep_code set how a file is read; leave them out with texts or a "
             "Source"
         )
     if isinstance(text, Source | DocumentTexts | GivenTexts):
@@ -198,7 +204,9 @@ def open_texts(
         raise UserError("text: the list is empty; give at least two texts")
     for number, row in enumerate(rows):
         if len(row) != len(rows[0]):
-            raise UserError(f"text[{number}] has {len(row)} texts, but text[0] has {len(rows[0])}; give all as many")
+            raise UserError(
+                f"text[{number}] has {len(row)} texts, but text[0] has {len(rows[0])}; give all rows the same number"
+            )
     return GivenTexts(rows)
 
 
@@ -213,19 +221,19 @@ def _open_location(
 ) -> FileTexts:
     if fields is not None and columns is not None:
         raise UserError(
-            "columns name the texts of a row, and fields the title and text of a document; give one of them"
+            "columns (--columns) name texts of a row, fields (--fields) title and text of a document; give one of them"
         )
     source = Source(
         location, None if columns is None else tuple(columns), split or "train", frozenset(skip_lines), keep_code
     )
-    there = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
-    prose = columns is None and (holds_documents(location) or (there and source.has_sections))
+    exists = os.path.exists(location)  # noqa: PTH110 - Path's raises for names that are too long
+    prose = columns is None and (holds_documents(location) or (exists and source.has_sections))
     documents = fields is not None or prose
     if documents:
         if skip_lines:
-            raise UserError("skip_lines are of rows; documents have none (name a column with --columns)")
-        named = None if fields is None else tuple(fields)
-        texts = DocumentTexts(Collection(location, named, split=split or "train", keep_code=keep_code))
+            raise UserError("skip_lines (--skip-lines) needs rows, not documents; name a column with --columns")
+        field_names = None if fields is None else tuple(fields)
+        texts = DocumentTexts(Collection(location, field_names, split=split or "train", keep_code=keep_code))
         if say is not None:
             for line in texts.notes.lines():
                 say(line)
@@ -256,18 +264,18 @@ def texts_of(source: TextSource) -> list[str]:
 
 
 def some_texts(source: TextSource, most: int = 2_000_000) -> list[str]:
-    """Texts of every row, in their order; of a text too long for memory those of evenly spaced rows.
+    """The texts of every row, in their order; of a text too long for memory, the texts of evenly spaced rows.
 
     Args:
         source: what to read.
         most: rows that are kept at a time; of more, at least half as many.
     """
-    kept: list[tuple[str, ...]] = []
+    rows: list[tuple[str, ...]] = []
     every = 1
     for number, (_, row) in enumerate(source.rows_with_documents()):
         if number % every == 0:
-            kept.append(row)
-            if len(kept) > most:
-                kept = kept[::2]
+            rows.append(row)
+            if len(rows) > most:
+                rows = rows[::2]
                 every *= 2
-    return [text for row in kept for text in row]
+    return [text for row in rows for text in row]

@@ -1,4 +1,4 @@
-"""From the processor's memory to a device's."""
+"""Copies tensors to a GPU without waiting for it."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from torch import Tensor
 
 
 def moved(tensor: Tensor, device: torch.device) -> Tensor:
-    """``tensor`` on ``device``, without waiting for what the device still has to do.
+    """A copy of ``tensor`` on ``device``, made while the device does other work.
 
-    A GPU copies beside its work only from memory that cannot be paged out; from any other, all work before it is
-    finished first.
+    A GPU copies in parallel to its other work only from pinned memory (which cannot be paged out); from other memory it
+    first finishes all earlier work.
     """
     if device.type == "cuda" and tensor.device.type == "cpu":
         tensor = tensor.pin_memory()

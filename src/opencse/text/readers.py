@@ -1,7 +1,8 @@
-"""Sentences, pairs and triples from a file of any kind, several files, a pipe, or a Hub data set.
+"""Reads sentences, pairs and triples from a file of any kind, several files, a pipe, or a Hub data set.
 
-What comes out is the same for every source: rows of one, two or three texts (anchor, positive, hard
-negative), and for running text the document each row belongs to.
+Every source gives the same: rows of one, two or three texts (anchor, positive, hard negative), and for running text the
+document that each row belongs to. Kinds of files are in `opencse.text.files`; documents with titles are read by
+`opencse.text.documents`.
 """
 
 from __future__ import annotations
@@ -28,17 +29,17 @@ from opencse.text.scripts import is_unicode
 
 ROLES = ("anchor", "positive", "negative")
 _READING = 1
-"""Counts up when files are read in another way, so that what was made of them before is made again."""
+"""Version of how files are read; a new number makes cached results of earlier versions invalid."""
 
 
 @dataclass(frozen=True)
 class Texts:
-    """Raw text, read.
+    """Rows of text that were read.
 
     Attributes:
         rows: M rows of C texts each; C is 1 (sentences), 2 (pairs) or 3 (triples).
         documents: M document numbers for running text (blank lines between documents), else None.
-        source: what a reader would call the origin.
+        source: name of the origin, for messages.
     """
 
     rows: list[tuple[str, ...]]
@@ -53,11 +54,21 @@ class Texts:
 
 @dataclass(frozen=True)
 class Source:
-    """Where text comes from, before it is read.
+    r"""A text to read: its location, its columns, and lines to skip.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "pairs.csv"
+        >>> _ = path.write_text("question,answer\nHow long?,Two hours.\nHow far?,A mile.\n")
+        >>> source = Source(str(path), columns=("question", "answer"))
+        >>> source.read().rows
+        [('How long?', 'Two hours.'), ('How far?', 'A mile.')]
+        >>> str(source.kind)
+        'a table (separated by commas), UTF-8'
 
     Attributes:
-        location: a file, a pattern of several (``texts/**/*.txt``: read one after the other, by their names, each txt
-            file a document or more of its own), a pipe (``-``: standard input), a Hub data set id, or a folder that
+        location: a file, a pattern of several (``texts/**/*.txt``: read one after the other, sorted by name; each .txt
+            file begins a new document), a pipe (``-``: standard input), a Hub data set id, or a folder that
             `datasets` can load.
         columns: names of one to three columns, or their positions from 1 in a csv or tsv (then the file has no
             header); None takes `sentence` or `text`, `anchor, positive`, or `anchor, positive, negative`.
@@ -75,7 +86,7 @@ class Source:
 
     def __post_init__(self) -> None:
         if self.columns is not None and not 1 <= len(self.columns) <= len(ROLES):
-            raise UserError(f"{len(self.columns)} columns named; name one (sentences), two (pairs) or three (triples)")
+            raise UserError(f"{len(self.columns)} columns given; name one (sentences), two (pairs) or three (triples)")
         require_once(self.columns or (), "column")
 
     @property
@@ -88,19 +99,19 @@ class Source:
             if path.is_file() or path.is_dir():
                 return path.is_file()
         except OSError:
-            return True  # not to be looked at: reading it as a file tells why
+            return True  # it cannot be examined: reading it as a file reports why
         return self.location.count("/") != 1 or self.location.startswith((".", "/", "~"))
 
     @property
     def name(self) -> str:
-        """What a reader would call it."""
+        """The name for messages."""
         if is_pipe(self.location):
             return pipe_name(self.location)
         return str(Path(self.location)) if self.is_file else f"{self.location} [{self.split}]"
 
     @property
     def unit(self) -> str:
-        """What `Record.number` counts: lines, or rows, or documents."""
+        """What `Record.number` counts: lines, rows or documents."""
         if not self.is_file or self._is_pattern:
             return "row"
         kind = self.kind.name
@@ -108,7 +119,7 @@ class Source:
 
     @property
     def kind(self) -> FileKind:
-        """What the file was recognised as; of several, the first.
+        """The kind that the file was recognised as; of several files, the first one's.
 
         Raises:
             UserError: for a missing or empty file, or one of an unknown kind.
@@ -117,16 +128,16 @@ class Source:
 
     @property
     def has_sections(self) -> bool:
-        """Whether it holds documents of prose, whose sentences are its rows unless columns are named."""
+        """Whether it holds documents of prose, whose sentences are its rows unless columns are given."""
         return self.is_file and self.columns is None and self.kind.name in SECTIONED
 
     @property
     def files(self) -> list[Source]:
-        """Each file of a pattern, in the order of their names; else the source itself."""
+        """The files of a pattern, sorted by name; else the source itself."""
         return self._files if self._is_pattern else [self]
 
     def present(self) -> Columns:
-        """The names of the columns there are, nested keys with dots; of several files, those of the first."""
+        """The names of the columns, nested keys with dots; of several files, the columns of the first."""
         if not self.is_file:
             return data_set_columns(self.location, self.split)
         return present_columns(self.files[0]._file, self.kind)
@@ -137,14 +148,14 @@ class Source:
 
     @cached_property
     def _files(self) -> list[Source]:
-        """Each file of a pattern, in the order of their names."""
+        """The files of a pattern, sorted by name."""
         every = glob.iglob(self.location, recursive=True)  # noqa: PTH207 - Path's takes no absolute pattern
-        found = sorted(path for path in every if Path(path).is_file())
-        if not found:
+        paths = sorted(path for path in every if Path(path).is_file())
+        if not paths:
             raise UserError(f"{self.location}: no file has such a name; check the pattern (and quote it in a shell)")
         if self.skip_lines:
             raise UserError(f"{self.location}: lines of several files have no common numbers; skip lines of one file")
-        return [Source(path, self.columns, keep_code=self.keep_code) for path in found]
+        return [Source(path, self.columns, keep_code=self.keep_code) for path in paths]
 
     @cached_property
     def _spooled(self) -> Spooled | None:
@@ -163,12 +174,12 @@ class Source:
         """The file that is read, under the name that messages give it."""
         return self._spooled or self._path
 
-    def sections(self, place: str | None = None) -> Iterator[Section]:
-        """The sections of a file of prose; ``place`` names it, by default its name."""
-        return read_sections(self._file, self.kind, place=place, keep_code=self.keep_code)
+    def sections(self, name: str | None = None) -> Iterator[Section]:
+        """The sections of a file of prose; ``name`` is used in their names, by default the name of the file."""
+        return read_sections(self._file, self.kind, name=name, keep_code=self.keep_code)
 
     def fingerprint(self) -> str:
-        """A hash of the content and of how it is read; equal fingerprints give equal rows.
+        """A hash of the content and of how it is read; sources with equal fingerprints have equal rows.
 
         Raises:
             UserError: if there is nothing to read.
@@ -207,7 +218,7 @@ class Source:
         return Texts(rows, documents if documents[-1] > 0 else None, self.name)
 
     def examples(self) -> Iterator[tuple[Record, tuple[str, ...]]]:
-        """The rows one by one, each with where it stands; at least one.
+        """Yields the rows, each with the record that it is from; at least one.
 
         Raises:
             UserError: naming the file, the line and the fix.
@@ -232,7 +243,7 @@ class Source:
             )
 
     def count_rows(self) -> int:
-        """The number of rows, where row i of what is made of a text file is line i + 1 of it.
+        """Counts the rows; refuses a text file in which row i would not be line i + 1.
 
         Raises:
             UserError: as `examples`, and for a blank line of a text file that has a text after it.
@@ -249,7 +260,7 @@ class Source:
         return rows
 
     def rows_with_documents(self) -> Iterator[tuple[int, tuple[str, ...]]]:
-        """The rows one by one, each with the number of its document; at least one.
+        """Yields the rows, each with the number of its document; at least one.
 
         Raises:
             UserError: naming the file, the line and the fix.
@@ -257,10 +268,10 @@ class Source:
         return ((record.document, texts) for record, texts in self.examples())
 
     def records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[Record]:
-        """The rows as they stand, values unchecked, in any number of columns; those of ``skip_lines`` left out.
+        """Yields the rows with unchecked values, in any number of columns, without ``skip_lines``.
 
         Args:
-            columns: by name or position, in place of the source's own; None: the default ones.
+            columns: by name or position, instead of the source's own; None: the default ones.
             lenient: objects may lack a column; its value is `opencse.text.files.json_files.ABSENT` then.
 
         Raises:
@@ -271,9 +282,9 @@ class Source:
     def _one_after_the_other(
         self, read: Callable[[Source], Iterator[tuple[Record, tuple[str, ...]]]]
     ) -> Iterator[tuple[Record, tuple[str, ...]]]:
-        """The rows of all files, counted over all of them; every text file begins a new document.
+        """The rows of all files, numbered over all of them; every text file begins a new document.
 
-        Beside text files each row of a table is a document of its own.
+        If some files are text files, each row of a table is a document of its own.
         """
         number, document = 0, 0
         width = 0
@@ -284,7 +295,9 @@ class Source:
             for record, texts in read(file):
                 number, last = number + 1, record.document if running else last + 1
                 if width not in (0, len(record.values)):
-                    raise UserError(f"{file.name}: {len(record.values)} texts a row, and {width} in the files before")
+                    raise UserError(
+                        f"{file.name}: {len(record.values)} texts per row, but {width} in the files before it"
+                    )
                 width = len(record.values)
                 yield record._replace(number=number, document=document + last if some_run else 0), texts
             document += last + 1
@@ -301,13 +314,13 @@ class Source:
 
 
 _GRADED = (
-    "if it is the score or label of a pair, leave it out (--columns first,second): scores are not trained on, "
-    "but a file of graded pairs can select (--dev)"
+    "if it is the score or label of a pair, leave it out (--columns first,second): scores are not used for training, "
+    "but a file of graded pairs can select the checkpoint (--dev)"
 )
 
 
 class _Numeric:
-    """Looks for columns that hold numbers and no text: scores, labels or ids that were named by mistake."""
+    """Finds columns that hold only numbers: scores, labels or ids that were named by mistake."""
 
     def __init__(self, where: str) -> None:
         self._where = where
@@ -315,7 +328,7 @@ class _Numeric:
         self._width = 0
 
     def look(self, names: tuple[str, ...], texts: tuple[str, ...]) -> None:
-        """Notes a row; after the first few rows of text this costs nothing."""
+        """Examines a row; after the first few rows of text this costs nothing."""
         if self._names is None:
             self._names, self._width = dict(zip(names, texts, strict=True)), len(names)
         for name, text in zip(names, texts, strict=True) if self._names else ():
@@ -323,19 +336,19 @@ class _Numeric:
                 del self._names[name]
 
     def refuse(self) -> None:
-        """Refuses a pair or triple of which one column is numbers alone.
+        """Refuses pairs or triples in which one column holds only numbers.
 
         Raises:
             UserError: naming it.
         """
         for name, text in (self._names or {}).items() if len(self._names or {}) < self._width else ():
             raise UserError(
-                f"{self._where}: column {name!r} holds numbers alone ({text[:20]}, ...), not texts; {_GRADED}"
+                f"{self._where}: column {name!r} holds only numbers ({text[:20]}, ...), not texts; {_GRADED}"
             )
 
 
 def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
-    """The texts of a record, white space around them dropped."""
+    """The texts of a record, without white space around them."""
     texts: list[str] = []
     for name, value in zip(record.names, record.values, strict=True):
         text = value.strip() if isinstance(value, str) else ""
@@ -353,14 +366,14 @@ def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
 
 
 def read_line_numbers(path: Path) -> frozenset[int]:
-    """Line numbers (from 1), one on each line of ``path``; for leaving lines of a text out."""
+    """Reads line numbers (from 1), one per line of ``path``, for `Source.skip_lines`."""
     numbers: set[int] = set()
     for number, line in read_lines(path):
         text = line.strip()
         if not text:
             continue
-        found = whole_number(text)
-        if not found:
+        line_number = whole_number(text)
+        if not line_number:
             raise UserError(f"{path}, line {number}: a line number from 1 is expected, not {text[:40]!r}")
-        numbers.add(found)
+        numbers.add(line_number)
     return frozenset(numbers)

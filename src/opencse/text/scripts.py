@@ -67,8 +67,8 @@ def pieces_of(text: str) -> list[tuple[int, int]]:
 
     Of Chinese, Japanese, Thai, Lao, Khmer and Burmese, which put no spaces between words, each character is one.
     """
-    found = _PIECE if _ANY_UNSPACED.search(text) else _SPACED
-    return [match.span() for match in found.finditer(text)]
+    pattern = _PIECE if _ANY_UNSPACED.search(text) else _SPACED
+    return [match.span() for match in pattern.finditer(text)]
 
 
 def count_words(text: str) -> int:
@@ -90,8 +90,8 @@ def joined(text: str, pieces: Sequence[tuple[int, int]]) -> str:
 
 def first_words(text: str, count: int) -> str:
     """The first words of a text, with single spaces; a text that is short enough stays as it is."""
-    found = pieces_of(text)
-    return text if len(found) <= count else joined(text, found[:count])
+    pieces = pieces_of(text)
+    return text if len(pieces) <= count else joined(text, pieces[:count])
 
 
 def search_words(text: str) -> list[str]:
@@ -103,12 +103,12 @@ def search_words(text: str) -> list[str]:
     text = folded(text)
     if not _ANY_UNSPACED.search(text):
         return _WORD.findall(text)
-    found: list[str] = []
+    words: list[str] = []
     for match in _WORD_OR_RUN.finditer(text):
         run = match.group()
         pairs = len(run) > 1 and _ANY_UNSPACED.match(run)
-        found += [run[place : place + 2] for place in range(len(run) - 1)] if pairs else [run]
-    return found
+        words += [run[start : start + 2] for start in range(len(run) - 1)] if pairs else [run]
+    return words
 
 
 def is_unicode(text: str) -> bool:

@@ -22,12 +22,12 @@ def split_sentences(text: str) -> list[str]:
     White space is collapsed; nothing else is changed, and the sentences joined by spaces are the text again.
     """
     joined = " ".join(text.split())
-    found: list[str] = []
+    sentences: list[str] = []
     start = 0
     for match in _END.finditer(joined):
         end = match.start() + len(match["close"] or "")
         if end == start or (joined[end - 1] == "." and _SHORT.search(joined[max(start, end - _LONGEST) : end])):
             continue
-        found.append(joined[start:end])
+        sentences.append(joined[start:end])
         start = match.end()
-    return [*found, joined[start:]] if joined[start:] else found
+    return [*sentences, joined[start:]] if joined[start:] else sentences

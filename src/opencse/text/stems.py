@@ -36,17 +36,17 @@ def language_named(name: str) -> str | None:
     Raises:
         UserError: for a language without rules.
     """
-    asked = name.strip().lower()
-    if asked == NONE:
+    given_name = name.strip().lower()
+    if given_name == NONE:
         return None
-    found = LANGUAGES.get(asked, asked)
-    if found not in LANGUAGES.values():
-        known = ", ".join(f"{code} ({language})" for code, language in LANGUAGES.items())
+    language = LANGUAGES.get(given_name, given_name)
+    if language not in LANGUAGES.values():
+        known = ", ".join(f"{code} ({english})" for code, english in LANGUAGES.items())
         raise UserError(
-            f"no stems for the language {name!r}{nearest(asked, [*LANGUAGES, *LANGUAGES.values()])}; give none (words "
-            f"as they are), or one of: {known}"
+            f"no stems for the language {name!r}{nearest(given_name, [*LANGUAGES, *LANGUAGES.values()])}; give none "
+            f"(words as they are), or one of: {known}"
         )
-    return found
+    return language
 
 
 def stems_of(language: str | None) -> Stems:
@@ -102,7 +102,7 @@ def language_of(texts: Iterable[str]) -> str | None:
     }
     languages: dict[str, list[str]] = {}
     for language, words in lists.items():
-        for word in {found for text in words for found in search_words(text)}:
+        for word in {unique for text in words for unique in search_words(text)}:
             languages.setdefault(word, []).append(language)
     votes: Counter[str | None] = Counter()
     words_here: list[str] = []

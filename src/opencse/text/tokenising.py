@@ -1,7 +1,7 @@
-"""Token ids of a text of any length, written to arrays as they are made.
+"""Writes the token ids of a text of any length to arrays on the disk.
 
-What is in memory does not grow with the text. Long texts are tokenised by several processes. What is on the disk is
-noted now and then, so that a killed run goes on from there.
+Memory does not grow with the text. Long texts are tokenised by several processes. What is on the disk is recorded every
+50 pieces, so that a call continues after a kill.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from types import TracebackType
 from typing import Any, Self
 
@@ -31,28 +30,24 @@ from opencse.workers import cores, started
 CHUNK = 20_000
 """Texts that are tokenised together."""
 SHARED = 2_000_000
-"""Texts from which on it is worth starting processes."""
+"""Number of texts from which several processes are worth starting."""
 _RECORD_EVERY = 50
 """Pieces between two records of what is on the disk."""
 _RECORD = "made.json"
-_AT_ONCE = 4_000_000
-"""Keys that are compared in memory."""
-_READ = 1_000_000
-"""Rows of keys that are read at a time."""
 NumberedRows = list[tuple[int, tuple[str, ...]]]
 """Rows of texts, each with the number of its document."""
 
 
 @dataclass(frozen=True)
 class Piece:
-    """Some rows, tokenised.
+    """Consecutive rows, tokenised.
 
     Attributes:
         ids: of all texts, one after the other.
         lengths: of each text.
         keys: of each text.
         documents: of each row.
-        words: of each id, if asked for.
+        words: of each id, if requested.
     """
 
     ids: NDArray[np.int32]
@@ -92,7 +87,7 @@ def text_key(text: str) -> int:
 
 
 class Tokenising:
-    """Makes `Piece`s of rows; ``prompts`` come before the texts of the columns."""
+    """Tokenises rows into pieces; ``prompts`` come before the texts of the columns."""
 
     def __init__(
         self, tokenizer: Tokenizer, max_length: int, words: bool, source: str, prompts: tuple[str, ...] = ()
@@ -102,7 +97,7 @@ class Tokenising:
         self._prompted = [_words_of(prompt, tokenizer) for prompt in prompts] if words else []
 
     def __call__(self, rows: NumberedRows) -> Piece:
-        """The ids of every text of ``rows``.
+        """Tokenises every text of ``rows``.
 
         Raises:
             UserError: for a text without a token.
@@ -113,12 +108,12 @@ class Tokenising:
             read = [prompt + text for _, row in rows for prompt, text in zip(self._prompts, row, strict=True)]
         numbers: WordNumbers | None = None
         if self._words:
-            found = self._tokenizer.encode_words(read, self._max_length)
-            ids = [text.ids for text in found]
-            numbers = np.concatenate([text.words for text in found if text.words is not None])
-            if any(self._prompted):  # no view changes the prompt
+            tokenised = self._tokenizer.encode_words(read, self._max_length)
+            ids = [text.ids for text in tokenised]
+            numbers = np.concatenate([text.words for text in tokenised if text.words is not None])
+            if any(self._prompted):  # views change words of the text, never of the prompt
                 words = np.tile(np.array(self._prompted, dtype=numbers.dtype), len(rows))
-                before = np.repeat(words, [len(text.ids) for text in found])
+                before = np.repeat(words, [len(text.ids) for text in tokenised])
                 numbers = np.maximum(numbers - before, -1).astype(numbers.dtype)
         else:
             ids = self._tokenizer.encode(read, self._max_length)
@@ -132,7 +127,7 @@ class Tokenising:
 
 
 def _words_of(prompt: str, tokenizer: Tokenizer) -> int:
-    """How many words a prompt puts before a text; one that the text's first word goes on with is the text's."""
+    """Words that a prompt puts before a text; one that continues in the text's first word belongs to the text."""
     if not prompt:
         return 0
     numbers = tokenizer.encode_words([prompt], None)[0].words
@@ -258,7 +253,7 @@ class CorpusWriter:
 
 
 def has_begun(folder: Path) -> bool:
-    """Whether there is something in ``folder`` to go on with."""
+    """Whether ``folder`` holds the beginning of a corpus to continue from."""
     return (folder / _RECORD).exists()
 
 
@@ -274,10 +269,10 @@ def write_arrays(
     chunk: int = CHUNK,
     shared: int = SHARED,
 ) -> tuple[CorpusCounts, int]:
-    """Writes the arrays of ``source`` to ``folder``, or goes on with those that are there.
+    """Writes the arrays of ``source`` to ``folder``, or continues those that an earlier call began there.
 
     Returns:
-        What was made, and the texts of a row.
+        The counts of the corpus, and the number of texts per row.
 
     Raises:
         UserError: for bad input.
@@ -307,7 +302,7 @@ def _pieces(source: TextSource, before: int, size: int) -> Iterator[NumberedRows
 
 
 def _shared_out(work: Tokenising, pieces: Iterator[NumberedRows], count: int) -> Iterator[Piece]:
-    """What ``work`` makes of the pieces, in their order, by ``count`` processes."""
+    """The pieces that ``work`` makes in ``count`` processes, in their order."""
     early: dict[int, Piece] = {}
     turn = 0
     with started(count, _work, _begin, work) as workers:
@@ -318,23 +313,23 @@ def _shared_out(work: Tokenising, pieces: Iterator[NumberedRows], count: int) ->
                 turn += 1
 
 
-_here: Tokenising | None = None
-"""Of a process that works for another."""
+_worker: Tokenising | None = None
+"""In a worker process: how it tokenises."""
 
 
 def _begin(work: Tokenising) -> None:
-    global _here
-    _here = work
+    global _worker
+    _worker = work
 
 
 def _work(task: tuple[int, NumberedRows]) -> Piece:
-    if _here is None:
+    if _worker is None:
         raise RuntimeError("this process has no tokenizer")
-    return _here(task[1])
+    return _worker(task[1])
 
 
 def _shrink(path: Path) -> None:
-    """Ids that all fit into 16 bits, written so."""
+    """Writes ids that all fit into 16 bits again, as 16 bits."""
     wide = np.load(path, mmap_mode="r")
     narrow = path.with_suffix(".narrow")
     small = GrowingArray(narrow, np.uint16)
@@ -343,37 +338,3 @@ def _shrink(path: Path) -> None:
         small.add(wide[start : start + (1 << 24)].astype(np.uint16))
     small.close()
     narrow.replace(path)
-
-
-def count_duplicates(path: Path) -> int:
-    """Rows of the (M, C) keys in an ``.npy`` file that repeat an earlier one.
-
-    A part of the rows is looked at at a time, written apart first where there are several, and files are read rather
-    than mapped: what is in memory does not grow with it, and the file is read once.
-    """
-    shape: tuple[int, int] = np.load(path, mmap_mode="r").shape
-    rows, columns = shape
-    parts = -(-rows // _AT_ONCE)
-    if parts == 1:
-        return rows - _distinct(np.concatenate(list(_blocks(path))))
-    with TemporaryDirectory(dir=path.parent, prefix="keys.") as folder:
-        apart = [Path(folder) / str(part) for part in range(parts)]
-        for block in _blocks(path):
-            of = block[:, 0] % parts
-            for part in np.unique(of):
-                with apart[part].open("ab") as stream:
-                    block[of == part].tofile(stream)
-        found = (np.fromfile(one, np.int64).reshape(-1, columns) for one in apart if one.exists())
-        return rows - sum(map(_distinct, found))
-
-
-def _distinct(rows: NDArray[np.int64]) -> int:
-    return len(np.unique(rows if rows.shape[1] > 1 else rows[:, 0], axis=0))
-
-
-def _blocks(path: Path) -> Iterator[NDArray[np.int64]]:
-    with path.open("rb") as stream:
-        np.lib.format.read_magic(stream)
-        (_, columns), _, dtype = np.lib.format.read_array_header_1_0(stream)
-        while len(block := np.fromfile(stream, dtype, _READ * columns)):
-            yield block.reshape(-1, columns)

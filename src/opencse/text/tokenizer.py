@@ -98,8 +98,8 @@ class Tokens:
         """(rows, longest); 1 at the tokens that pooling counts."""
         if self.unpooled is None:
             return self.attention_mask
-        places = torch.arange(self.attention_mask.shape[1], device=self.attention_mask.device)
-        return self.attention_mask * (places >= self.unpooled.unsqueeze(1))
+        positions = torch.arange(self.attention_mask.shape[1], device=self.attention_mask.device)
+        return self.attention_mask * (positions >= self.unpooled.unsqueeze(1))
 
     def __len__(self) -> int:
         return len(self.input_ids)
@@ -258,11 +258,11 @@ class Tokenizer:
     def _by_word(self, backend: Backend) -> WordIds | None:
         """The table of words, made when first asked for; None where this tokenizer allows none."""
         if self._words is None:
-            with self._truncated(backend, None) as whole:
-                fits = WordIds.fits(whole)
-                own = type(whole).from_str(whole.to_str()) if fits else whole
-            own.encode_special_tokens = backend.encode_special_tokens
-            self._words = WordIds(own) if fits else False
+            with self._truncated(backend, None) as untruncated:
+                fits = WordIds.fits(untruncated)
+                copy = type(untruncated).from_str(untruncated.to_str()) if fits else untruncated
+            copy.encode_special_tokens = backend.encode_special_tokens
+            self._words = WordIds(copy) if fits else False
         return self._words or None
 
     @contextmanager

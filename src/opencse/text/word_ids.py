@@ -81,12 +81,12 @@ class WordIds:
             self._known = {"": b""}
         known = self._known  # another thread may begin a new one meanwhile
         fresh = list(set(chain.from_iterable(words)).difference(known))
-        made = self._backend.encode_batch_fast(fresh, add_special_tokens=False)
-        found = {word: _bytes(ids.ids) for word, ids in zip(fresh, made, strict=True)}
-        known.update((word, ids) for word, ids in found.items() if len(word) <= _LONGEST)
+        encodings = self._backend.encode_batch_fast(fresh, add_special_tokens=False)
+        new_words = {word: _bytes(ids.ids) for word, ids in zip(fresh, encodings, strict=True)}
+        known.update((word, ids) for word, ids in new_words.items() if len(word) <= _LONGEST)
         look: Callable[[str], bytes] = known.__getitem__
         if any(len(word) > _LONGEST for word in fresh):
-            look = lambda word: found[word] if word in found else known[word]  # noqa: E731
+            look = lambda word: new_words[word] if word in new_words else known[word]  # noqa: E731
         return [b"".join(map(look, row)) for row in words]
 
 

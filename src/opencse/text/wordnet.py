@@ -29,12 +29,12 @@ def read_synonyms(folder: Path) -> Synonyms:
     Raises:
         UserError: if they are not there or not of that format.
     """
-    found: defaultdict[str, set[str]] = defaultdict(set)
+    synonyms: defaultdict[str, set[str]] = defaultdict(set)
     for part in _PARTS_OF_SPEECH:
         for synset in _synsets(folder / f"data.{part}"):
             for lemma in synset:
-                found[lemma.lower()].update(other for other in synset if other.lower() != lemma.lower())
-    return {lemma: tuple(sorted(others)) for lemma, others in found.items() if others}
+                synonyms[lemma.lower()].update(other for other in synset if other.lower() != lemma.lower())
+    return {lemma: tuple(sorted(others)) for lemma, others in synonyms.items() if others}
 
 
 def _synsets(path: Path) -> Iterator[list[str]]:

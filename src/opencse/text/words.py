@@ -32,11 +32,11 @@ class Words:
         """(n,) ids of each word."""
         return self.ends - self.starts
 
-    def ids_of(self, chosen: NDArray[np.int64]) -> NDArray[np.bool_]:
+    def ids_of(self, words: NDArray[np.int64]) -> NDArray[np.bool_]:
         """(length,) whether an id is of one of the ``chosen`` words."""
-        wanted = np.zeros(len(self) + 1, dtype=bool)  # the last one is what special tokens (-1) look up
-        wanted[chosen] = True
-        return wanted[self.index]
+        is_chosen = np.zeros(len(self) + 1, dtype=bool)  # the last one is what special tokens (-1) look up
+        is_chosen[words] = True
+        return is_chosen[self.index]
 
 
 def find_words(numbers: WordNumbers) -> Words:

@@ -17,7 +17,7 @@ def message(tmp_path: Path, content: str | bytes) -> tuple[str, str, tuple[str, 
     path = tmp_path / "a.eml"
     path.write_bytes(content.encode() if isinstance(content, str) else content)
     (section,) = mail_sections(path, "a.eml")
-    return section.place, section.title, section.paragraphs
+    return section.name, section.title, section.paragraphs
 
 
 @pytest.mark.parametrize(
@@ -54,7 +54,7 @@ def test_messages_of_a_mailbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     path = tmp_path / "a.mbox"
     begin = "From a@b.c Mon Jan  1 00:00:00 2024\n"
     path.write_text(f"{begin}Subject: One\n\nText one.\nFrom here on it goes.\n\n{begin}Subject: Two\n\nText two.\n")
-    assert [(one.place, one.title, one.paragraphs) for one in mailbox_sections(path, "a.mbox")] == [
+    assert [(one.name, one.title, one.paragraphs) for one in mailbox_sections(path, "a.mbox")] == [
         ("a.mbox#1", "One", ("Text one.", "From here on it goes.")),
         ("a.mbox#2", "Two", ("Text two.",)),
     ]

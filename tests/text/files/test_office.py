@@ -50,9 +50,7 @@ def test_faults_in_one_line(tmp_path: Path, content: bytes, message: str) -> Non
 def test_chapters_of_a_book_in_reading_order(tmp_path: Path) -> None:
     path = tmp_path / "a.epub"
     path.write_bytes(epub())
-    assert [one.place.split("#")[0] for one in epub_sections(path, "a.epub")] == [
-        f"a.epub/c{n}.xhtml" for n in range(3)
-    ]
+    assert [one.name.split("#")[0] for one in epub_sections(path, "a.epub")] == [f"a.epub/c{n}.xhtml" for n in range(3)]
     path.write_bytes(zipped({"META-INF/container.xml": "<container/>"}))
     with pytest.raises(UserError, match=r"its container names no book"):
         list(epub_sections(path, "a.epub"))

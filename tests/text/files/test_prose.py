@@ -12,11 +12,10 @@ from opencse.text.documents import (
     Collection,
     Document,
     ReadingNotes,
-    holds_documents,
-    holds_prose,
     read_documents,
 )
 from opencse.text.files.paragraphs import Section
+from opencse.text.folders import holds_documents, holds_prose
 from opencse.text.given import DocumentTexts, open_texts
 
 PAGE = """---

@@ -77,5 +77,5 @@ def test_articles_of_a_wikipedia_dump(tmp_path: Path) -> None:
         + "</mediawiki>"
     )
     (section,) = wikipedia_sections(path)
-    assert (section.place, section.title) == ("7", "Kettle")
+    assert (section.name, section.title) == ("7", "Kettle")
     assert section.paragraphs == ("Kettles are vessels.", "History", "They boil water.")

@@ -96,9 +96,9 @@ def _no_network(error: BaseException | None) -> bool:
 
 def _require_inside(folder: Path) -> None:
     root = folder.resolve()
-    for place, folders, files in os.walk(root):
+    for parent, folders, files in os.walk(root):
         for name in (*folders, *files):
-            path = Path(place, name)
+            path = Path(parent, name)
             if path.is_symlink() and not path.resolve().is_relative_to(root):
                 raise UserError(
                     f"{folder}: {path.relative_to(root)} is a link to a place outside the folder, which is not "

@@ -59,7 +59,7 @@ class Record(NamedTuple):
 
 
 def choose_columns(
-    wanted: Columns | None,
+    names: Columns | None,
     present: Sequence[str],
     where: File | str,
     *,
@@ -73,23 +73,23 @@ def choose_columns(
     Raises:
         UserError: naming the columns there are, and the nearest one.
     """
-    there = ", ".join(_short(name) for name in present) or "none"
-    if wanted is not None:
-        for name in wanted:
+    listed = ", ".join(_short(name) for name in present) or "none"
+    if names is not None:
+        for name in names:
             if name not in present:
                 hint = nearest(name, [_short(other) for other in present])
-                raise MissingColumnError(f"{where}: no column {name!r}{hint}; columns there: {there}")
-        return _each_once(wanted, present, where)
-    for names in DEFAULT_COLUMNS:
-        own = [column_like(name, present) for name in names]
-        if all(own):
-            return _each_once(tuple(name for name in own if name), present, where)
+                raise MissingColumnError(f"{where}: no column {name!r}{hint}; columns there: {listed}")
+        return _each_once(names, present, where)
+    for default in DEFAULT_COLUMNS:
+        matching = [column_like(name, present) for name in default]
+        if all(matching):
+            return _each_once(tuple(name for name in matching if name), present, where)
     likely = present if texts is None else texts
     example = f", for instance --columns {shlex.quote(_short(likely[0]))}" if likely else ""
     by_position = ", or --columns 1 (or 1,2) by position if the file has no header" if headerless else ""
     raise UserError(
         f"{where}: none of the default columns (sentence; text; anchor, positive; anchor, positive, negative); "
-        f"columns there: {there}; name yours with --columns{example}{by_position}"
+        f"columns there: {listed}; name yours with --columns{example}{by_position}"
     )
 
 
@@ -201,7 +201,7 @@ def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[s
     """The records of a table; its first row is the header unless the columns are positions."""
     by_position = columns is not None and all(column.isdecimal() for column in columns)
     names: Columns = ()
-    places: list[int] = []
+    positions: list[int] = []
     first, width = 0, 0
     for number, fields in rows:
         if not any(field.strip() for field in fields):
@@ -209,24 +209,24 @@ def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[s
         if not first:
             first, width = number, len(fields)
             if columns is not None and by_position:
-                names, places = columns, _positions(columns, width, f"{path}, line {number}")
+                names, positions = columns, _positions(columns, width, f"{path}, line {number}")
             else:
                 header = [field.strip() for field in fields]
                 names = choose_columns(columns, header, path, headerless=True)
-                places = [header.index(name) for name in names]
+                positions = [header.index(name) for name in names]
                 continue
         if len(fields) != width:
             raise UserError(f"{path}, line {number}: {_counted(len(fields))}, but line {first} has {width}; {fix}")
-        yield Record(number, 0, names, tuple(fields[place] for place in places))
+        yield Record(number, 0, names, tuple(fields[position] for position in positions))
 
 
 def _positions(columns: Columns, width: int, where: str) -> list[int]:
-    places = [(whole_number(column) or 0) - 1 for column in columns]
-    if min(places) < 0:
+    positions = [(whole_number(column) or 0) - 1 for column in columns]
+    if min(positions) < 0:
         raise UserError(f"{where}: column positions count from 1, not {shortened(','.join(columns))}")
-    if max(places) >= width:
-        raise UserError(f"{where}: {_counted(width)}, but column {max(places) + 1} is asked for")
-    return places
+    if max(positions) >= width:
+        raise UserError(f"{where}: {_counted(width)}, but column {max(positions) + 1} is asked for")
+    return positions
 
 
 def _counted(columns: int) -> str:
@@ -244,17 +244,17 @@ def _from_objects(
     for number, record in objects:
         values = () if names is None else tuple(value_of(record, name) for name in names)
         if names is None or (not lenient and ABSENT in values):
-            there = [*dict.fromkeys([*map(str, record), *leaf_names(record)])]
+            present = [*dict.fromkeys([*map(str, record), *leaf_names(record)])]
             unit = "line" if kind.name == "jsonl" else "row"
-            texts = [name for name in there if isinstance(value_of(record, name), str)]
-            names = choose_columns(names or columns, there, f"{path}, {unit} {number}", texts=texts)
+            texts = [name for name in present if isinstance(value_of(record, name), str)]
+            names = choose_columns(names or columns, present, f"{path}, {unit} {number}", texts=texts)
             values = tuple(value_of(record, name) for name in names)
         yield Record(number, 0, names, values)
 
 
 def _section_objects(path: File, kind: FileKind, keep_code: bool) -> Iterator[tuple[int, Mapping[str, object]]]:
     for number, section in enumerate(read_sections(path, kind, keep_code=keep_code), start=1):
-        yield number, {"_id": section.place, "title": section.title, "text": "\n".join(section.paragraphs)}
+        yield number, {"_id": section.name, "title": section.title, "text": "\n".join(section.paragraphs)}
 
 
 def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Iterator[Record]:
@@ -276,8 +276,8 @@ def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Ite
     for record in (*first, *records):
         yield record._replace(
             values=tuple(
-                text_of_html(value, keep_code=keep_code) if place in columns and isinstance(value, str) else value
-                for place, value in enumerate(record.values)
+                text_of_html(value, keep_code=keep_code) if position in columns and isinstance(value, str) else value
+                for position, value in enumerate(record.values)
             )
         )
 
@@ -285,11 +285,11 @@ def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Ite
 def html_columns(records: Sequence[Record]) -> frozenset[int]:
     """The places of the columns in which at least a fifth of the texts hold HTML."""
     columns: set[int] = set()
-    for place in range(len(records[0].values) if records else 0):
-        cells = [record.values[place] for record in records if len(record.values) > place]
+    for position in range(len(records[0].values) if records else 0):
+        cells = [record.values[position] for record in records if len(record.values) > position]
         texts = [cell for cell in cells if isinstance(cell, str) and cell.strip()]
         if texts and 5 * sum(bool(HTML_TAG.search(text)) for text in texts) >= len(texts):
-            columns.add(place)
+            columns.add(position)
     return frozenset(columns)
 
 

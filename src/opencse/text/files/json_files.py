@@ -132,15 +132,15 @@ class _Text:
             except RecursionError as error:
                 raise _invalid(self._file, error, self.line) from None
             except ValueError as error:
-                wanted = 2 * (len(self._text) - self._at)  # twice as much, so that a long value is tried a few times
-                if wanted > 2 * MAX_RECORD_CHARACTERS:
+                enough = 2 * (len(self._text) - self._at)  # twice as much, so that a long value is tried a few times
+                if enough > 2 * MAX_RECORD_CHARACTERS:
                     raise UserError(
                         f"{self._file}, line {self.line}: more than {MAX_RECORD_CHARACTERS:,} characters in one "
                         "object, or not valid JSON; split it, or correct it"
                     ) from None
                 if not self._more():
                     raise _invalid(self._file, error, self.line) from None
-                while len(self._text) < wanted and self._more():
+                while len(self._text) < enough and self._more():
                     pass
             else:
                 self.line += self._text.count("\n", self._at, end)

@@ -164,7 +164,7 @@ def _recognise(path: Path, size: int, changed: int) -> FileKind:
         raise UserError(f"{path}: {suffix} files are not read; {_OTHERS[suffix]}")
     encoding = encoding_of(path)
     text = head.decode(encoding, errors="replace").removeprefix("\ufeff").replace("\r\n", "\n")
-    name = _of_text(text, by_name, whole=len(head) < _HEAD)
+    name = _of_text(text, by_name, complete=len(head) < _HEAD)
     if name is None:
         known = ", ".join(SUFFIXES)
         raise UserError(
@@ -176,7 +176,7 @@ def _recognise(path: Path, size: int, changed: int) -> FileKind:
             f"tr '\\r' '\\n' < {shlex.quote(path.name)} > new{shlex.quote(suffix)}"
         )
     if name in ("table", "text"):
-        return _table(text, suffix, encoding, certain=by_name == "table", whole=len(head) < _HEAD)
+        return _table(text, suffix, encoding, certain=by_name == "table", complete=len(head) < _HEAD)
     return FileKind(name, encoding)
 
 
@@ -219,7 +219,7 @@ def _binary(path: Path, head: bytes) -> KindName | None:
     raise UserError(f"{path}: {suffix} files are not read; {_OTHERS[suffix]}")
 
 
-def _of_text(text: str, by_name: KindName | None, *, whole: bool) -> KindName | None:
+def _of_text(text: str, by_name: KindName | None, *, complete: bool) -> KindName | None:
     begin = text.lstrip()
     lines = [line for line in text.split("\n", 200)[:200] if line.strip()]
     if not lines:
@@ -236,7 +236,7 @@ def _of_text(text: str, by_name: KindName | None, *, whole: bool) -> KindName | 
         return "mbox"
     if by_name == "table":
         return by_name
-    if by_name in ("json", "jsonl") or (begin[:1] in ("{", "[") and _is_json(lines, whole=whole)):
+    if by_name in ("json", "jsonl") or (begin[:1] in ("{", "[") and _is_json(lines, complete=complete)):
         return _json_kind(begin, lines, by_name)
     if by_name == "text" and ("\f" in text.strip("\f") or _is_hyphenated(text)):
         return "pages"
@@ -260,7 +260,7 @@ def _holds_json(line: str) -> bool:
         return False
 
 
-def _is_json(lines: list[str], *, whole: bool) -> bool:
+def _is_json(lines: list[str], *, complete: bool) -> bool:
     """Whether text of an unknown kind is JSON: an object per line, or the beginning of a value."""
     if _holds_json(lines[0]):
         return True
@@ -269,7 +269,7 @@ def _is_json(lines: list[str], *, whole: bool) -> bool:
     except RecursionError:
         return False
     except ValueError as error:
-        return not whole and isinstance(error, json.JSONDecodeError) and error.pos > 1_000
+        return not complete and isinstance(error, json.JSONDecodeError) and error.pos > 1_000
     return True
 
 
@@ -279,17 +279,17 @@ def _is_hyphenated(text: str) -> bool:
     return lines >= 20 and len(_BROKEN_WORD.findall(text)) > max(2, lines / 50)
 
 
-def _table(text: str, suffix: str, encoding: str, *, certain: bool, whole: bool) -> FileKind:
+def _table(text: str, suffix: str, encoding: str, *, certain: bool, complete: bool) -> FileKind:
     """A table with the separator that makes rows of one width; or one text per line."""
     first = 1
-    own = "\t" if suffix == ".tsv" else ","
+    usual = "\t" if suffix == ".tsv" else ","
     match = _SEP.match(text)
     if match:
         return FileKind("table", encoding, match[1], match[1] != "\t" or _is_quoted(text), 2)
-    widths = {separator: _width(text, separator, whole=whole) for separator in SEPARATORS}
+    widths = {separator: _width(text, separator, complete=complete) for separator in SEPARATORS}
     fitting = {separator: width for separator, width in widths.items() if width > 1}
     if certain:
-        separator = own if own in fitting or not fitting else max(fitting, key=lambda one: fitting[one])
+        separator = usual if usual in fitting or not fitting else max(fitting, key=lambda one: fitting[one])
         return FileKind("table", encoding, separator, separator != "\t" or _is_quoted(text), first)
     lines = [line for line in text.split("\n", _ROWS)[:_ROWS] if line.strip()]
     for separator in ("\t", ";", "|", ","):
@@ -298,10 +298,10 @@ def _table(text: str, suffix: str, encoding: str, *, certain: bool, whole: bool)
     return FileKind("text", encoding)
 
 
-def _records(text: str, separator: str, *, whole: bool) -> Iterator[list[str]]:
+def _records(text: str, separator: str, *, complete: bool) -> Iterator[list[str]]:
     """The first rows; the last one, which may be incomplete, only of a whole file."""
     lines = text.split("\n")
-    if not whole:
+    if not complete:
         lines = lines[:-1]
     before: list[str] | None = None
     count = 0
@@ -318,13 +318,13 @@ def _records(text: str, separator: str, *, whole: bool) -> Iterator[list[str]]:
                 return
     except csv.Error:
         return
-    if before is not None and whole:
+    if before is not None and complete:
         yield before
 
 
-def _width(text: str, separator: str, *, whole: bool) -> int:
+def _width(text: str, separator: str, *, complete: bool) -> int:
     """Columns of the header, if nine in ten of the first rows have as many; else 1."""
-    widths = [len(row) for row in _records(text, separator, whole=whole)]
+    widths = [len(row) for row in _records(text, separator, complete=complete)]
     if not widths or Counter(widths)[widths[0]] < 0.9 * len(widths):
         return 1
     return widths[0]

@@ -47,14 +47,14 @@ def suffix_of(path: Path) -> str:
 def require_file(path: Path) -> Path:
     """``path`` if it is a file that holds something, or a pipe; a ``UserError`` if not."""
     try:
-        found = path.stat()
+        status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
         raise UserError(f"{path}: no such file; check its name and folder") from None
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read ({reason(error)})") from None
-    if stat.S_ISDIR(found.st_mode):
+    if stat.S_ISDIR(status.st_mode):
         raise UserError(f"{path}: is a folder; give a file")
-    if stat.S_ISREG(found.st_mode) and found.st_size == 0:
+    if stat.S_ISREG(status.st_mode) and status.st_size == 0:
         raise _empty(path)
     return path
 
@@ -85,10 +85,10 @@ def _encoding(path: Path, size: int, changed: int) -> str:
 
 def _blocks(path: Path) -> Iterator[bytes]:
     """The file's bytes, unpacked, as far as they can be read; damage is reported where the file is read."""
-    left = _most_unpacked(path)
+    remaining = _most_unpacked(path)
     with suppress(EOFError, lzma.LZMAError, zlib.error, OSError), _open(path) as stream:
-        while left > 0 and (block := stream.read(_BLOCK)):
-            left -= len(block)
+        while remaining > 0 and (block := stream.read(_BLOCK)):
+            remaining -= len(block)
             yield block
 
 

@@ -25,12 +25,12 @@ _OLDER = re.compile(
 )
 
 
-def mail_sections(file: File, place: str) -> Iterator[Section]:
+def mail_sections(file: File, name: str) -> Iterator[Section]:
     """The message in a file (``.eml``)."""
-    yield from _section(read_bytes(file, MAX_MESSAGE), file, 1, place)
+    yield from _section(read_bytes(file, MAX_MESSAGE), file, 1, name)
 
 
-def mailbox_sections(file: File, place: str) -> Iterator[Section]:
+def mailbox_sections(file: File, name: str) -> Iterator[Section]:
     """The messages of a mailbox (``.mbox``), one after another; one that cannot be decoded is named by its line."""
     number = start = count = 0
     message: list[bytes] = []
@@ -42,7 +42,7 @@ def mailbox_sections(file: File, place: str) -> Iterator[Section]:
             if blank and line.startswith(b"From "):
                 if message:
                     count += 1
-                    yield from _section(b"".join(message), file, start, f"{place}#{count}")
+                    yield from _section(b"".join(message), file, start, f"{name}#{count}")
                 message, size, start = [], 0, number
             elif start:
                 size += len(line)
@@ -53,20 +53,20 @@ def mailbox_sections(file: File, place: str) -> Iterator[Section]:
                 raise UserError(f"{file}, line {number}: a mailbox begins with a line 'From ADDRESS DATE'")
             blank = not line.strip()
     if message:
-        yield from _section(b"".join(message), file, start, f"{place}#{count + 1}")
+        yield from _section(b"".join(message), file, start, f"{name}#{count + 1}")
 
 
-def _section(content: bytes, file: File, line: int, place: str) -> Iterator[Section]:
+def _section(content: bytes, file: File, line: int, name: str) -> Iterator[Section]:
     try:
         message = email.message_from_bytes(content, policy=email.policy.default)
         subject = " ".join(str(message.get("subject", "")).split())
-        own = str(message.get("message-id", "")).strip().strip("<>")
+        message_id = str(message.get("message-id", "")).strip().strip("<>")
         lines = _body(message).replace("\r\n", "\n").split("\n")
     except (email.errors.MessageError, ValueError, LookupError, AttributeError, IndexError, TypeError, RecursionError):
         raise UserError(f"{file}, line {line}: this message cannot be decoded; delete or repair it") from None
     paragraphs = tuple(join_lines(_own_lines(lines)))
     if subject or paragraphs:
-        yield Section(own or place, subject, paragraphs)
+        yield Section(message_id or name, subject, paragraphs)
 
 
 def _body(message: EmailMessage) -> str:
@@ -88,18 +88,18 @@ def _body(message: EmailMessage) -> str:
 
 def _own_lines(lines: list[str]) -> list[str]:
     """The lines that the sender wrote."""
-    own: list[str] = []
+    written: list[str] = []
     for line in lines:
         if line.rstrip("\r") in ("-- ", "--") or _OLDER.fullmatch(line):
             break
         if _QUOTE.match(line) and not line.lstrip().startswith("|"):
-            while own and not own[-1].strip():
-                own.pop()
-            broken = len(own) > 1 and _BEGINS.match(own[-2])  # 'On Monday, A. Person wrote:' in two lines
+            while written and not written[-1].strip():
+                written.pop()
+            broken = len(written) > 1 and _BEGINS.match(written[-2])  # 'On Monday, A. Person wrote:' in two lines
             count = 2 if broken else 1
-            if own and _SAYS.fullmatch(" ".join(own[-count:])):
-                del own[-count:]
-            own.append("")
+            if written and _SAYS.fullmatch(" ".join(written[-count:])):
+                del written[-count:]
+            written.append("")
             continue
-        own.append(line)
-    return own
+        written.append(line)
+    return written

@@ -101,20 +101,20 @@ class _Reader(HTMLParser):
         self._text.clear()
 
 
-def html_sections(source: str, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+def html_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:
     """The sections of a web page, by its headings; of its ``main`` or ``article`` alone, if it has one.
 
     The page's title is that of its ``<title>``, or its first heading where that is the beginning of the title (which
     names the site behind it).
     """
-    own, text = split_front_matter(source)
-    title = " ".join((own or _title_of(text)).split())
+    front_title, text = split_front_matter(source)
+    title = " ".join((front_title or _title_of(text)).split())
     match = _MAIN.search(text)
     page = Headed(title)
     reader = _Reader(page, keep_code=keep_code)
     reader.feed(match[0] if match else text)
     reader.close()
-    yield from page.sections(place)
+    yield from page.sections(name)
 
 
 def _title_of(text: str) -> str:
@@ -124,10 +124,10 @@ def _title_of(text: str) -> str:
     title = text_of_html(head[1])
     heading = re.search(r"<h1\b[^>]*>(.*?)</h1", text, flags=re.DOTALL | re.IGNORECASE)
     if heading is not None:
-        own = " ".join(text_of_html(heading[1]).split())
-        rest = title[len(own) :].strip()
-        if own and title.casefold().startswith(own.casefold()) and re.match(r"[-–—|·:»]", rest):
-            return own
+        first_heading = " ".join(text_of_html(heading[1]).split())
+        rest = title[len(first_heading) :].strip()
+        if first_heading and title.casefold().startswith(first_heading.casefold()) and re.match(r"[-–—|·:»]", rest):
+            return first_heading
     return title
 
 

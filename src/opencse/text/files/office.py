@@ -23,7 +23,7 @@ _TEXT_PARTS = (".xml", ".rels", ".html", ".xhtml", ".htm", ".opf", ".ncx")
 _ENTITY = re.compile(rb"<!(?:ENTITY|DOCTYPE[^>]*\[)", re.IGNORECASE)
 
 
-def docx_sections(file: File, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+def docx_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator[Section]:
     """The sections of a Word document, by its headings; its title is that of its paragraph in the style Title.
 
     Raises:
@@ -40,10 +40,10 @@ def docx_sections(file: File, place: str, *, keep_code: bool = False) -> Iterato
         ).value
     except Exception as error:  # of XML, zip and its own, which have no common kind
         raise _damaged(file, error) from None
-    yield from html_sections(html, place, keep_code=keep_code)
+    yield from html_sections(html, name, keep_code=keep_code)
 
 
-def epub_sections(file: File, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+def epub_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator[Section]:
     """The sections of an e-book, chapter after chapter in reading order.
 
     Raises:
@@ -52,9 +52,9 @@ def epub_sections(file: File, place: str, *, keep_code: bool = False) -> Iterato
     content = _checked(file)
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            for name in _chapters(archive):
-                source = archive.read(name).decode("utf-8-sig", errors="replace")
-                sections = html_sections(source, f"{place}/{posixpath.basename(name)}", keep_code=keep_code)
+            for chapter in _chapters(archive):
+                source = archive.read(chapter).decode("utf-8-sig", errors="replace")
+                sections = html_sections(source, f"{name}/{posixpath.basename(chapter)}", keep_code=keep_code)
                 yield from (section for section in sections if section.paragraphs)  # a cover has the book's title alone
     except (zipfile.BadZipFile, KeyError, ValueError, OSError, NotImplementedError, RuntimeError, EOFError) as error:
         raise _damaged(file, error) from None

@@ -25,7 +25,7 @@ _LIGATURES = str.maketrans(
 _LIST = re.compile(r"\s*(?:[-*•▪‣–]|\(?\d{1,3}[.)]|[a-z]\))\s+")
 
 
-def page_sections(pages: Sequence[str], place: str, title: str = "") -> Iterator[Section]:
+def page_sections(pages: Sequence[str], name: str, title: str = "") -> Iterator[Section]:
     """The text of pages as one document.
 
     Lines that come back at the edge of many pages, and page numbers, are left out. A word that is broken at the end of
@@ -34,7 +34,7 @@ def page_sections(pages: Sequence[str], place: str, title: str = "") -> Iterator
 
     Args:
         pages: their texts.
-        place: names the document.
+        name: of the document.
         title: of the document, if known.
     """
     lines = [_trimmed(page.translate(_LIGATURES).split("\n")) for page in pages]
@@ -43,7 +43,7 @@ def page_sections(pages: Sequence[str], place: str, title: str = "") -> Iterator
     known = Counter(re.findall(r"[^\W\d_]+(?:-[^\W\d_]+)*", "\n".join("\n".join(page) for page in lines)))
     paragraphs = tuple(_paragraphs(lines, known))
     if paragraphs:
-        yield Section(place, title, paragraphs)
+        yield Section(name, title, paragraphs)
 
 
 def _trimmed(lines: Sequence[str]) -> list[str]:

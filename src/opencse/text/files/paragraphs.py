@@ -16,13 +16,13 @@ class Section:
     """A document, or a part of one under a heading.
 
     Attributes:
-        place: the file within its folder, and the heading as in a link: ``guide/valves.md#closing-a-valve``; or what
-            names a document within its file (a message's id).
+        name: the file in its folder and the heading, as in a link: ``guide/valves.md#closing-a-valve``; or the name of
+            a document in its file (the id of a message).
         title: of the page and of the section; empty where there is none.
         paragraphs: at least one unless there is a title; none is empty.
     """
 
-    place: str
+    name: str
     title: str
     paragraphs: tuple[str, ...]
 
@@ -52,17 +52,18 @@ class Headed:
         if text := text.strip():
             self._parts[-1][-1].append(text)
 
-    def sections(self, place: str) -> Iterator[Section]:
-        """The sections that have a paragraph, each with the place of its heading; where none has, the title alone."""
+    def sections(self, name: str) -> Iterator[Section]:
+        """The sections that have a paragraph, each named by the file and its heading; the title alone if none has."""
         if self._page and not any(paragraphs for _, _, paragraphs in self._parts):
-            yield Section(place, self._page, ())
+            yield Section(name, self._page, ())
         seen: Counter[str] = Counter()
         for heading, title, paragraphs in self._parts:
             anchor = "-".join(re.findall(r"[\w-]+", heading.lower()))
-            own = place + (f"#{anchor}" if anchor else "")
-            seen[own] += 1
+            address = name + (f"#{anchor}" if anchor else "")
+            seen[address] += 1
             if paragraphs:
-                yield Section(f"{own}-{seen[own] - 1}" if seen[own] > 1 else own, title, tuple(paragraphs))
+                unique = f"{address}-{seen[address] - 1}" if seen[address] > 1 else address
+                yield Section(unique, title, tuple(paragraphs))
 
 
 def join_lines(lines: Iterable[str]) -> list[str]:

@@ -18,7 +18,7 @@ MAX_PAGE = 10_000_000
 """Characters of text on one page, at most."""
 
 
-def pdf_sections(file: File, place: str) -> Iterator[Section]:
+def pdf_sections(file: File, name: str) -> Iterator[Section]:
     """The text of a PDF as one document; see `opencse.text.files.pages`.
 
     Raises:
@@ -53,4 +53,4 @@ def pdf_sections(file: File, place: str) -> Iterator[Section]:
     words = set(" ".join(pages[:2]).casefold().split())
     if title and not set(title.casefold().split()) <= words:  # often the name of a file or a template
         title = ""
-    yield from page_sections(pages, place, title)
+    yield from page_sections(pages, name, title)

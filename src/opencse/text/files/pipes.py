@@ -72,10 +72,10 @@ def spool(location: str, suffix: str = "") -> Spooled:
     if identity is not None and (in_use := _IN_USE.get(identity)) is not None:
         return in_use
     try:
-        descriptor, kept = tempfile.mkstemp(prefix="opencse-", suffix=suffix or ".txt")
+        descriptor, temporary = tempfile.mkstemp(prefix="opencse-", suffix=suffix or ".txt")
     except OSError as error:
         raise UserError(f"{name}: no room to keep what comes through it ({reason(error)}); set TMPDIR") from None
-    path = Path(kept)
+    path = Path(temporary)
     try:
         with os.fdopen(descriptor, "wb") as target, _open(location) as stream:
             shutil.copyfileobj(stream, target)
@@ -101,10 +101,10 @@ def spool(location: str, suffix: str = "") -> Spooled:
 def _identity(location: str) -> tuple[int, int] | None:
     """What tells this pipe from others, by whatever name it is reached; None if the system does not say."""
     try:
-        found = os.fstat(0) if location in STANDARD_INPUT else Path(location).stat()
+        status = os.fstat(0) if location in STANDARD_INPUT else Path(location).stat()
     except (OSError, ValueError):
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 def _open(location: str) -> BinaryIO:

@@ -62,7 +62,7 @@ def _facts(yaml_text: str | None, toml_text: str | None) -> Mapping[str, object]
     return facts if isinstance(facts, dict) else None
 
 
-def markdown_sections(source: str, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+def markdown_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:
     """The sections of a Markdown page; list items, and the rows of a table, are paragraphs.
 
     HTML blocks are left out, and code blocks too unless ``keep_code``.
@@ -70,7 +70,7 @@ def markdown_sections(source: str, place: str, *, keep_code: bool = False) -> It
     from markdown_it import MarkdownIt
 
     page, text = split_front_matter(source)
-    found, heading = Headed(page), False
+    sections, heading = Headed(page), False
     cells: list[str] | None = None
     for token in MarkdownIt("commonmark").enable("table").parse(text):
         if token.type == "heading_open":
@@ -78,10 +78,10 @@ def markdown_sections(source: str, place: str, *, keep_code: bool = False) -> It
         elif token.type == "tr_open":
             cells = []
         elif token.type == "tr_close" and cells is not None:
-            found.paragraph(", ".join(filter(None, cells)))
+            sections.paragraph(", ".join(filter(None, cells)))
             cells = None
         elif token.type in ("fence", "code_block") and keep_code:
-            found.paragraph(token.content)
+            sections.paragraph(token.content)
         elif token.type == "inline":
             parts = (
                 " " if part.type in ("softbreak", "hardbreak") else part.content
@@ -90,38 +90,38 @@ def markdown_sections(source: str, place: str, *, keep_code: bool = False) -> It
             )
             content = " ".join("".join(parts).split())
             if heading:
-                found.heading(content)
+                sections.heading(content)
                 heading = False
             elif cells is not None:
                 cells.append(content)
             else:
-                found.paragraph(content)
-    yield from found.sections(place)
+                sections.paragraph(content)
+    yield from sections.sections(name)
 
 
-def rst_sections(source: str, place: str, *, keep_code: bool = False) -> Iterator[Section]:
+def rst_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:
     """The sections of a page in reStructuredText.
 
     Directives, comments and link targets are left out, and literal blocks too unless ``keep_code``.
     """
     page, text = split_front_matter(source)
-    found = Headed(page)
+    sections = Headed(page)
     literal = False
     for block in blocks(text.split("\n")):
         indented = block[0][:1].isspace()
         if indented and literal:
             if keep_code:
-                found.paragraph("\n".join(block))
+                sections.paragraph("\n".join(block))
             continue
         lines = [line for line in block if not _UNDERLINE.fullmatch(line)]
         if len(lines) < len(block) and lines and not indented:
-            found.heading(_plain(lines[0]))
+            sections.heading(_plain(lines[0]))
             lines = lines[1:]
         literal = bool(lines) and (lines[-1].rstrip().endswith("::") or lines[0].startswith(".. "))
         if lines and not lines[0].lstrip().startswith(".."):
             for item in _items(lines):
-                found.paragraph(_plain(item))
-    yield from found.sections(place)
+                sections.paragraph(_plain(item))
+    yield from sections.sections(name)
 
 
 def _items(lines: Sequence[str]) -> list[str]:

@@ -10,62 +10,60 @@ from opencse.text.files.paragraphs import Section, join_lines
 from opencse.text.files.pipes import Spooled
 
 
-def read_sections(
-    file: File, kind: FileKind, *, place: str | None = None, keep_code: bool = False
-) -> Iterator[Section]:
+def read_sections(file: File, kind: FileKind, *, name: str | None = None, keep_code: bool = False) -> Iterator[Section]:
     """The sections of one file.
 
     Args:
         file: of a kind in `opencse.text.files.kinds.SECTIONED`, or lines of text.
         kind: what it was recognised as.
-        place: names it; by default its name.
+        name: used in the names of sections; by default the name of the file.
         keep_code: keep code blocks.
 
     Raises:
         UserError: naming the file, the line or page, and the fix.
     """
-    if place is None:
-        place = file.name if isinstance(file, Spooled) else path_of(file).name
+    if name is None:
+        name = file.name if isinstance(file, Spooled) else path_of(file).name
     match kind.name:
         case "text":
             if paragraphs := tuple(join_lines(line for _, line in read_lines(file))):
-                yield Section(place, "", paragraphs)
+                yield Section(name, "", paragraphs)
         case "markdown":
             from opencse.text.files.prose import markdown_sections
 
-            yield from markdown_sections(read_text(file) + "\n", place, keep_code=keep_code)
+            yield from markdown_sections(read_text(file) + "\n", name, keep_code=keep_code)
         case "rst":
             from opencse.text.files.prose import rst_sections
 
-            yield from rst_sections(read_text(file), place, keep_code=keep_code)
+            yield from rst_sections(read_text(file), name, keep_code=keep_code)
         case "html":
             from opencse.text.files.markup import html_sections
 
-            yield from html_sections(read_text(file), place, keep_code=keep_code)
+            yield from html_sections(read_text(file), name, keep_code=keep_code)
         case "subtitles":
             from opencse.text.files.subtitles import subtitle_sections
 
-            yield from subtitle_sections(file, place)
+            yield from subtitle_sections(file, name)
         case "mail":
             from opencse.text.files.mail import mail_sections
 
-            yield from mail_sections(file, place)
+            yield from mail_sections(file, name)
         case "mbox":
             from opencse.text.files.mail import mailbox_sections
 
-            yield from mailbox_sections(file, place)
+            yield from mailbox_sections(file, name)
         case "pages":
             from opencse.text.files.pages import page_sections
 
-            yield from page_sections(read_text(file).split("\f"), place)
+            yield from page_sections(read_text(file).split("\f"), name)
         case "pdf":
             from opencse.text.files.pdf import pdf_sections
 
-            yield from pdf_sections(file, place)
+            yield from pdf_sections(file, name)
         case "docx" | "epub":
             from opencse.text.files.office import docx_sections, epub_sections
 
-            yield from (docx_sections if kind.name == "docx" else epub_sections)(file, place, keep_code=keep_code)
+            yield from (docx_sections if kind.name == "docx" else epub_sections)(file, name, keep_code=keep_code)
         case "wikipedia":
             from opencse.text.files.xml_files import wikipedia_sections
 

@@ -19,7 +19,7 @@ _PAUSE = 4.0
 """Seconds without speech that begin a new paragraph."""
 
 
-def subtitle_sections(file: File, place: str) -> Iterator[Section]:
+def subtitle_sections(file: File, name: str) -> Iterator[Section]:
     """The spoken text as one document; lines and cues are joined, a pause of four seconds begins a paragraph.
 
     Cues that repeat the one before (rolling captions) count once; sounds in brackets and notes are left out.
@@ -48,7 +48,7 @@ def subtitle_sections(file: File, place: str) -> Iterator[Section]:
         raise UserError(f"{file}: no line such as 00:00:01,000 --> 00:00:02,000 in it, so these are no subtitles")
     texts = tuple(" ".join(filter(None, lines)) for lines in paragraphs)
     if any(texts):
-        yield Section(place, "", tuple(text for text in texts if text))
+        yield Section(name, "", tuple(text for text in texts if text))
 
 
 def _seconds(time: str) -> float:

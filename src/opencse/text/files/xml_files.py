@@ -94,13 +94,13 @@ def _read(file: File, path: Path) -> Iterator[tuple[int, XmlRecord]]:
     )
     parser.EndElementHandler = lambda name: records.end()
     parser.CharacterDataHandler = records.text
-    found = False
+    empty = False
     for _ in _parsed(file, parser):
         for line, record in records.done:
-            found = True
+            empty = True
             yield line, _stack_exchange(record)
         records.done.clear()
-    if not found:
+    if not empty:
         raise UserError(f"{file}: no records in it (no element with text in it)")
 
 

@@ -10,8 +10,8 @@ import opencse
 from helpers import Heard
 from opencse.errors import UserError
 from opencse.runs.job import TrainJob
-from opencse.text import sample
-from opencse.text.near_duplicates import find_near_duplicates, pieces
+from opencse.text import duplicates, sample
+from opencse.text.duplicates import count_duplicates, find_near_duplicates, pieces
 from opencse.text.readers import Source
 
 ROWS = [
@@ -101,3 +101,14 @@ def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "rensa", None)
     with pytest.raises(UserError, match=r'pip install "opencse\[dedup\]"'):
         find_near_duplicates(ROWS)
+
+
+@pytest.mark.parametrize("width", [1, 2])
+def test_exact_duplicates_are_counted_part_by_part(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, width: int) -> None:
+    keys = np.random.default_rng(1).integers(-20, 20, (500, width))
+    np.save(tmp_path / "keys.npy", keys)
+    expected = 500 - len({tuple(row) for row in keys.tolist()})
+    assert count_duplicates(tmp_path / "keys.npy") == expected
+    monkeypatch.setattr(duplicates, "_AT_ONCE", 60)
+    monkeypatch.setattr(duplicates, "_READ", 70)
+    assert count_duplicates(tmp_path / "keys.npy") == expected
