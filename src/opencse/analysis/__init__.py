@@ -1,1 +1,1 @@
-"""Looking into models and runs: figures and the report."""
+"""Analyses of a model: geometry, layers, biases, what its cosines mean, and the report with its figures."""

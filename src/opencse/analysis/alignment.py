@@ -1,4 +1,4 @@
-"""Are similar sentences near, and all sentences spread out? Alignment and uniformity."""
+"""Alignment and uniformity: whether similar sentences are near each other, and all sentences spread out."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from opencse.analysis.tiles import pair_cosines, require_vectors, tiles, unit
+from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation import Embedded, ScoredPairs
 
@@ -16,8 +16,8 @@ HIGH = 0.8
 """Pairs are positives above this share of the highest gold score: above 4 of 5, as in SimCSE's figures."""
 
 
-def alignment(first: NDArray[np.floating], second: NDArray[np.floating]) -> float:
-    r"""Mean squared distance of the two sides of positive pairs, at unit length (SimCSE, eq. 2).
+def alignment(first: Vectors, second: Vectors) -> float:
+    r"""Returns the mean squared distance of the two sides of positive pairs, at unit length (SimCSE, eq. 2).
 
     .. math:: \ell_{\text{align}} = \frac1n \sum_i \|f(x_i) - f(x_i^+)\|^2, \qquad \|f\| = 1
 
@@ -34,6 +34,11 @@ def alignment(first: NDArray[np.floating], second: NDArray[np.floating]) -> floa
     Raises:
         UserError: for no pairs, a vector of zeros, or NaN or infinite values.
         ValueError: if the shapes differ or are not (n, d).
+
+    Example:
+        >>> first, second = np.array([[1.0, 0.0], [0.0, 2.0]]), np.array([[3.0, 0.0], [1.0, 0.0]])
+        >>> alignment(first, second)
+        1.0
     """
     require_vectors(first)
     if first.shape != second.shape:
@@ -42,21 +47,21 @@ def alignment(first: NDArray[np.floating], second: NDArray[np.floating]) -> floa
     return math.fsum(sums) / len(first)
 
 
-def positive_sides(embedded: Embedded, pairs: ScoredPairs) -> tuple[NDArray[np.floating], NDArray[np.floating]] | None:
-    """The two sides (p, d) of the pairs of high gold score, for `alignment`; None if there are none.
+def positive_sides(embedded: Embedded, pairs: ScoredPairs) -> tuple[Vectors, Vectors] | None:
+    """Selects the two sides (p, d) of the pairs of high gold score, for `alignment`; None if there are none.
 
     A pair is positive above ``HIGH`` of the highest gold score; ``embedded`` holds both texts of every pair.
     """
-    chosen = np.flatnonzero(pairs.scores > HIGH * pairs.scores.max()).tolist()
-    if not chosen:
+    rows = np.flatnonzero(pairs.scores > HIGH * pairs.scores.max()).tolist()
+    if not rows:
         return None
-    first, second = ([side[i] for i in chosen] for side in (pairs.first, pairs.second))
+    first, second = ([side[i] for i in rows] for side in (pairs.first, pairs.second))
     return embedded.of(first), embedded.of(second)
 
 
 @dataclass(frozen=True)
-class Pairs:
-    """What a pass over all pairs i < j finds.
+class PairStatistics:
+    """Statistics over all pairs i < j of a set of vectors.
 
     Attributes:
         uniformity: see ``uniformity``.
@@ -67,8 +72,8 @@ class Pairs:
     least: float
 
 
-def all_pairs(vectors: NDArray[np.floating], t: float = 2.0) -> Pairs:
-    """``uniformity`` and the lowest cosine over all pairs; n^2 d operations, in memory of some 50 MB."""
+def all_pairs(vectors: Vectors, t: float = 2.0) -> PairStatistics:
+    """Computes ``uniformity`` and the lowest cosine over all pairs; n^2 d operations, in some 50 MB of memory."""
     require_vectors(vectors, 2)
     if not 0 < t < math.inf:
         raise UserError(f"t of uniformity is a number above 0, not {t}")
@@ -81,11 +86,11 @@ def all_pairs(vectors: NDArray[np.floating], t: float = 2.0) -> Pairs:
         cosines *= 2 * t
         inner = math.log(float(np.exp(cosines, out=cosines).sum()))
         total = float(np.logaddexp(total, 2 * t * (highest - 1) + inner))
-    return Pairs(uniformity=total - math.log(count), least=least)
+    return PairStatistics(uniformity=total - math.log(count), least=least)
 
 
-def uniformity(vectors: NDArray[np.floating], t: float = 2.0) -> float:
-    r"""How evenly n vectors lie on the sphere (SimCSE, eq. 3).
+def uniformity(vectors: Vectors, t: float = 2.0) -> float:
+    r"""Measures how evenly n vectors are spread on the sphere (SimCSE, eq. 3).
 
     .. math:: \ell_{\text{uniform}} = \log \frac{2}{n(n-1)} \sum_{i<j} e^{-t \|f(x_i) - f(x_j)\|^2}, \qquad \|f\| = 1
 
@@ -104,5 +109,9 @@ def uniformity(vectors: NDArray[np.floating], t: float = 2.0) -> float:
     Raises:
         UserError: for fewer than 2 vectors, a vector of zeros, NaN or infinite values, or t not above 0.
         ValueError: if the array is not (n, d).
+
+    Example:
+        >>> round(uniformity(np.array([[1.0, 0.0], [-1.0, 0.0]])), 6), round(abs(uniformity(np.ones((3, 2)))), 6)
+        (-8.0, 0.0)
     """
     return all_pairs(vectors, t).uniformity

@@ -1,4 +1,4 @@
-"""Does the model prefer pairs of similar length, or of common words, beyond what people say of them?"""
+"""Length and overlap bias: whether a model prefers pairs of similar length or with common words."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 from collections.abc import Callable, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from opencse.analysis.tiles import Floats
+from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, spearman
 from opencse.evaluation.overlap import bag_f1, plain_words
@@ -17,7 +16,7 @@ from opencse.settings import Settings
 from opencse.statistics.correlation import mean_ranks
 
 LENGTH_EDGES = (0, 1, 2, 3, 4, 6, 10)
-"""Where the bins of the difference in words begin; the fourth ends where ESimCSE cuts (3 words)."""
+"""Where the bins of the difference in words begin; the fourth ends where ESimCSE splits (3 words)."""
 
 OVERLAP_EDGES = (0.0, 0.2, 0.4, 0.6, 0.8)
 """Where the bins of the overlap begin; the last one holds 1."""
@@ -26,7 +25,7 @@ _ROUNDING = 1e-12
 
 
 class Bin(Settings):
-    """The pairs of one bin.
+    """The pairs in one bin of a trait.
 
     Attributes:
         lower: the trait's lowest value.
@@ -63,7 +62,7 @@ class Trait(Settings):
 
 
 class PairBias(Settings):
-    """The bias over n pairs.
+    """The biases of a model over n pairs.
 
     Attributes:
         n: pairs.
@@ -76,8 +75,8 @@ class PairBias(Settings):
     word_overlap: Trait
 
 
-def pair_bias(cosines: NDArray[np.floating], pairs: ScoredPairs) -> PairBias:
-    r"""Cosines against the difference in length and the overlap in words (ESimCSE, section 1; SimCSE, section 4).
+def pair_bias(cosines: Vectors, pairs: ScoredPairs) -> PairBias:
+    r"""Measures how cosines follow the difference in length and shared words (ESimCSE, section 1; SimCSE, section 4).
 
     With ranks :math:`r(c), r(g), r(v)` of cosine, gold score and trait, ties sharing their mean rank, and
     :math:`\rho` their correlations,
@@ -92,12 +91,20 @@ def pair_bias(cosines: NDArray[np.floating], pairs: ScoredPairs) -> PairBias:
     as the length split of the STS evaluation; overlap is of the same words, lower-cased.
 
     Args:
-        cosines: (n,), one a pair.
+        cosines: (n,), one for each pair.
         pairs: texts and gold scores.
 
     Raises:
         UserError: if neither text of a pair holds a word.
         ValueError: if the cosines are not (n,) or not finite.
+
+    Example:
+        >>> first = ["a cat", "a dog", "the sun", "rain falls here"]
+        >>> second = ["a cat sleeps", "it barks", "the moon", "it rains"]
+        >>> pairs = ScoredPairs("pairs", np.array([4.0, 3.0, 1.0, 5.0]), first, second)
+        >>> bias = pair_bias(np.array([0.9, 0.2, 0.7, 0.6]), pairs)
+        >>> bias.n, round(bias.word_overlap.partial, 2)
+        (4, 0.97)
     """
     values = np.asarray(cosines, dtype=np.float64)
     if values.shape != (len(pairs),) or not np.isfinite(values).all():
@@ -112,14 +119,22 @@ def pair_bias(cosines: NDArray[np.floating], pairs: ScoredPairs) -> PairBias:
 
 
 def partial_spearman(first: Floats, second: Floats, fixed: Floats) -> float | None:
-    """Spearman's correlation (n,) of two with a third held fixed; None where it is not defined. See ``pair_bias``."""
+    """Returns Spearman's correlation of two variables (n,) with a third held fixed; see ``pair_bias``.
+
+    None where it is not defined.
+
+    Example:
+        >>> fixed = np.array([1.0, 2.0, 3.0, 4.0, 5.0])
+        >>> round(partial_spearman(np.array([2.0, 1.0, 3.0, 5.0, 4.0]), np.array([2.0, 1.0, 4.0, 3.0, 5.0]), fixed), 4)
+        0.1667
+    """
     if any((side == side[0]).all() for side in (first, second, fixed)):
         return None
     both, one, two = spearman(first, second), spearman(first, fixed), spearman(second, fixed)
-    left = (1 - one * one) * (1 - two * two)
-    if left <= _ROUNDING:
+    remaining = (1 - one * one) * (1 - two * two)
+    if remaining <= _ROUNDING:
         return None
-    return max(-1.0, min(1.0, (both - one * two) / math.sqrt(left)))
+    return max(-1.0, min(1.0, (both - one * two) / math.sqrt(remaining)))
 
 
 def _of_pairs(pairs: ScoredPairs, measure: Callable[[list[str], list[str]], float]) -> Floats:

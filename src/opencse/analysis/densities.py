@@ -1,4 +1,4 @@
-"""The cosines of graded pairs, by gold score: does the model tell similar pairs from others?"""
+"""Densities of the cosines of graded pairs, one for each group of gold scores."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
-from opencse.analysis.tiles import Floats
+from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
 from opencse.settings import Settings
 
@@ -40,23 +39,21 @@ class GroupDensity(Settings):
 
 
 class Densities(Settings):
-    """The groups in rising gold score, and the cosines (the grid) at which their densities stand."""
+    """The groups in rising gold score, and the cosines (the grid) at which their densities are given."""
 
     grid: list[FiniteFloat]
     groups: list[GroupDensity]
 
 
-def densities(
-    cosines: NDArray[np.floating], gold: NDArray[np.floating], *, edges: Sequence[float] = EDGES, points: int = POINTS
-) -> Densities:
-    r"""A density of the cosines for each group of gold scores (SimCSE, Fig. G.1: five groups of STS-B).
+def densities(cosines: Vectors, gold: Vectors, *, edges: Sequence[float] = EDGES, points: int = POINTS) -> Densities:
+    r"""Estimates the density of the cosines in each group of gold scores (SimCSE, Fig. G.1: five groups of STS-B).
 
     .. math:: p(x) = \frac1{n h} \sum_i \varphi\Big(\frac{x - c_i}{h}\Big), \qquad h = \max(s\, n^{-1/5}, \delta/2)
 
     a Gaussian kernel with Scott's bandwidth (scipy's ``gaussian_kde``), s the group's standard deviation; half the
     grid's step :math:`\delta` is the least, so that no group falls between two points. A kernel near 1 or -1 reaches
-    beyond it, so the density on the grid may sum to less than 1. The paper does not tell its own; nor to which
-    group a score on an edge belongs: here to the one above, and the highest edge to the last.
+    beyond it, so the density on the grid may sum to less than 1. The paper gives neither its bandwidth nor the
+    group of a score on an edge: here the one above, and for the highest edge the last.
 
     Args:
         cosines: (n,), in [-1, 1].
@@ -68,6 +65,11 @@ def densities(
         UserError: for no pairs, a gold score outside the edges, or edges that do not rise.
         ValueError: for arrays that are not (n,) of one length, not finite, cosines outside [-1, 1], or fewer than 2
             points.
+
+    Example:
+        >>> groups = densities(np.array([0.1, 0.3, 0.8]), np.array([1.5, 1.0, 5.0])).groups
+        >>> [(group.n, group.mean) for group in groups if group.n]
+        [(2, 0.2), (1, 0.8)]
     """
     values, scores = np.asarray(cosines, dtype=np.float64), np.asarray(gold, dtype=np.float64)
     bounds = np.asarray(edges, dtype=np.float64)
@@ -75,11 +77,11 @@ def densities(
     grid = np.linspace(-1, 1, points)
     # A score on the highest edge belongs to the last group.
     group = np.minimum(np.searchsorted(bounds, scores, side="right") - 1, len(bounds) - 2)
-    found = [
+    groups = [
         _group(values[group == number], (float(bounds[number]), float(bounds[number + 1])), grid)
         for number in range(len(bounds) - 1)
     ]
-    return Densities(grid=grid.tolist(), groups=found)
+    return Densities(grid=grid.tolist(), groups=groups)
 
 
 def _group(cosines: Floats, bounds: tuple[float, float], grid: Floats) -> GroupDensity:

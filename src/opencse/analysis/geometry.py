@@ -1,28 +1,28 @@
-"""The shape of a model's vectors in one record: alignment, uniformity, anisotropy, spectrum."""
+"""The geometry of a model's vectors in one record: alignment, uniformity, anisotropy, spectrum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
 from opencse.analysis.alignment import alignment, all_pairs
 from opencse.analysis.spectrum import correlation_rank, effective_rank, moments
 from opencse.analysis.tiles import require_vectors
+from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.settings import Settings
 
 LIMIT = 20_000
-"""Vectors of which all pairs are taken; all of STS-B's sentences are fewer."""
+"""The most vectors of which all pairs are compared; STS-B has fewer sentences."""
 
 FIRST = (1, 3, 10, 30, 100)
-"""The counts of principal components whose share of the variance is told."""
+"""Counts of principal components whose share of the variance is recorded."""
 
 
 class Positives(Settings):
-    """Of the positive pairs.
+    """Measures of the positive pairs.
 
     Attributes:
         n: pairs.
@@ -36,7 +36,7 @@ class Positives(Settings):
 
 
 class Geometry(Settings):
-    """The shape of n vectors, each L2-normalised.
+    """The geometry of n vectors, each L2-normalised.
 
     Attributes:
         n: vectors.
@@ -74,51 +74,58 @@ class Geometry(Settings):
 
 
 def geometry(
-    vectors: NDArray[np.floating],
-    positives: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
+    vectors: Vectors,
+    positives: tuple[Vectors, Vectors] | None = None,
     *,
     t: float = 2.0,
     first: Sequence[int] = FIRST,
     limit: int = LIMIT,
     seed: int = 0,
 ) -> Geometry:
-    """All measures of one set of vectors; ``alignment``, ``uniformity`` and ``Moments`` have the formulas.
+    """Measures one set of vectors; ``alignment``, ``uniformity`` and ``Moments`` have the formulas.
 
-    All but the uniformity (and the lowest cosine beside it) is exact whatever n is. That is exact too up to ``limit``
-    vectors; above, it is the exact value of ``limit`` of them, drawn without replacement by an own generator, and the
-    record tells their number. 100,000 x 768 take some 15 seconds of one core and 100 MB beside the vectors.
+    All measures are exact up to ``limit`` vectors. Above, the uniformity and the lowest cosine are those of ``limit``
+    vectors, drawn without replacement by a separate generator; the record has their number. 100,000 x 768 take some 15
+    seconds of one core and 100 MB in addition to the vectors.
 
     Args:
         vectors: (n, d), any length.
         positives: (p, d) each: the two sides of positive pairs.
         t: of the uniformity.
-        first: counts of principal components whose share of the variance is told; those above d are left out.
-        limit: vectors of which all pairs are taken.
+        first: counts of principal components whose share of the variance is recorded; counts above d are left out.
+        limit: the most vectors of which all pairs are compared.
         seed: of the draw.
 
     Raises:
         UserError: for fewer than 2 vectors, no positive pair, a vector of zeros, NaN or infinite values, t not above
             0, or a limit below 2.
         ValueError: if an array is not (n, d), or the sides of the positives differ in shape.
+
+    Example:
+        >>> shape = geometry(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]))
+        >>> round(shape.mean_cosine, 3), round(shape.effective_rank, 2), shape.positives
+        (0.471, 1.97, None)
     """
     require_vectors(vectors, 2)
     if limit < 2:
         raise UserError(f"limit is the number of vectors whose pairs are taken, at least 2, not {limit}")
-    near = None
+    of_positives = None
     if positives is not None:
-        near = Positives(
+        of_positives = Positives(
             n=len(positives[0]), alignment=alignment(*positives), correlation_rank=correlation_rank(*positives)
         )
     sums = moments(vectors)
     n, singular = sums.n, sums.singular_values()
-    some = vectors if n <= limit else vectors[np.sort(np.random.default_rng(seed).choice(n, size=limit, replace=False))]
-    pairs = all_pairs(some, t)
+    sample = (
+        vectors if n <= limit else vectors[np.sort(np.random.default_rng(seed).choice(n, size=limit, replace=False))]
+    )
+    pairs = all_pairs(sample, t)
     return Geometry(
         n=n,
         dimension=vectors.shape[1],
         uniformity=pairs.uniformity,
         t=t,
-        uniformity_n=len(some),
+        uniformity_n=len(sample),
         least_cosine=pairs.least,
         seed=seed,
         mean_cosine=sums.mean_cosine(),
@@ -127,5 +134,5 @@ def geometry(
         singular_values=(singular / singular[0]).tolist(),
         effective_rank=effective_rank(singular),
         variance_first=sums.variance_shares(first),
-        positives=near,
+        positives=of_positives,
     )

@@ -1,4 +1,4 @@
-"""How similar are two texts of this corpus by chance? The cosines of random pairs."""
+"""The cosines of random pairs of a corpus: how similar two of its texts are by chance."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import FiniteFloat, model_validator
 
-from opencse.analysis.tiles import Floats, require_vectors
+from opencse.analysis.tiles import require_vectors
+from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
 from opencse.evaluation import cosine_of_rows
 from opencse.evaluation.embedding import BLOCK
@@ -18,7 +19,7 @@ SHOWN = (1.0, 5.0, 25.0, 50.0, 75.0, 95.0, 99.0, 99.9)
 """The percents that are shown."""
 
 PERCENTS = (*(k / 10 for k in range(10)), *map(float, range(1, 99)), *(99 + k / 10 for k in range(10)), 99.99, 100.0)
-"""The percents kept: every whole one, every tenth of one in the tails, and one beyond."""
+"""The percents recorded: every whole one, every tenth of one in the tails, and one beyond."""
 
 
 class RandomPairs(Settings):
@@ -30,7 +31,7 @@ class RandomPairs(Settings):
         exact: whether these are all pairs; else they were drawn, with replacement.
         seed: of the draw.
         percents: rising, from 0 to 100.
-        cosines: at each percent, the cosine that so many percent of the pairs do not exceed.
+        cosines: at each percent, the cosine that this percent of the pairs does not exceed.
     """
 
     texts: int
@@ -50,7 +51,7 @@ class RandomPairs(Settings):
         return self
 
     def quantile(self, percent: float) -> float:
-        """The cosine that ``percent`` % of the pairs do not exceed; between the percents kept, on a straight line.
+        """Returns the cosine that ``percent`` % of the pairs do not exceed, by linear interpolation.
 
         Raises:
             UserError: for a percent outside 0 to 100.
@@ -60,13 +61,13 @@ class RandomPairs(Settings):
         return float(np.interp(percent, self.percents, self.cosines))
 
     def shown(self) -> dict[float, float]:
-        """The quantiles by percent: 1, 5, 25, 50, 75, 95, 99, 99.9."""
+        """Returns the quantiles by percent: 1, 5, 25, 50, 75, 95, 99, 99.9."""
         return {percent: self.quantile(percent) for percent in SHOWN}
 
     def percentile_of(self, cosine: float) -> float:
-        """The percent of the random pairs that have a lower cosine; 0 below all of them, 100 above.
+        """Returns the percent of the random pairs that have a lower cosine; 0 below all of them, 100 above.
 
-        Between the cosines kept it lies on a straight line, so it is good to about 0.1 in the tails.
+        It is interpolated linearly, and good to about 0.1 in the tails.
 
         Raises:
             UserError: for a cosine that is NaN.
@@ -83,22 +84,27 @@ class RandomPairs(Settings):
         return start + (end - start) * (cosine - low) / (high - low)
 
 
-def random_pairs(vectors: NDArray[np.floating], *, pairs: int = 100_000, seed: int = 0) -> RandomPairs:
-    """The quantiles of the cosines of random pairs of vectors.
+def random_pairs(vectors: Vectors, *, pairs: int = 100_000, seed: int = 0) -> RandomPairs:
+    """Measures the quantiles of the cosines of random pairs of vectors.
 
-    All n (n - 1) / 2 pairs are taken where they are not more than ``pairs``; else ``pairs`` of them are drawn by an
-    own generator, i uniformly, j uniformly among the others, with replacement. Quantiles as numpy's, on a straight
-    line between neighbours. A quantile at p % then has a standard error of sqrt(p (100 - p) / pairs) percents: 0.01 at
+    All n (n - 1) / 2 pairs are taken where they are not more than ``pairs``; else ``pairs`` of them are drawn by a
+    separate generator, i uniformly, j uniformly among the others, with replacement. Quantiles are numpy's, interpolated
+    linearly. A quantile at p % then has a standard error of sqrt(p (100 - p) / pairs) percents: 0.01 at
     99.9 % and 100,000 pairs, apart from the choice of the texts.
 
     Args:
-        vectors: (n, d), of different texts: a text met twice has cosine 1 with itself.
+        vectors: (n, d), of different texts: a text that occurs twice has cosine 1 with itself.
         pairs: how many to take.
         seed: of the draw.
 
     Raises:
         UserError: for fewer than 2 vectors, NaN or infinite values, or ``pairs`` below 1.
         ValueError: if the array is not (n, d).
+
+    Example:
+        >>> cosines = random_pairs(np.array([[1.0, 0.0], [0.6, 0.8], [0.0, 1.0]]))
+        >>> cosines.pairs, cosines.exact, cosines.quantile(50), cosines.percentile_of(0.7)
+        (3, True, 0.6, 75.0)
     """
     require_vectors(vectors, 2)
     if pairs < 1:
@@ -119,13 +125,13 @@ def random_pairs(vectors: NDArray[np.floating], *, pairs: int = 100_000, seed: i
 
 
 def _draw(n: int, pairs: int, generator: np.random.Generator) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Two rows of n, never the same, ``pairs`` times."""
+    """Draws two different rows of n, ``pairs`` times."""
     first = generator.integers(0, n, size=pairs, dtype=np.intp)
     other = generator.integers(0, n - 1, size=pairs, dtype=np.intp)
     return first, other + (other >= first)
 
 
-def _cosines(vectors: NDArray[np.floating], first: NDArray[np.intp], second: NDArray[np.intp]) -> Floats:
+def _cosines(vectors: Vectors, first: NDArray[np.intp], second: NDArray[np.intp]) -> Floats:
     blocks = range(0, len(first), BLOCK)
     return np.concatenate(
         [cosine_of_rows(vectors[first[b : b + BLOCK]], vectors[second[b : b + BLOCK]]) for b in blocks]

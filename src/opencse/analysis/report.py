@@ -1,4 +1,4 @@
-"""One self-contained HTML page: no script, no request, light and dark, readable on a phone."""
+"""Writes a report as one self-contained HTML page: without scripts or requests, light and dark, for any screen."""
 
 from __future__ import annotations
 
@@ -21,54 +21,59 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a page: its title as plain text, and its body as made by the functions here."""
+    """A section of a page: its title as plain text, and its body as made by the functions here."""
 
     title: str
     body: Markup
 
 
 def paragraph(text: str, kind: str = "") -> Markup:
-    """A paragraph of plain text; ``kind`` is ``muted``, ``verdict``, ``verdict better``, ``verdict worse`` or none."""
-    return _made(_parts().paragraph(text, kind))
+    """Makes a paragraph of plain text.
+
+    Args:
+        text: plain text.
+        kind: ``muted``, ``verdict``, ``verdict better``, ``verdict worse`` or empty.
+    """
+    return _markup(_parts().paragraph(text, kind))
 
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Markup:
-    """A table of plain texts, scrolled sideways where it is too wide."""
-    return _made(_parts().table(head, rows))
+    """Makes a table of plain texts, scrolled sideways where it is too wide."""
+    return _markup(_parts().table(head, rows))
 
 
 def figure(svg: str, caption: str = "") -> Markup:
-    """A picture (SVG text) in the page's colours, with plain text under it."""
-    return _made(_parts().figure(Markup(distinct_ids(themed(svg))), caption))
+    """Makes a picture (SVG text) in the page's colours, with plain text under it."""
+    return _markup(_parts().figure(Markup(distinct_ids(themed(svg))), caption))
 
 
 def figures(*pictures: Markup) -> Markup:
-    """Pictures side by side where there is room."""
-    return _made(_parts().figures(pictures))
+    """Places pictures side by side where there is room."""
+    return _markup(_parts().figures(pictures))
 
 
 def quote(text: str) -> Markup:
-    """Plain text that stands out as somebody's words."""
-    return _made(_parts().quote(text))
+    """Makes a quotation of plain text."""
+    return _markup(_parts().quote(text))
 
 
 def code(text: str) -> Markup:
-    """A block of code."""
-    return _made(_parts().code(text))
+    """Makes a block of code."""
+    return _markup(_parts().code(text))
 
 
 def steps(items: Sequence[tuple[str, str]]) -> Markup:
-    """A list of plain texts, each with the command that does it, where there is one."""
-    return _made(_parts().steps(items))
+    """Makes a list of plain texts, each with the command that does it, where there is one."""
+    return _markup(_parts().steps(items))
 
 
 def folded(summary: str, body: Markup) -> Markup:
-    """``body`` behind a line of plain text that opens it."""
-    return _made(_parts().folded(summary, body))
+    """Folds ``body`` behind a line of plain text that opens it."""
+    return _markup(_parts().folded(summary, body))
 
 
 def write_report(path: Path, title: str, lead: Markup, sections: Sequence[Section]) -> None:
-    """Writes the page, in full or not at all.
+    """Writes the page, atomically.
 
     Args:
         path: of the page.
@@ -95,5 +100,5 @@ def _parts() -> Any:  # noqa: ANN401 - the macros of a template have no types
     return _templates().get_template("parts.html").module
 
 
-def _made(part: object) -> Markup:
+def _markup(part: object) -> Markup:
     return Markup(part)

@@ -1,4 +1,4 @@
-"""In how many directions do the vectors lie? Singular values, effective rank, shares of variance, rank of C."""
+"""The spectrum of a set of vectors: singular values, effective rank, shares of variance, rank of a correlation."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from opencse.analysis.tiles import Floats, require_vectors, tiles, unit
+from opencse.analysis.tiles import require_vectors, tiles, unit
+from opencse.arrays import Floats, Vectors
 
 _ROUNDING = float(np.finfo(np.float64).eps)
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Sums over n L2-normalised vectors h, all that the spectrum needs of them.
+    """Sums over n L2-normalised vectors h, from which the spectrum is computed.
 
     Attributes:
         n: vectors.
@@ -51,9 +51,9 @@ class Moments:
 
         .. math:: \sigma_k = \sqrt{\lambda_k(W^\top W)}, \qquad \sum_k \sigma_k^2 = n
 
-        :math:`\sigma_1^2` is the top eigenvalue of :math:`W W^\top`. No mean is taken off. They come from the (d, d)
+        :math:`\sigma_1^2` is the top eigenvalue of :math:`W W^\top`. No mean is subtracted. They come from the (d, d)
         matrix in float64, so those below :math:`\sqrt{\max(n, d)\,\epsilon}` of the largest (5e-6 for 100,000
-        vectors) cannot be told from rounding and are 0.
+        vectors) cannot be distinguished from rounding and are 0.
         """
         return np.sqrt(self._eigenvalues(self.gram)[: self.n])
 
@@ -63,8 +63,8 @@ class Moments:
         .. math:: \sum_{i \le k} \lambda_i \Big/ \sum_i \lambda_i, \qquad
                   \lambda = \text{eigenvalues of } \sum_i (h_i - \bar h)(h_i - \bar h)^\top
 
-        Here, unlike for the singular values, the mean is taken off: the direction that all vectors share is told by
-        ``mean_cosine``. None where all vectors have one direction, so that nothing varies.
+        Here, unlike for the singular values, the mean is subtracted: ``mean_cosine`` measures the direction that all
+        vectors share. None where all vectors have one direction, so that nothing varies.
         """
         centred = self.gram - np.outer(self.total, self.total) / self.n
         if np.trace(centred) <= self.n * self._rounding:
@@ -78,14 +78,14 @@ class Moments:
         return max(self.n, len(self.total)) * _ROUNDING
 
     def _eigenvalues(self, gram: Floats) -> Floats:
-        """Of a (d, d) sum of outer products, falling; 0 where they cannot be told from rounding."""
+        """Eigenvalues of a (d, d) sum of outer products, falling; 0 where they are not above rounding."""
         values: Floats = np.linalg.eigvalsh(gram)[::-1].astype(np.float64)
         values[values <= values[0] * self._rounding] = 0.0
         return values
 
 
-def moments(vectors: NDArray[np.floating]) -> Moments:
-    """The sums over (n, d) vectors of any length, a tile at a time; n d^2 operations.
+def moments(vectors: Vectors) -> Moments:
+    """Computes the sums over (n, d) vectors of any length, one tile at a time; n d^2 operations.
 
     Raises:
         UserError: for no vectors, a vector of zeros, or NaN or infinite values.
@@ -101,8 +101,8 @@ def moments(vectors: NDArray[np.floating]) -> Moments:
     return Moments(len(vectors), total, gram)
 
 
-def effective_rank(singular: NDArray[np.floating]) -> float:
-    r"""Effective rank of a matrix (Roy and Vetterli 2007): in how many directions it lies, weighted by their size.
+def effective_rank(singular: Vectors) -> float:
+    r"""Returns the effective rank of a matrix (Roy and Vetterli 2007): its directions, weighted by their size.
 
     .. math:: \exp\Big(-\sum_k p_k \log p_k\Big), \qquad p_k = \sigma_k \Big/ \sum_j \sigma_j
 
@@ -113,20 +113,24 @@ def effective_rank(singular: NDArray[np.floating]) -> float:
 
     Returns:
         From 1 (one direction) to k (all equal).
+
+    Example:
+        >>> round(effective_rank(np.array([2.0, 2.0, 0.0])), 6), round(effective_rank(np.array([5.0, 0.0])), 6)
+        (2.0, 1.0)
     """
     shares = singular[singular > 0] / singular.max()
     shares /= shares.sum()
     return float(np.exp(-(shares * np.log(shares)).sum()))
 
 
-def correlation_rank(first: NDArray[np.floating], second: NDArray[np.floating]) -> int:
-    r"""Rank of the correlation matrix of two views' dimensions (SimCSE++, section 4.2).
+def correlation_rank(first: Vectors, second: Vectors) -> int:
+    r"""Returns the rank of the correlation matrix of two views' dimensions (SimCSE++, section 4.2).
 
     .. math:: C_{cd} = \frac{\sum_i z^1_{ic} z^2_{id}}{\sqrt{\sum_i (z^1_{ic})^2} \sqrt{\sum_i (z^2_{id})^2}}
 
     At most min(N, D): the paper's batch of 64 has 64, so C cannot become the identity of 768 dimensions. Counted are
     the singular values above the largest times max(N, D) times float64's rounding unit, as the Barlow Twins term
-    logs them. The paper takes no mean off; Zbontar et al. (2021) do. Vectors keep their length here.
+    logs them. The paper subtracts no mean; Zbontar et al. (2021) do. Vectors keep their length here.
 
     Args:
         first: (N, D) vectors of one view.
@@ -138,6 +142,11 @@ def correlation_rank(first: NDArray[np.floating], second: NDArray[np.floating]) 
     Raises:
         UserError: for no vectors.
         ValueError: if the shapes differ or are not (N, D), or a value is not finite.
+
+    Example:
+        >>> vectors = np.array([[1.0, 0.0, 2.0], [0.0, 1.0, 0.0]])
+        >>> correlation_rank(vectors, vectors)
+        2
     """
     require_vectors(first)
     if first.shape != second.shape:
@@ -155,13 +164,13 @@ def correlation_rank(first: NDArray[np.floating], second: NDArray[np.floating]) 
     else:
         product = np.zeros((dimension, dimension))
         for rows in tiles(first):
-            left, right = views(rows)
-            product += left.T @ right
+            of_first, of_second = views(rows)
+            product += of_first.T @ of_second
     return int(np.linalg.matrix_rank(product, rtol=max(n, dimension) * _ROUNDING))
 
 
-def _column_scale(vectors: NDArray[np.floating]) -> Floats:
-    """What gives each column (D,) length 1; a column of zeros stays."""
+def _column_scale(vectors: Vectors) -> Floats:
+    """Returns the factors (D,) that give each column length 1; a column of zeros stays."""
     squares = np.zeros(vectors.shape[1])
     for rows in tiles(vectors):
         squares += np.square(vectors[rows].astype(np.float64)).sum(axis=0)

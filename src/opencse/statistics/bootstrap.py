@@ -1,4 +1,4 @@
-"""Over sentence pairs: would the system rank other pairs better too?"""
+"""Paired bootstrap over sentence pairs: would the difference of two models hold on other pairs?"""
 
 from __future__ import annotations
 
@@ -6,19 +6,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from opencse.arrays import Floats, Integers, Vectors
 from opencse.statistics.difference import ALPHA, Difference
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.intp]
 
 BLOCK = 1 << 17
 """Pairs drawn at a time, so that memory stays bounded (some 10 MB) and in the processor's cache."""
 
 
 class PairedBootstrap(Difference):
-    """Two systems evaluated on the same pairs.
+    """The difference of two systems evaluated on the same pairs.
 
     Attributes:
         n: pairs.
@@ -36,7 +33,7 @@ class PairedBootstrap(Difference):
 
 
 class PairedBootstrapTasks(PairedBootstrap):
-    """The average over tasks; ``n`` is the pairs of all.
+    """The average difference over tasks; ``n`` is the pairs of all.
 
     Attributes:
         tasks: each task by itself, over the same resamples.
@@ -50,17 +47,17 @@ class PairedBootstrapTasks(PairedBootstrap):
 
 
 def paired_bootstrap(
-    gold: NDArray[np.floating],
-    a: NDArray[np.floating],
-    b: NDArray[np.floating],
+    gold: Vectors,
+    a: Vectors,
+    b: Vectors,
     *,
     resamples: int = 10_000,
     seed: int = 0,
 ) -> PairedBootstrap:
-    r"""Spearman of a minus Spearman of b, x 100, with the chance of the pairs.
+    r"""Tests Spearman of a minus Spearman of b, x 100, by resampling the pairs.
 
     With :math:`\hat\Delta = 100\,(\rho(a, g) - \rho(b, g))`, resample :math:`k = 1 \dots B` draws n of the n
-    pairs with replacement, keeps gold and both systems together, ranks anew (ties share their mean rank) and
+    pairs with replacement, keeps gold and both systems together, ranks again (ties share their mean rank) and
     gives :math:`\Delta^*_k`. The interval is that of the percentiles 2.5 and 97.5 of :math:`\Delta^*` (Efron
     and Tibshirani 1993, An introduction to the bootstrap, ch. 13). The p is that of the shifted bootstrap:
     resamples scatter about :math:`\hat\Delta`, so they are moved to the null by subtracting it (ibid., ch. 16;
@@ -78,7 +75,7 @@ def paired_bootstrap(
         a: the system's similarities (n,), any unit.
         b: the baseline's.
         resamples: B.
-        seed: of an own generator; the same seed gives the same draws whatever the systems.
+        seed: of a separate generator; the same seed gives the same draws whatever the systems.
 
     Returns:
         The difference in points. A side that is constant in a resample has correlation 0 there, as in
@@ -86,19 +83,26 @@ def paired_bootstrap(
 
     Raises:
         ValueError: for arrays that are not (n,) of one length >= 2 or not finite, or ``resamples`` < 1.
+
+    Example:
+        >>> gold = np.arange(40.0)
+        >>> noise = np.random.default_rng(0).normal(size=40)
+        >>> difference = paired_bootstrap(gold, gold + 2 * noise, gold + 30 * noise, resamples=200)
+        >>> difference.direction(), difference.n, difference.p < 0.05
+        ('better', 40, True)
     """
     return _bootstrap(gold, a, b, resamples, np.random.SeedSequence(seed)).record(len(gold), seed)
 
 
 def paired_bootstrap_tasks(
-    gold: Mapping[str, NDArray[np.floating]],
-    a: Mapping[str, NDArray[np.floating]],
-    b: Mapping[str, NDArray[np.floating]],
+    gold: Mapping[str, Vectors],
+    a: Mapping[str, Vectors],
+    b: Mapping[str, Vectors],
     *,
     resamples: int = 10_000,
     seed: int = 0,
 ) -> PairedBootstrapTasks:
-    r"""The average difference over T tasks, for instance the seven of STS; see ``paired_bootstrap``.
+    r"""Tests the average difference over T tasks, for instance the seven of STS; see ``paired_bootstrap``.
 
     Every task is resampled within itself, so that each keeps its number of pairs:
 
@@ -109,13 +113,20 @@ def paired_bootstrap_tasks(
         a: the system's similarities by task.
         b: the baseline's.
         resamples: B.
-        seed: of the generators, one a task.
+        seed: of the generators, one for each task.
 
     Returns:
         The average, and each task by itself (not adjusted for their number; see ``after_holm``).
 
     Raises:
         ValueError: as ``paired_bootstrap``, for no task, or tasks that are not the same in the three.
+
+    Example:
+        >>> gold = {"sts12": np.arange(30.0), "stsb": np.arange(40.0)}
+        >>> constant = {task: np.ones(len(scores)) for task, scores in gold.items()}
+        >>> difference = paired_bootstrap_tasks(gold, gold, constant, resamples=100)
+        >>> round(difference.difference, 2), difference.over()
+        (100.0, '70 pairs of 2 tasks')
     """
     if not gold or gold.keys() != a.keys() or gold.keys() != b.keys():
         raise ValueError(f"the same tasks are expected in gold, a and b, got {[*gold]}, {[*a]} and {[*b]}")
@@ -125,16 +136,16 @@ def paired_bootstrap_tasks(
         for (task, scores), source in zip(gold.items(), sources, strict=True)
     }
     average = _Scatter(
-        found=float(np.mean([scatter.found for scatter in scatters.values()])),
+        observed=float(np.mean([scatter.observed for scatter in scatters.values()])),
         resampled=np.mean([scatter.resampled for scatter in scatters.values()], axis=0),
     )
-    whole = average.record(sum(len(scores) for scores in gold.values()), seed)
+    total = average.record(sum(len(scores) for scores in gold.values()), seed)
     by_task = {task: scatter.record(len(gold[task]), seed) for task, scatter in scatters.items()}
-    return PairedBootstrapTasks(**whole.model_dump(), tasks=by_task)
+    return PairedBootstrapTasks(**total.model_dump(), tasks=by_task)
 
 
 def spearman_of_draws(variables: Sequence[Floats], draws: Integers) -> Floats:
-    r"""Spearman's correlation of the first variable with each other one, in every resample, exactly.
+    r"""Returns Spearman's correlation of the first variable with each other one, in every resample, exactly.
 
     Ranks are counted, not sorted: the variable's n values fall into U groups of equal ones in rising order,
     known once for all resamples. If group u is drawn :math:`c_u` times and all groups up to u :math:`C_u`
@@ -143,7 +154,7 @@ def spearman_of_draws(variables: Sequence[Floats], draws: Integers) -> Floats:
 
     Args:
         variables: gold, then the systems, (n,) each.
-        draws: (B, m), which of the n pairs each resample holds.
+        draws: (B, m), the numbers of the pairs in each resample.
 
     Returns:
         (systems, B), in [-1, 1]; 0 where a side is constant.
@@ -152,34 +163,34 @@ def spearman_of_draws(variables: Sequence[Floats], draws: Integers) -> Floats:
     squares = [np.einsum("bi,bi->b", rank, rank) for rank in ranks]
     products = np.stack([np.einsum("bi,bi->b", ranks[0], rank) for rank in ranks[1:]])
     scale = np.sqrt(squares[0] * np.stack(squares[1:]))
-    found: Floats = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
-    return found
+    correlations: Floats = np.divide(products, scale, out=np.zeros_like(products), where=scale > 0)
+    return correlations
 
 
 def _centred_ranks(variable: Floats, draws: Integers) -> Floats:
     """Twice each drawn value's rank within its resample, minus (m + 1): (B, m)."""
     values, group = np.unique(variable, return_inverse=True)
     count, m = draws.shape
-    place = group[draws] + len(values) * np.arange(count)[:, None]
-    drawn = np.bincount(place.ravel(), minlength=count * len(values)).reshape(count, -1)
-    centred: Floats = (2 * drawn.cumsum(axis=1) - drawn - m).astype(np.float64)
-    of_each: Floats = centred.ravel()[place]
+    cell = group[draws] + len(values) * np.arange(count)[:, None]
+    counts = np.bincount(cell.ravel(), minlength=count * len(values)).reshape(count, -1)
+    centred: Floats = (2 * counts.cumsum(axis=1) - counts - m).astype(np.float64)
+    of_each: Floats = centred.ravel()[cell]
     return of_each
 
 
 @dataclass(frozen=True)
 class _Scatter:
-    """The difference ``found``, and that of each resample (B,); both x 100."""
+    """The ``observed`` difference, and that of each resample (B,); both x 100."""
 
-    found: float
+    observed: float
     resampled: Floats
 
     def record(self, n: int, seed: int) -> PairedBootstrap:
         lower, upper = np.quantile(self.resampled, [ALPHA / 2, 1 - ALPHA / 2])
-        beyond = int((np.abs(self.resampled - self.found) >= abs(self.found)).sum())
+        beyond = int((np.abs(self.resampled - self.observed) >= abs(self.observed)).sum())
         resamples = len(self.resampled)
         return PairedBootstrap(
-            difference=self.found,
+            difference=self.observed,
             interval=(float(lower), float(upper)),
             p=(1 + beyond) / (1 + resamples),
             n=n,
@@ -189,9 +200,9 @@ class _Scatter:
 
 
 def _bootstrap(
-    gold: NDArray[np.floating],
-    a: NDArray[np.floating],
-    b: NDArray[np.floating],
+    gold: Vectors,
+    a: Vectors,
+    b: Vectors,
     resamples: int,
     source: np.random.SeedSequence,
 ) -> _Scatter:
@@ -205,12 +216,12 @@ def _bootstrap(
         raise ValueError(f"resamples is {resamples}, at least 1 is expected")
     generator = np.random.default_rng(source)
     rows = max(1, BLOCK // n)
-    found = _difference(variables, np.arange(n)[None, :])[0]
+    observed = _difference(variables, np.arange(n)[None, :])[0]
     blocks = [
         _difference(variables, generator.integers(0, n, size=(min(rows, resamples - start), n)))
         for start in range(0, resamples, rows)
     ]
-    return _Scatter(found=float(found), resampled=np.concatenate(blocks))
+    return _Scatter(observed=float(observed), resampled=np.concatenate(blocks))
 
 
 def _difference(variables: Sequence[Floats], draws: Integers) -> Floats:

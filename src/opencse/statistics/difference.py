@@ -1,4 +1,4 @@
-"""What every test of a system against a baseline says, in numbers and in one plain sentence."""
+"""The difference of a system and a baseline, its correction for several comparisons, and its summary in words."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ class AfterHolm(Settings):
 
 
 class Difference(Settings, ABC):
-    """System minus baseline; higher is better.
+    """The score of a system minus that of a baseline; higher is better.
 
     Attributes:
         difference: system minus baseline, in points (scores are x 100).
         interval: its 95% interval; None where none can be given.
         p: two-sided, of no difference; None where no test is defined.
-        holm: the p after adjustment for the family it was looked at with; None if it was not.
+        holm: the p after adjustment for all comparisons made; None if it was not adjusted.
     """
 
     difference: FiniteFloat
@@ -51,14 +51,14 @@ class Difference(Settings, ABC):
 
     @abstractmethod
     def over(self) -> str:
-        """What it was taken over, for instance ``5 paired seeds``."""
+        """The samples it was computed over, for instance ``5 paired seeds``."""
 
     def decides(self) -> bool:
-        """Whether it rests on enough to say better or worse at all."""
+        """Whether there are enough samples to call it better or worse."""
         return True
 
     def undecided(self) -> str:
-        """What it means here that p is absent or not below ``ALPHA``."""
+        """The conclusion where p is absent or not below ``ALPHA``."""
         return "no difference shown"
 
     def decisive_p(self) -> float | None:
@@ -80,7 +80,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def holm(p_values: Mapping[K, float | None]) -> dict[K, float]:
-    r"""Adjusts p so that a false claim anywhere in the family has at most the level's chance (Holm 1979).
+    r"""Adjusts p-values so that any false claim in the family has at most the level's probability (Holm 1979).
 
     With the m values in rising order :math:`p_{(1)} \le \dots \le p_{(m)}`,
 
@@ -96,6 +96,10 @@ def holm(p_values: Mapping[K, float | None]) -> dict[K, float]:
 
     Raises:
         ValueError: for a p outside [0, 1].
+
+    Example:
+        >>> holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": None})
+        {'a': 0.03, 'b': 0.06, 'c': 0.06}
     """
     known = {name: p for name, p in p_values.items() if p is not None}
     for name, p in known.items():
@@ -110,49 +114,65 @@ def holm(p_values: Mapping[K, float | None]) -> dict[K, float]:
 
 
 def after_holm(differences: Mapping[K, D]) -> dict[K, D]:
-    """The differences, all those looked at together, each with its p ``after Holm``; see ``holm``.
+    """Adjusts the p of differences that were examined together; see ``holm``.
 
-    Those without a p, or with too few seeds to decide, stay as they are and do not count.
+    Differences without a p, or with too few seeds to decide, stay as they are and do not count.
+
+    Example:
+        >>> from opencse.statistics import williams
+        >>> adjusted = after_holm({"a": williams(0.8, 0.7, 0.9, 100), "b": williams(0.71, 0.7, 0.9, 100)})
+        >>> adjusted["a"].holm.comparisons, adjusted["b"].direction()
+        (2, None)
     """
     adjusted = holm({name: one.p if one.decides() else None for name, one in differences.items()})
-    found = dict(differences)
+    updated = dict(differences)
     for name, p in adjusted.items():
-        found[name] = found[name].model_copy(update={"holm": AfterHolm(p=p, comparisons=len(adjusted))})
-    return found
+        updated[name] = updated[name].model_copy(update={"holm": AfterHolm(p=p, comparisons=len(adjusted))})
+    return updated
 
 
-def verdict(found: Difference) -> str:
-    """Difference, interval, what it was taken over, p, and what follows, in one line.
+def verdict(difference: Difference) -> str:
+    """Summarises a difference in one line: its value, interval, samples, p, and conclusion.
 
     ``better`` or ``worse`` only where p, after Holm if the difference was adjusted, is below ``ALPHA``; else
-    ``no difference shown``, which is not "equal", or why it cannot be told (over seeds: fewer than three). For
+    ``no difference shown``, which is not "equal", or why it cannot be decided (over seeds: fewer than three). For
     instance::
 
         +1.23 (95% interval +0.41 to +2.05) over 5 paired seeds; p = .012 after Holm over 6 comparisons: better
         +0.20 (95% interval -3.70 to +4.10) over 3 paired seeds; p = .846: too few to tell at this spread
+
+    Example:
+        >>> from opencse.statistics import williams
+        >>> verdict(williams(0.8, 0.7, 0.9, 100))
+        '+10.00 over 100 pairs (Williams test); p < .001: better'
     """
-    text = _signed(found.difference)
-    if found.interval is not None:
-        text += f" (95% interval {_signed(found.interval[0])} to {_signed(found.interval[1])})"
-    text += f" over {found.over()}"
-    p = found.decisive_p()
+    text = _signed(difference.difference)
+    if difference.interval is not None:
+        text += f" (95% interval {_signed(difference.interval[0])} to {_signed(difference.interval[1])})"
+    text += f" over {difference.over()}"
+    p = difference.decisive_p()
     if p is not None:
         text += f"; p {_shown(p)}"
-    if p is not None and found.holm is not None:
-        count = found.holm.comparisons
+    if p is not None and difference.holm is not None:
+        count = difference.holm.comparisons
         text += f" after Holm over {count} comparison{'s' * (count > 1)}"
-    return f"{text}: {found.direction() or found.undecided()}"
+    return f"{text}: {difference.direction() or difference.undecided()}"
 
 
-def brief(found: Difference) -> str:
-    """Difference, half its interval (which must be symmetric: over seeds, not over pairs), and p, for a table's cell.
+def brief(difference: Difference) -> str:
+    """Summarises a difference for a table's cell: its value, half its interval, and p.
 
-    For instance ``+1.23 ± 0.82 (p = .012)``.
+    The interval must be symmetric (over seeds, not over pairs).
+
+    Example:
+        >>> from opencse.statistics import paired_seeds
+        >>> brief(paired_seeds({1: 76.2, 2: 76.9, 3: 77.4}, {1: 74.8, 2: 75.3, 3: 75.2}))
+        '+1.73 ± 1.03 (p = .019)'
     """
-    text = _signed(found.difference)
-    if found.interval is not None:
-        text += f" ± {(found.interval[1] - found.interval[0]) / 2:.2f}"
-    p = found.decisive_p()
+    text = _signed(difference.difference)
+    if difference.interval is not None:
+        text += f" ± {(difference.interval[1] - difference.interval[0]) / 2:.2f}"
+    p = difference.decisive_p()
     return text if p is None else f"{text} (p {_shown(p)})"
 
 

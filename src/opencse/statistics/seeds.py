@@ -1,4 +1,4 @@
-"""Over seeds: does the method score higher, whatever the seed?"""
+"""Summaries and paired tests over seeds: does a method score higher whatever the seed?"""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import FiniteFloat
 
+from opencse.arrays import Floats
 from opencse.errors import UserError
 from opencse.settings import Settings
 from opencse.statistics.difference import ALPHA, Difference, Interval, Probability
-
-Floats = NDArray[np.float64]
 
 MOST_FLIPPED = 20
 """Beyond this many seeds the 2^n sign flips are not listed."""
@@ -23,7 +21,7 @@ LEAST_SEEDS = 3
 one degree of freedom, and p is then about how equal the two happen to be."""
 
 FEW_SEEDS = 5
-"""With fewer, a test that does not reject tells next to nothing: t needs 3 to 13 standard errors."""
+"""With fewer, a test that does not reject says next to nothing: t needs 3 to 13 standard errors."""
 
 ROUNDING = 1e-9
 """Relative to the scores, what is no spread but the rounding of subtraction."""
@@ -36,7 +34,7 @@ LARGEST_SCORE = 1e150
 
 
 class Summary(Settings):
-    """One system over its seeds.
+    """The mean and spread of one system over its seeds.
 
     Attributes:
         mean: of the n values.
@@ -52,7 +50,7 @@ class Summary(Settings):
 
 
 class PairedSeeds(Difference):
-    """Two systems at the same seeds.
+    """The difference of two systems at the same seeds.
 
     Attributes:
         p: of the paired t-test; None for one seed or differences that do not vary.
@@ -87,7 +85,7 @@ class PairedSeeds(Difference):
 
 
 def summary(values: Sequence[float]) -> Summary:
-    r"""Mean, standard deviation and the 95% t-interval of the mean over n values (one a seed).
+    r"""Computes mean, standard deviation and the 95% t-interval of the mean over n values (one for each seed).
 
     .. math:: \bar x = \frac1n \sum_i x_i, \quad s^2 = \frac{1}{n - 1} \sum_i (x_i - \bar x)^2, \quad
               \bar x \pm t_{n-1,\,.975}\, \frac{s}{\sqrt n}
@@ -100,13 +98,18 @@ def summary(values: Sequence[float]) -> Summary:
 
     Raises:
         UserError: for no value, or one that is not finite.
+
+    Example:
+        >>> scores = summary([76.0, 77.0, 75.5])
+        >>> round(scores.mean, 2), round(scores.sd, 2), [round(end, 2) for end in scores.interval]
+        (76.17, 0.76, [74.27, 78.06])
     """
     array = _checked(dict(enumerate(values)), "the scores", "value")
     return _tested(array, float(np.abs(array).max()))[0]
 
 
 def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> PairedSeeds:
-    r"""System minus baseline at each seed that both have, tested in two ways.
+    r"""Tests the system minus the baseline over the seeds that both have, in two ways.
 
     With :math:`d_i` the difference at seed i, :math:`\bar d` their mean and s their standard deviation
     (n - 1), Student's paired test is
@@ -114,7 +117,7 @@ def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> 
     .. math:: t = \frac{\bar d}{s / \sqrt n}, \qquad p = 2\, P(T_{n-1} \ge |t|)
 
     for differences that are about normal; the interval is :math:`\bar d \pm t_{n-1,.975}\, s / \sqrt n`. The
-    sign-flip test (Fisher 1935, The design of experiments, section 21) asks less, only that a difference
+    sign-flip test (Fisher 1935, The design of experiments, section 21) assumes less, only that a difference
     would be as likely with the other sign, and is exact:
 
     .. math:: p = 2^{-n} \sum_{e \in \{-1, 1\}^n} \Big[ \Big|\sum_i e_i d_i\Big| \ge \Big|\sum_i d_i\Big| \Big]
@@ -132,6 +135,11 @@ def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> 
 
     Raises:
         UserError: if no seed is in common, or a score is not finite.
+
+    Example:
+        >>> difference = paired_seeds({1: 76.2, 2: 76.9, 3: 77.4}, {1: 74.8, 2: 75.3, 3: 75.2})
+        >>> round(difference.difference, 2), round(difference.p, 3), difference.seeds
+        (1.73, 0.019, (1, 2, 3))
     """
     _checked(system, "the system", "seed")
     _checked(baseline, "the baseline", "seed")
@@ -143,20 +151,20 @@ def paired_seeds(system: Mapping[int, float], baseline: Mapping[int, float]) -> 
     ours = np.array([system[seed] for seed in seeds], dtype=np.float64)
     theirs = np.array([baseline[seed] for seed in seeds], dtype=np.float64)
     differences = ours - theirs
-    found, p = _tested(differences, float(max(np.abs(ours).max(), np.abs(theirs).max())))
+    statistics, p = _tested(differences, float(max(np.abs(ours).max(), np.abs(theirs).max())))
     return PairedSeeds(
-        difference=found.mean,
-        interval=found.interval,
+        difference=statistics.mean,
+        interval=statistics.interval,
         p=p,
-        sd=found.sd,
-        sign_flip_p=sign_flip_p(differences) if 1 < found.n <= MOST_FLIPPED else None,
+        sd=statistics.sd,
+        sign_flip_p=sign_flip_p(differences) if 1 < statistics.n <= MOST_FLIPPED else None,
         seeds=seeds,
         left_out=tuple(sorted(system.keys() ^ baseline.keys())),
     )
 
 
 def sign_flip_p(differences: Floats) -> float:
-    """The exact two-sided p of the sign-flip test; see ``paired_seeds``.
+    """Computes the exact two-sided p of the sign-flip test; see ``paired_seeds``.
 
     scipy's ``permutation_test`` would list the flips one by one in Python, and takes sums that differ by rounding
     alone for unequal.
@@ -166,6 +174,10 @@ def sign_flip_p(differences: Floats) -> float:
 
     Returns:
         A multiple of :math:`2^{1-n}`; sums that are equal but for rounding count as equal.
+
+    Example:
+        >>> sign_flip_p(np.array([1.0, 2.0, 0.5, 1.5, 1.0]))
+        0.0625
     """
     sums = differences[:1]  # the flips of all signs at once are mirror images, so the first keeps its sign
     for difference in differences[1:]:
@@ -175,7 +187,7 @@ def sign_flip_p(differences: Floats) -> float:
 
 
 def _tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
-    """The summary, and the p of a mean of 0, of values that came from scores up to ``scale``."""
+    """Summarises values that came from scores up to ``scale``; also the p of a mean of 0."""
     n, mean = len(values), float(values.mean())
     if n == 1:
         return Summary(mean=mean, sd=None, n=1, interval=None), None
@@ -187,18 +199,18 @@ def _tested(values: Floats, scale: float) -> tuple[Summary, float | None]:
 
     test = stats.ttest_1samp(values, 0.0)
     low, high = test.confidence_interval(1 - ALPHA)
-    found = Summary(mean=mean, sd=float(values.std(ddof=1)), n=n, interval=(float(low), float(high)))
-    return found, float(test.pvalue)
+    statistics = Summary(mean=mean, sd=float(values.std(ddof=1)), n=n, interval=(float(low), float(high)))
+    return statistics, float(test.pvalue)
 
 
-def _checked(scores: Mapping[int, float], whose: str, what: str) -> Floats:
+def _checked(scores: Mapping[int, float], whose: str, unit: str) -> Floats:
     if not scores:
         raise UserError(f"{whose}: no score is there; at least one is needed, and two or more for an interval")
     for key, score in scores.items():
         if not math.isfinite(score):
-            raise UserError(f"{whose}, {what} {key}: the score is {score}; a finite number is expected")
+            raise UserError(f"{whose}, {unit} {key}: the score is {score}; a finite number is expected")
         if abs(score) > LARGEST_SCORE:
-            raise UserError(f"{whose}, {what} {key}: the score is {score}; at most {LARGEST_SCORE:g} is expected")
+            raise UserError(f"{whose}, {unit} {key}: the score is {score}; at most {LARGEST_SCORE:g} is expected")
     return np.array(list(scores.values()), dtype=np.float64)
 
 
