@@ -41,7 +41,7 @@ def test_qdrant(exported: Index, tmp_path: Path) -> None:
         assert points[0].payload["length"] == 24
     finally:
         opened.close()
-    with pytest.raises(UserError, match="a collection 'texts' already"):
+    with pytest.raises(UserError, match="a collection 'texts' exists already"):
         opencse.export_index(exported.folder, "qdrant", str(tmp_path / "q"), name="texts")
 
 
@@ -54,7 +54,7 @@ def test_lancedb(exported: Index, tmp_path: Path) -> None:
     rows = {row["id"]: row for row in table.to_arrow().to_pylist()}
     assert rows["n0"]["length"] == 13
     assert (rows["new"]["kind"], rows["new"]["any"], rows["0"]["any"]) == ("late", "text", "2")
-    with pytest.raises(UserError, match="a table 'opencse' already"):
+    with pytest.raises(UserError, match="a table 'opencse' exists already"):
         opencse.export_index(exported.folder, "lancedb", str(tmp_path / "l"))
 
 

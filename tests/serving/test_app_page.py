@@ -83,7 +83,7 @@ def test_searching_with_two_models(browser: Browser, two: FastAPI) -> None:
         assert browser.value("[...document.querySelectorAll('.column h2')].map((one) => one.textContent)") == [
             "tiny", "<b>other",
         ]  # fmt: skip
-        assert "10 results" in browser.value("document.getElementById('search-told').textContent")
+        assert "10 results" in browser.value("document.getElementById('search-status').textContent")
         assert fits(browser)
 
         browser.click("summary")
@@ -138,7 +138,7 @@ def test_the_map_by_mouse_and_keys(browser: Browser, two: FastAPI) -> None:
         browser.press("ArrowRight")
         assert browser.value("document.activeElement.id") == "tab-map"
         browser.until("!document.getElementById('map-figure').hidden")
-        assert browser.value("document.getElementById('map-told').textContent") == "44 texts"
+        assert browser.value("document.getElementById('map-status').textContent") == "44 texts"
         browser.value("document.getElementById('canvas').focus()")
         browser.press("ArrowUp")
         browser.until("document.getElementById('map-at').textContent")
@@ -150,7 +150,7 @@ def test_the_map_by_mouse_and_keys(browser: Browser, two: FastAPI) -> None:
         painted = "document.getElementById('canvas').toDataURL().length"
         assert browser.value(painted) > 3_000
         browser.click("#map-method label:nth-of-type(2)")
-        browser.until("document.getElementById('map-told').textContent === '44 texts'")
+        browser.until("document.getElementById('map-status').textContent === '44 texts'")
         assert fits(browser)
 
 
@@ -183,7 +183,7 @@ def test_without_an_index_and_with_a_key(browser: Browser, serve: Callable[..., 
         browser.until("document.getElementById('key').open")
         browser.type("wrong")
         browser.press("Enter")
-        browser.until("document.getElementById('key-told').textContent === 'That key is not known here.'")
+        browser.until("document.getElementById('key-error').textContent === 'This key is not valid.'")
         browser.type("open-sesame")
         browser.press("Enter")
         browser.until("document.querySelector('.state pre')")
@@ -202,7 +202,7 @@ def test_a_server_that_is_gone_is_told(browser: Browser, two: FastAPI) -> None:
         browser.until("document.querySelectorAll('.examples button').length")
     browser.click("#query")
     browser.type("snow")
-    browser.until("document.getElementById('search-told').textContent.includes('does not answer')")
+    browser.until("document.getElementById('search-status').textContent.includes('does not answer')")
     assert browser.value("document.getElementById('results').getAttribute('aria-busy')") is None
     assert all("ERR_CONNECTION_REFUSED" in str(fault) for fault in browser.faults)
     browser.faults.clear()

@@ -143,7 +143,7 @@ async def test_an_index_of_another_model_put_in_its_place(
             Index.build(tmp_path / "index", ["Snow fell."], other, overwrite=True).close()
             for answer in (await client.post("/search", json={"query": "snow"}), await client.get("/info")):
                 assert (answer.status_code, answer.json()["error"]["code"]) == (503, "index_outdated")
-                assert "is gone, damaged or another one" in answer.json()["error"]["message"]
+                assert "is missing, damaged or replaced" in answer.json()["error"]["message"]
             assert (await client.post("/v1/embeddings", json={"input": "snow"})).status_code == 200
         service.close()
 

@@ -95,7 +95,7 @@ def start(*arguments: object, **environment: str) -> tuple[subprocess.Popen[str]
     said: list[str] = []
     for line in process.stderr:
         said.append(line.rstrip())
-        if "Ctrl-C ends it" in line:
+        if "stop with Ctrl-C" in line:
             break
     return process, said
 

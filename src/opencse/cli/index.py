@@ -1,4 +1,4 @@
-"""``opencse index``: build, add, delete, query, info, pairs, duplicates, negatives, export."""
+"""The commands ``opencse index``: build, add, delete, query, info, check, pairs, duplicates, negatives, export."""
 
 from __future__ import annotations
 

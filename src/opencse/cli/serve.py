@@ -1,4 +1,4 @@
-"""``opencse serve``."""
+"""The command ``opencse serve``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from opencse.cli import options as own
 
 
 class TooLong(StrEnum):
-    """What happens to texts that are longer than the model reads."""
+    """How to handle texts that are longer than the model reads."""
 
     CUT = "cut"
     REFUSE = "refuse"
@@ -20,7 +20,7 @@ class TooLong(StrEnum):
 
 def serve(
     models: Annotated[
-        list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini; two are shown side by side.")
+        list[str], typer.Argument(help="Encoders: folders, Hub ids, or opencse-mini; two are shown next to each other.")
     ],
     index: Annotated[
         list[Path] | None, typer.Option(help="Folder of an index (opencse index build) to search; may be repeated.")
@@ -35,14 +35,15 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port to listen on; 0 takes a free one.")] = 8000,
     api_key_file: Annotated[
         Path | None,
-        typer.Option(help="File of API keys, one a line; or set OPENCSE_API_KEY. By default no key is needed."),
+        typer.Option(help="File of API keys, one per line; or set OPENCSE_API_KEY. By default no key is needed."),
     ] = None,
     allow_host: Annotated[
         list[str] | None,
         typer.Option(help="Host name that requests may use, for instance behind a proxy; may be repeated."),
     ] = None,
     too_long: Annotated[
-        TooLong, typer.Option(help="What happens to texts longer than the model reads, unless the request says.")
+        TooLong,
+        typer.Option(help="Texts longer than the model reads, unless the request says otherwise: cut or refuse."),
     ] = TooLong.CUT,
     max_body: Annotated[int, typer.Option(min=1, help="Bytes in a request, at most.")] = 4 * 2**20,
     max_texts: Annotated[int, typer.Option(min=1, help="Texts in a request, at most.")] = 2_048,
@@ -56,9 +57,9 @@ def serve(
     device: own.Device = None,
     trust_remote_code: own.Trust = False,
 ) -> None:
-    """Serve encoders over HTTP: OpenAI-style embeddings, search, and a page to try them on.
+    """Serve encoders over HTTP: OpenAI-style embeddings, search, and a web page to try them.
 
-    It listens on this machine alone unless --host says otherwise. Ctrl-C stops it when running requests are done.
+    It only listens on this machine unless --host says otherwise. Ctrl-C stops it when running requests are done.
     """
     from opencse.api.serving import serve
     from opencse.progress import Terminal

@@ -1,1 +1,1 @@
-"""Models over HTTP: OpenAI-style embeddings, search, similarity, and a page."""
+"""The HTTP server: `app` has its routes, `service` the models and indexes that they use."""

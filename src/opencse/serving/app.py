@@ -1,4 +1,4 @@
-"""The ASGI application."""
+"""The routes of the server: /v1/embeddings, /search, /similarity, /map, /info, and the web page. Start reading here."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import base64
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,12 +21,12 @@ from opencse.modules.prompts import Role
 from opencse.modules.rows import unit_rows
 from opencse.modules.similarity import Similarity
 from opencse.serving.errors import ApiError, answer_errors
-from opencse.serving.guard import Guard, Keys
+from opencse.serving.guard import Keys, RequestGuard
 from opencse.serving.metrics import CONTENT_TYPE
 from opencse.serving.projection import Method
 from opencse.serving.request_body import answer, parse, read_body, while_connected
 from opencse.serving.schemas import Body, EmbeddingsRequest, SearchRequest, SimilarityRequest
-from opencse.serving.served_model import Given, ServedModel
+from opencse.serving.served_model import ServedModel, TokenizedTexts
 from opencse.serving.service import Service
 from opencse.version import __version__
 
@@ -34,12 +35,20 @@ B = TypeVar("B", bound=Body)
 
 
 def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collection[str] | None = None) -> FastAPI:
-    """The application that serves ``service``, for any ASGI server.
+    """Creates the application that serves ``service``, for any ASGI server.
+
+    Example:
+        >>> from opencse.encoder.encoder import SentenceEncoder
+        >>> service = Service({"mini": SentenceEncoder.load(device="cpu")})
+        >>> app = create_app(service, keys=["secret"])
+        >>> "/v1/embeddings" in {route.path for route in app.routes}
+        True
+        >>> service.close()
 
     Args:
         service: models and indexes; closed when the application ends.
-        keys: API keys, one of which requests must send; none: everybody may ask.
-        hosts: beside this machine's own names those that requests may be for; None: any.
+        keys: API keys, one of which requests must send; empty: no key is required.
+        hosts: host names that requests may be for, in addition to this machine's own; None: any.
     """
 
     @asynccontextmanager
@@ -57,36 +66,35 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
     async def read(request: Request, kind: type[B], work: Callable[[B], Awaitable[Response]]) -> Response:
         with service.held.body() as hold:
             body = await read_body(request, service.limits, hold)
-            asked = await parse(body, kind)
-            return await while_connected(request, work(asked))
+            return await while_connected(request, work(await parse(body, kind)))
 
-    async def tokens(model: ServedModel, texts: Sequence[Any], role: Role, asked: Body) -> Given:
+    async def tokens(model: ServedModel, texts: Sequence[Any], role: Role, truncate: bool | None) -> TokenizedTexts:
         most = service.limits.texts
         if len(texts) > most:
-            message = f"{len(texts):,} texts are more than the {most:,} of one request; send them in parts"
+            message = f"{len(texts):,} texts are more than the {most:,} of one request; send them in several requests"
             raise ApiError(400, message, code="too_many_texts")
         prompt = model.encoder.prompts.of(role)
-        return await model.read(texts, prompt=prompt, cut=service.cut if asked.truncate is None else asked.truncate)
+        return await model.read(texts, prompt=prompt, truncate=service.cut if truncate is None else truncate)
 
     @app.post("/v1/embeddings", openapi_extra=_body(EmbeddingsRequest))
     async def embeddings(request: Request) -> Response:
-        """The vectors of texts, as OpenAI's endpoint of the same path gives them."""
+        """Returns the vectors of texts, like OpenAI's endpoint of the same path."""
 
-        async def work(asked: EmbeddingsRequest) -> Response:
-            model = service.model(asked.model)
+        async def work(body: EmbeddingsRequest) -> Response:
+            model = service.model(body.model)
             dimension = model.encoder.dimension
-            if asked.dimensions is not None and asked.dimensions > dimension:
-                message = f"dimensions: {model.name} has {dimension}, not {str(asked.dimensions)[:20]}"
+            if body.dimensions is not None and body.dimensions > dimension:
+                message = f"dimensions: {model.name} has {dimension}, not {str(body.dimensions)[:20]}"
                 raise ApiError(400, message, param="dimensions")
-            if asked.input_type is not None and not isinstance(asked.input[0], str):
-                message = "input_type: token ids are taken as they are, without a prompt; send texts, or leave it out"
+            if body.input_type is not None and not isinstance(body.input[0], str):
+                message = "input_type: token ids get no prompt; send texts, or leave input_type out"
                 raise ApiError(400, message, param="input_type")
-            given = await tokens(model, asked.input, asked.role, asked)
-            vectors = await model.vectors(given)
-            if asked.dimensions is not None:
-                vectors = unit_rows(vectors[:, : asked.dimensions])
+            texts = await tokens(model, body.input, body.role, body.truncate)
+            vectors = await model.vectors(texts)
+            if body.dimensions is not None:
+                vectors = unit_rows(vectors[:, : body.dimensions])
             values: list[Any]
-            if asked.encoding_format == "base64":
+            if body.encoding_format == "base64":
                 values = [base64.b64encode(vector.astype("<f4").tobytes()).decode() for vector in vectors]
             else:
                 values = vectors.tolist()
@@ -96,29 +104,29 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
                     {"object": "embedding", "index": i, "embedding": value} for i, value in enumerate(values)
                 ],
                 "model": model.name,
-            } | _used(given)  # fmt: skip
+            } | _usage(texts)  # fmt: skip
             return await answer(content, vectors.size)
 
         return await read(request, EmbeddingsRequest, work)
 
     @app.post("/search", openapi_extra=_body(SearchRequest))
     async def search(request: Request) -> Response:
-        """The texts of the index that are nearest to each query."""
+        """Returns the texts of the index that are most similar to each query."""
 
-        async def work(asked: SearchRequest) -> Response:
-            model, index = service.index(asked.model)
-            if asked.k > service.limits.hits:
-                raise ApiError(400, f"k: at most {service.limits.hits:,} results are given", param="k")
-            given = await tokens(model, asked.query, Role.QUERY, asked)
-            found = await index.search(
+        async def work(body: SearchRequest) -> Response:
+            model, index = service.index(body.model)
+            if body.k > service.limits.hits:
+                raise ApiError(400, f"k: at most {service.limits.hits:,} results per query; ask for fewer", param="k")
+            texts = await tokens(model, body.query, Role.QUERY, body.truncate)
+            results = await index.search(
                 model,
-                asked.query,
-                given,
-                asked.k,
-                threshold=asked.threshold,
-                where=asked.where,
-                hybrid=asked.hybrid,
-                hybrid_weight=asked.hybrid_weight,
+                body.query,
+                texts,
+                body.k,
+                threshold=body.threshold,
+                where=body.where,
+                hybrid=body.hybrid,
+                hybrid_weight=body.hybrid_weight,
             )
             data = [
                 {
@@ -129,90 +137,94 @@ def create_app(service: Service, *, keys: Collection[str] = (), hosts: Collectio
                         for hit in hits
                     ],
                 }
-                for i, hits in enumerate(found)
+                for i, hits in enumerate(results)
             ]
-            return await answer({"object": "list", "data": data, "model": model.name} | _used(given))
+            return await answer({"object": "list", "data": data, "model": model.name} | _usage(texts))
 
         return await read(request, SearchRequest, work)
 
     @app.post("/similarity", openapi_extra=_body(SimilarityRequest))
     async def similarity(request: Request) -> Response:
-        """The similarity of every text with every other, by the model's own function."""
+        """Returns the similarity of every text with every other, by the model's own function."""
 
-        async def work(asked: SimilarityRequest) -> Response:
-            model = service.model(asked.model)
-            others = asked.others or []
-            rows, columns = len(asked.texts), len(others) or len(asked.texts)
+        async def work(body: SimilarityRequest) -> Response:
+            model = service.model(body.model)
+            others = body.others or []
+            rows, columns = len(body.texts), len(others) or len(body.texts)
             if rows * columns > service.limits.pairs:
                 most = service.limits.pairs
-                message = f"{rows:,} x {columns:,} similarities are more than the {most:,} of one request"
+                message = (
+                    f"{rows:,} x {columns:,} similarities are more than the {most:,} of one request; send fewer texts"
+                )
                 raise ApiError(400, message, code="too_many_pairs")
-            given = await tokens(model, [*asked.texts, *others], Role.PLAIN, asked)
-            vectors, function = await model.vectors(given), model.encoder.similarity_fn_name
+            texts = await tokens(model, [*body.texts, *others], Role.PLAIN, body.truncate)
+            vectors, function = await model.vectors(texts), model.encoder.similarity_fn_name
             matrix = function.matrix(vectors[:rows], vectors[rows:] if others else vectors)
             if function is Similarity.COSINE:
                 matrix = np.clip(matrix, -1, 1)
             content = {
                 "object": "similarity", "function": function.value, "matrix": matrix.tolist(), "model": model.name,
-            } | _used(given)  # fmt: skip
+            } | _usage(texts)  # fmt: skip
             return await answer(content, matrix.size)
 
         return await read(request, SimilarityRequest, work)
 
     @app.get("/map")
     async def corpus_map(request: Request, model: str | None = None, method: Method = "pca") -> Response:
-        """The corpus in two dimensions."""
+        """Returns the texts of an index as points in two dimensions."""
         _, index = service.index(model)
-        drawn = await while_connected(request, index.map(method))
-        return await answer(drawn.told(), 20 * len(drawn.points))
+        layout = await while_connected(request, index.map(method))
+        return await answer(asdict(layout), 20 * len(layout.points))
 
     @app.get("/info")
     async def info() -> Response:
-        """Models, indexes and limits."""
-        return await answer(await service.told() | {"version": __version__})
+        """Returns models, indexes and limits, for the page."""
+        return await answer(await service.info() | {"version": __version__})
 
     @app.get("/v1/models")
     async def models() -> Response:
-        """The models, as OpenAI lists them."""
+        """Lists the models in OpenAI's format."""
         return await answer({"object": "list", "data": [_model(one, started) for one in service.models.values()]})
 
     @app.get("/v1/models/{name:path}")
     async def one_model(name: str) -> Response:
-        """One of them."""
+        """Describes one model in OpenAI's format."""
         return await answer(_model(service.model(name), started))
 
     @app.get("/health")
     async def health() -> Response:
-        """Whether requests are answered."""
+        """Tells whether the server works, for load balancers."""
         if not service.alive:
-            raise ApiError(503, "a thread of the server has ended; start it again", kind="server_error")
+            raise ApiError(503, "a thread of the server has ended; restart the server", kind="server_error")
         return await answer({"status": "ok", "version": __version__})
 
     @app.get("/metrics")
     async def metrics() -> Response:
-        """Counters for Prometheus."""
+        """Returns the counters in Prometheus' format."""
         return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
     @app.get("/", include_in_schema=False)
     async def page() -> Response:
-        """The page."""
+        """Returns the web page."""
         return FileResponse(PAGE / "index.html", headers={"Cache-Control": "no-cache"})
 
     app.mount("/page", StaticFiles(directory=PAGE))
     paths = [path for route in app.routes if isinstance(path := getattr(route, "path", None), str) and "{" not in path]
-    app.user_middleware.append(Middleware(Guard, keys=Keys(keys), hosts=hosts, metrics=service.metrics, paths=paths))
+    app.user_middleware.append(
+        Middleware(RequestGuard, keys=Keys(keys), hosts=hosts, metrics=service.metrics, paths=paths)
+    )
     return app
 
 
 def _body(kind: type[Body]) -> dict[str, Any]:
-    """How the OpenAPI schema tells of a body that is read by ourselves."""
+    """The OpenAPI schema of a body, which FastAPI does not know because the routes read it themselves."""
     schema = kind.model_json_schema()
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
-def _used(given: Given) -> dict[str, Any]:
-    """What was read of the texts."""
-    return {"usage": {"prompt_tokens": given.tokens, "total_tokens": given.tokens}, "truncated": given.cut}
+def _usage(texts: TokenizedTexts) -> dict[str, Any]:
+    """The part of an answer that counts tokens and lists truncated texts."""
+    return {"usage": {"prompt_tokens": texts.tokens, "total_tokens": texts.tokens}, "truncated": texts.truncated}
 
 
 def _model(model: ServedModel, created: int) -> dict[str, Any]:

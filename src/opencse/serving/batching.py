@@ -1,4 +1,4 @@
-"""Dynamic batching: one thread encodes what many requests ask for, in batches of about one number of tokens."""
+"""Dynamic batching: one thread encodes the texts of many requests together, in batches of similar numbers of tokens."""
 
 from __future__ import annotations
 
@@ -18,46 +18,46 @@ from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.text.tokenizer import Ids
 
 _ROUND = 4
-"""Batches that are chosen together, so that their texts can be sorted by length; what comes later waits for them."""
+"""Batches that are selected together, so that their texts can be sorted by length; later requests wait for them."""
 
 
-class Watch(Protocol):
-    """Hears of every batch."""
+class BatchListener(Protocol):
+    """Is notified of every batch, for metrics."""
 
     def batch(self, texts: int, tokens: int, seconds: float) -> None:
-        """A batch of so many texts and tokens (padding not counted) was encoded."""
+        """Counts an encoded batch; padding is not part of ``tokens``."""
 
 
 class _Job:
-    """The texts of one request, shortest first, and their vectors as they come."""
+    """The texts of one request, encoded shortest first, and their vectors so far."""
 
     def __init__(self, rows: Sequence[Ids], dimension: int, unpooled: int) -> None:
         self.rows = rows
         self.unpooled = unpooled
         self.order = np.argsort([len(row) for row in rows], kind="stable").tolist()
         self.vectors = np.zeros((len(rows), dimension), dtype=np.float32)
-        self.taken = 0
-        self.made = 0
+        self.selected = 0
+        self.encoded = 0
         self.future: Future[Vectors] = Future()
 
     @property
-    def left(self) -> int:
-        return len(self.order) - self.taken
+    def remaining(self) -> int:
+        return len(self.order) - self.selected
 
 
 class Batcher:
-    """Encodes the texts of many requests together; each gets its own vectors, whatever it shared a batch with.
+    """Encodes the texts of many requests together; vectors do not depend on what else is in the batch.
 
-    Nothing waits for a batch to fill up: while one round of batches is encoded, requests gather for the next. In a
-    round every waiting request has its share, so that a short one is not held up by a long one before it.
+    No request waits for a batch to fill up: while one round of batches is encoded, requests gather for the next. Every
+    waiting request has its share of a round, so that a short request does not wait for a long one before it.
 
     Attributes:
-        encoder: in evaluation mode, used by this thread alone from now on.
+        encoder: in evaluation mode; from now on only this thread may use it.
     """
 
-    def __init__(self, encoder: SentenceEncoder, watch: Watch, *, token_budget: int | None = None) -> None:
+    def __init__(self, encoder: SentenceEncoder, listener: BatchListener, *, token_budget: int | None = None) -> None:
         self.encoder = encoder.eval()
-        self._watch = watch
+        self._listener = listener
         self._budget = token_budget or budget_of(encoder.device)
         self._jobs: list[_Job] = []
         self._changed = threading.Condition()
@@ -67,9 +67,11 @@ class Batcher:
         self._thread.start()
 
     def submit(self, rows: Sequence[Ids], unpooled: int = 0) -> Future[Vectors]:
-        """(n, dimension) vectors to come, of ``rows`` of token ids; cancelled, what is not encoded yet is left out.
+        """Queues a request, and returns the future of its (n, dimension) vectors; cancel it to skip what is left.
 
-        Pooling leaves out the first ``unpooled`` tokens of each row.
+        Args:
+            rows: token ids of each text.
+            unpooled: first tokens of each text that pooling leaves out.
 
         Raises:
             RuntimeError: after `close`.
@@ -87,22 +89,22 @@ class Batcher:
 
     @property
     def waiting(self) -> int:
-        """Texts that no batch has taken yet."""
+        """Number of texts that are not in a batch yet."""
         with self._changed:
-            return sum(job.left for job in self._jobs if not job.future.cancelled())
+            return sum(job.remaining for job in self._jobs if not job.future.cancelled())
 
     @property
     def seconds_left(self) -> float:
-        """How long the texts that wait will take, by the last batches' speed; 0 while none is known."""
+        """Estimated time for the waiting texts, by the speed of the last batches; 0 before the first batch."""
         return self.waiting / self._rate if self._rate else 0.0
 
     @property
     def alive(self) -> bool:
-        """Whether the thread runs."""
+        """Whether the encoding thread runs."""
         return self._thread.is_alive()
 
     def close(self) -> None:
-        """Encodes all that was submitted, then ends the thread."""
+        """Encodes all queued requests, then ends the thread."""
         with self._changed:
             self._closed = True
             self._changed.notify()
@@ -110,39 +112,39 @@ class Batcher:
 
     def _run(self) -> None:
         with torch.inference_mode():
-            while chosen := self._next():
-                lengths = [len(job.rows[row]) for job, row in chosen]
+            while texts := self._next():
+                lengths = [len(job.rows[row]) for job, row in texts]
                 for batch in token_batches(lengths, self._budget):
-                    self._encode([chosen[i] for i in batch.tolist()])
+                    self._encode([texts[i] for i in batch.tolist()])
 
     def _next(self) -> list[tuple[_Job, int]]:
-        """The next round's (job, row); empty once closed and done."""
+        """The (job, row) pairs of the next round; empty after `close`, when all is encoded."""
         with self._changed:
             while True:
-                self._jobs = [job for job in self._jobs if job.left and not job.future.cancelled()]
+                self._jobs = [job for job in self._jobs if job.remaining and not job.future.cancelled()]
                 if self._jobs or self._closed:
                     return self._shared(self._budget * _ROUND)
                 self._changed.wait()
 
     def _shared(self, window: int) -> list[tuple[_Job, int]]:
-        """Rows of about ``window`` tokens, of every job its share, the older jobs first."""
-        chosen: list[tuple[_Job, int]] = []
+        """Selects rows of about ``window`` tokens, an equal share from each job, older jobs first."""
+        texts: list[tuple[_Job, int]] = []
         tokens = 0
-        while tokens < window and (open_ := [job for job in self._jobs if job.left]):
+        while tokens < window and (open_ := [job for job in self._jobs if job.remaining]):
             share = max(1, (window - tokens) // len(open_))
             for job in open_:
                 spent = 0
-                while job.left and spent < share and tokens < window:
-                    row = job.order[job.taken]
-                    job.taken += 1
-                    chosen.append((job, row))
+                while job.remaining and spent < share and tokens < window:
+                    row = job.order[job.selected]
+                    job.selected += 1
+                    texts.append((job, row))
                     spent += len(job.rows[row]) + 1
                     tokens += len(job.rows[row]) + 1
-        return chosen
+        return texts
 
     def _encode(self, batch: list[tuple[_Job, int]]) -> None:
-        wanted = [(job, row) for job, row in batch if not job.future.done()]  # cancelled, or failed in another batch
-        filled = [(job, row) for job, row in wanted if len(job.rows[row])]
+        pending = [(job, row) for job, row in batch if not job.future.done()]  # done: cancelled, or failed before
+        filled = [(job, row) for job, row in pending if len(job.rows[row])]
         try:
             started = time.perf_counter()
             if filled:
@@ -154,20 +156,20 @@ class Batcher:
                 for (job, row), vector in zip(filled, vectors, strict=True):
                     job.vectors[row] = vector
                 spent = time.perf_counter() - started
-                self._watch.batch(len(rows), sum(map(len, rows)), spent)
+                self._listener.batch(len(rows), sum(map(len, rows)), spent)
                 rate = len(rows) / max(spent, 1e-9)
                 self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
-        except Exception as error:  # out of memory, for one: who asked hears of it, and the thread lives on
-            for job, _ in wanted:
+        except Exception as error:  # out of memory, for example: reported to the requests; the thread continues
+            for job, _ in pending:
                 _fail(job, error)
             return
-        for job, _ in wanted:
-            job.made += 1
-            if job.made == len(job.rows) and job.future.set_running_or_notify_cancel():
+        for job, _ in pending:
+            job.encoded += 1
+            if job.encoded == len(job.rows) and job.future.set_running_or_notify_cancel():
                 job.future.set_result(job.vectors)
 
 
 def _fail(job: _Job, error: Exception) -> None:
-    job.taken = len(job.order)
+    job.selected = len(job.order)
     if not job.future.done() and job.future.set_running_or_notify_cancel():
         job.future.set_exception(error)

@@ -1,7 +1,7 @@
-"""Connections of the server: how many there may be, and how long one may take to send its request.
+"""Limits the number of open connections, and the time that each may take to send its request.
 
-uvicorn bounds the time between two requests and nothing before the first one, so connections that send nothing would
-stay until no file descriptor is left. `Connections` makes uvicorn's protocols and watches each of them.
+uvicorn limits the time between two requests but not before the first one, so connections that send nothing would stay
+open until no file descriptor is left. `Connections` creates uvicorn's protocols and monitors each of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from uvicorn.server import ServerState
 from opencse.serving.limits import Limits
 
 ACCEPTED_TOGETHER = 32
-"""Connections that asyncio accepts in one pass of its loop."""
+"""Connections that asyncio accepts in one iteration of its loop."""
 _UNDECIDED = 4 * ACCEPTED_TOGETHER
 """Connections that are open and not counted yet, or closed for others and still open.
 
@@ -44,7 +44,7 @@ _log = logging.getLogger("opencse.serving")
 
 
 class _Inner(Protocol):
-    """What is used of uvicorn's protocols, whichever parser they have."""
+    """The part of uvicorn's protocols that is used, whichever parser they have."""
 
     cycle: Any
 
@@ -56,20 +56,20 @@ class _Inner(Protocol):
     def resume_writing(self) -> None: ...
 
 
-def most_connections(wanted: int) -> int:
-    """How many connections there may be: ``wanted``, or fewer where the system allows few file descriptors."""
+def most_connections(limit: int) -> int:
+    """The largest number of connections: ``limit``, or fewer where the system allows few file descriptors."""
     if sys.platform == "win32":
-        return wanted
+        return limit
     import resource
 
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == resource.RLIM_INFINITY:
-        return wanted
-    return min(wanted, max(8, soft - max(_RESERVED, _open_files() + _SPARE), soft // 8))
+        return limit
+    return min(limit, max(8, soft - max(_RESERVED, _open_files() + _SPARE), soft // 8))
 
 
 def _open_files() -> int:
-    """File descriptors of this process that are in use; 0 where the system does not list them."""
+    """The number of open file descriptors of this process; 0 where the system does not list them."""
     try:
         return len(os.listdir("/dev/fd"))  # noqa: PTH208 - names alone
     except OSError:
@@ -77,13 +77,13 @@ def _open_files() -> int:
 
 
 class Connections:
-    """All connections of a server.
+    """The connections of a server.
 
-    Beyond the limit the connection that has waited longest without a request in work is closed for the new one; where
-    all are at work, the new one is answered 503.
+    Beyond the limit, the connection that has been idle longest is closed for a new one; if none is idle, the new one is
+    answered 503.
 
     Args:
-        limits: how many there may be, and the seconds for a request's headers.
+        limits: number of connections, and seconds for the headers of a request.
     """
 
     def __init__(self, limits: Limits) -> None:
@@ -100,17 +100,17 @@ class Connections:
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> Connection:
-        """A new connection, as uvicorn asks for it."""
+        """Creates a connection, when uvicorn accepts one."""
         protocol: Any = AutoHTTPProtocol  # whose type leaves its arguments out
         inner = protocol(config=config, server_state=server_state, app_state=app_state, _loop=_loop)
         return Connection(self, inner)
 
     def __len__(self) -> int:
-        """How many are open."""
+        """The number of open connections."""
         return len(self._open)
 
     def admit(self, connection: Connection) -> bool:
-        """Whether ``connection`` may stay; another may be closed for it."""
+        """Whether ``connection`` may stay open; an idle one may be closed for it."""
         if len(self._open) >= self.most:
             self._note()
             idle = next((one for one in self._open if not one.at_work), None)
@@ -122,12 +122,12 @@ class Connections:
         return True
 
     def touch(self, connection: Connection) -> None:
-        """Notes that data came; the connections stay in the order of their last data."""
+        """Notes that data arrived; connections are kept in the order of their last data."""
         if self._open.pop(connection, None) is not None:
             self._open[connection] = time.monotonic()
 
     def forget(self, connection: Connection) -> None:
-        """Leaves out a connection that is closed."""
+        """Removes a closed connection."""
         self._open.pop(connection, None)
 
     def _note(self) -> None:
@@ -139,7 +139,7 @@ class Connections:
 
 
 class Connection(asyncio.Protocol):
-    """A connection: uvicorn's own protocol, with a time for the headers of each request."""
+    """A connection: uvicorn's protocol with a time limit for the headers of each request."""
 
     def __init__(self, all_: Connections, inner: _Inner) -> None:
         self._all, self._inner = all_, inner
@@ -149,17 +149,17 @@ class Connection(asyncio.Protocol):
 
     @property
     def at_work(self) -> bool:
-        """Whether a request has come whose answer is not complete."""
+        """Whether a request has arrived whose answer is not complete."""
         cycle = self._inner.cycle
         return cycle is not None and not cycle.response_complete
 
     def close(self) -> None:
-        """Closes it at once."""
+        """Closes the connection at once."""
         if self._transport is not None:
             self._transport.abort()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begins the time for the first request, or refuses it."""
+        """Starts the time limit of the first request, or refuses the connection."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._admitted = self._all.admit(self)
@@ -171,14 +171,14 @@ class Connection(asyncio.Protocol):
         self._wait()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Ends the time."""
+        """Stops the time limit."""
         self._stop()
         self._all.forget(self)
         if self._admitted:
             self._inner.connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Passes data on; until they make a whole request head the time goes on."""
+        """Passes data on; the time limit runs until the headers are complete."""
         if not self._admitted:
             return
         self._all.touch(self)
@@ -189,17 +189,17 @@ class Connection(asyncio.Protocol):
             self._wait()
 
     def eof_received(self) -> None:
-        """Passes it on."""
+        """Passes the event on."""
         if self._admitted:
             self._inner.eof_received()
 
     def pause_writing(self) -> None:
-        """Passes it on."""
+        """Passes the event on."""
         if self._admitted:
             self._inner.pause_writing()
 
     def resume_writing(self) -> None:
-        """Passes it on."""
+        """Passes the event on."""
         if self._admitted:
             self._inner.resume_writing()
 

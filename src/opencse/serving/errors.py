@@ -1,4 +1,4 @@
-"""Errors in the shape that OpenAI's clients read."""
+"""Answers errors in the format of OpenAI's API."""
 
 from __future__ import annotations
 
@@ -15,21 +15,25 @@ from starlette.exceptions import HTTPException
 
 from opencse.errors import OutdatedError, UserError, printable, shortened
 
-Kind = Literal["invalid_request_error", "authentication_error", "server_error", "overloaded_error"]
+ErrorType = Literal["invalid_request_error", "authentication_error", "server_error", "overloaded_error"]
 _FOLDERS = re.compile(r"(?<![\w./\\])(?:[A-Za-z]:)?[/\\](?:[^\s'\"():;,/\\]+[/\\]+)*(?=[^\s'\"():;,/\\])")
 _log = logging.getLogger("opencse.serving")
 
 
 class ApiError(Exception):
-    """A request that is not answered, and why.
+    """An error that is answered to the client.
+
+    Example:
+        >>> ApiError(400, "k: at most 1,000 results per query", param="k").response().status_code
+        400
 
     Attributes:
-        status: of HTTP.
-        message: one line: what is wrong and how to mend it.
+        status: HTTP status code.
+        message: one line: what is wrong and how to fix it.
         kind: OpenAI's ``type``.
-        param: the key of the body that is at fault.
-        code: a word for programs.
-        headers: to send with it.
+        param: the invalid key of the body.
+        code: identifies the error for programs.
+        headers: to send with the answer.
     """
 
     def __init__(
@@ -37,7 +41,7 @@ class ApiError(Exception):
         status: int,
         message: str,
         *,
-        kind: Kind = "invalid_request_error",
+        kind: ErrorType = "invalid_request_error",
         param: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
@@ -47,34 +51,34 @@ class ApiError(Exception):
         self.param, self.code, self.headers = param, code, dict(headers or {})
 
     def response(self) -> JSONResponse:
-        """What is sent."""
-        told = {"message": printable(self.message), "type": self.kind, "param": self.param, "code": self.code}
-        return JSONResponse({"error": told}, self.status, self.headers)
+        """The answer that is sent."""
+        content = {"message": printable(self.message), "type": self.kind, "param": self.param, "code": self.code}
+        return JSONResponse({"error": content}, self.status, self.headers)
 
 
 def invalid(error: ValidationError) -> ApiError:
-    """The first fault that pydantic found in a body."""
+    """The error for an invalid body: its first fault, as pydantic reports it."""
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
-    place = ".".join(str(part) for part in first["loc"])
+    key = ".".join(str(part) for part in first["loc"])
     if first["type"] == "json_invalid":
         return ApiError(400, f"the body is not JSON ({shortened(first['msg'], 160)})", code="invalid_json")
-    said = first["msg"].removeprefix("Value error, ")
+    problem = first["msg"].removeprefix("Value error, ")
     if first["type"] == "extra_forbidden":
-        said = "there is no such key"
-    place = shortened(place)
-    message = f"{place}: {said}" if place else f"the body: {said}"
-    return ApiError(400, shortened(message, 300), param=place or None, code="invalid_value")
+        problem = "there is no such key"
+    key = shortened(key)
+    message = f"{key}: {problem}" if key else f"the body: {problem}"
+    return ApiError(400, shortened(message, 300), param=key or None, code="invalid_value")
 
 
 def overloaded(message: str, seconds: int) -> ApiError:
-    """Too much waits already; the client may come back after so many seconds."""
+    """The error for a busy server: the client may try again after some seconds."""
     return ApiError(
         503, message, kind="overloaded_error", code="overloaded", headers={"Retry-After": str(max(1, seconds))}
     )
 
 
 def without_folders(message: str) -> str:
-    r"""The message with the last part of each absolute path in it: where files are is not for clients.
+    r"""Shortens each absolute path in a message to its last part, so that clients do not see where files are.
 
     Example:
         >>> without_folders("/home/alice/my-index/rows.sqlite: damaged (see 'C:\\models\\a.json')")
@@ -86,7 +90,7 @@ def without_folders(message: str) -> str:
 
 
 def answer_errors(app: FastAPI) -> None:
-    """Makes every error of ``app`` one of OpenAI's shape."""
+    """Makes ``app`` answer every error in OpenAI's format."""
 
     async def api(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, ApiError)
@@ -94,11 +98,11 @@ def answer_errors(app: FastAPI) -> None:
 
     async def http(request: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, HTTPException)
-        said = {
+        message = {
             404: f"no such address: {shortened(request.url.path)} (see /openapi.json)",
             405: f"{shortened(request.url.path)} does not take {shortened(request.method)}",
         }.get(error.status_code, str(error.detail))
-        return ApiError(error.status_code, said, headers=error.headers).response()
+        return ApiError(error.status_code, message, headers=error.headers).response()
 
     async def query(_: Request, error: Exception) -> JSONResponse:
         assert isinstance(error, RequestValidationError)
@@ -109,16 +113,16 @@ def answer_errors(app: FastAPI) -> None:
     async def user(_: Request, error: Exception) -> JSONResponse:
         if isinstance(error, OutdatedError):
             _log.error("%s", error)
-            message = "the index of this server is gone, damaged or another one; its log says what to do"
+            message = "the index of this server is missing, damaged or replaced; see the server's log"
             return ApiError(503, message, kind="server_error", code="index_outdated").response()
         return ApiError(400, without_folders(str(error))).response()
 
-    async def unforeseen(request: Request, error: Exception) -> JSONResponse:
+    async def unexpected(request: Request, error: Exception) -> JSONResponse:
         _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-        return ApiError(500, "the server failed; its log says why", kind="server_error").response()
+        return ApiError(500, "the server failed; see its log", kind="server_error").response()
 
     app.add_exception_handler(ApiError, api)
     app.add_exception_handler(HTTPException, http)
     app.add_exception_handler(RequestValidationError, query)
     app.add_exception_handler(UserError, user)
-    app.add_exception_handler(Exception, unforeseen)
+    app.add_exception_handler(Exception, unexpected)

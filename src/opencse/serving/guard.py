@@ -1,4 +1,4 @@
-"""What stands before every request: who may ask, which host is meant, and what every answer says to browsers."""
+"""Checks every request before the routes: host and API key; sets security headers on every answer."""
 
 from __future__ import annotations
 
@@ -34,7 +34,12 @@ _log = logging.getLogger("opencse.serving")
 
 
 class Keys:
-    """The API keys, compared in a time that tells nothing about them."""
+    """The API keys, compared in constant time.
+
+    Example:
+        >>> Keys(["secret"]).allow("Bearer secret"), Keys(["secret"]).allow("Bearer guess")
+        (True, False)
+    """
 
     def __init__(self, keys: Collection[str]) -> None:
         self._hashes = [hashlib.sha256(key.encode()).digest() for key in keys]
@@ -43,23 +48,23 @@ class Keys:
         return bool(self._hashes)
 
     def allow(self, authorization: str) -> bool:
-        """Whether the header ``Authorization: Bearer KEY`` holds one of them."""
+        """Whether the header ``Authorization: Bearer KEY`` holds one of the keys."""
         scheme, _, key = authorization.partition(" ")
-        given = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
-        known = [hmac.compare_digest(given, one) for one in self._hashes]  # all of them, whichever fits
-        return scheme.lower() == "bearer" and any(known)
+        digest = hashlib.sha256(key.strip().encode("latin-1", "replace")).digest()
+        matches = [hmac.compare_digest(digest, key_hash) for key_hash in self._hashes]  # all, in constant time
+        return scheme.lower() == "bearer" and any(matches)
 
 
-class Guard:
-    """Checks host and key, sets the headers of every answer, and counts it.
+class RequestGuard:
+    """Middleware that checks host and key, sets the headers of every answer, and counts it.
 
     Args:
-        app: what answers.
-        keys: API keys; without any, everybody may ask.
-        hosts: names that requests may be for; None: any. A page of another site whose name is made to point here
-            (DNS rebinding) could read a server without key otherwise.
-        metrics: hear of every answer.
-        paths: those that are counted each by itself.
+        app: answers the request.
+        keys: API keys; empty: no key is required.
+        hosts: host names that requests may be for; None: any. Otherwise the page of another site whose name is made to
+            point to this machine (DNS rebinding) could read a server without a key.
+        metrics: counts answers.
+        paths: paths that are counted separately.
     """
 
     def __init__(
@@ -69,7 +74,7 @@ class Guard:
         self._hosts = None if hosts is None else {*_LOCAL, *(host.lower() for host in hosts)}
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answers a request."""
+        """Checks and answers a request."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -101,8 +106,8 @@ class Guard:
         if self._hosts is not None and _name(headers.get("host", "")) not in self._hosts:
             raise ApiError(
                 421,
-                f"this server does not answer for {shortened(headers.get('host', ''))!r}; name the host with "
-                "--allow-host, or ask for an API key with --api-key-file",
+                f"this server does not answer for {shortened(headers.get('host', ''))!r}; allow the host with "
+                "--allow-host, or require an API key with --api-key-file",
                 code="misdirected_request",
             )
         if not self._keys or path in _OPEN or path.startswith(_PAGE):
@@ -110,7 +115,7 @@ class Guard:
         if not self._keys.allow(headers.get("authorization", "")):
             raise ApiError(
                 401,
-                "this server asks for an API key: send the header Authorization: Bearer KEY",
+                "this server needs an API key: send the header Authorization: Bearer KEY",
                 kind="authentication_error",
                 code="invalid_api_key",
                 headers={"WWW-Authenticate": "Bearer"},
@@ -118,7 +123,12 @@ class Guard:
 
 
 def is_local(host: str) -> bool:
-    """Whether only this machine reaches ``host``."""
+    """Whether only this machine can reach ``host``.
+
+    Example:
+        >>> is_local("127.0.0.1"), is_local("0.0.0.0")
+        (True, False)
+    """
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
@@ -126,6 +136,6 @@ def is_local(host: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """The name in a ``Host`` header, without its port; of any loopback address the usual one."""
+    """The name in a ``Host`` header without its port; 127.0.0.1 for every loopback address."""
     name = host.rpartition("]")[0].lstrip("[") if host.startswith("[") else host.partition(":")[0]
     return "127.0.0.1" if is_local(name) else name.lower().rstrip(".")

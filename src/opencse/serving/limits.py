@@ -1,4 +1,4 @@
-"""What one request may ask for, and how much may wait."""
+"""The limits of a server: size of requests, waiting texts, connections, seconds."""
 
 from __future__ import annotations
 
@@ -10,20 +10,24 @@ from opencse.errors import UserError
 
 @dataclass(frozen=True)
 class Limits:
-    """Bounds that keep memory and waiting time bounded; what goes beyond them is refused with its reason.
+    """Limits of memory and waiting time; requests beyond them are refused with the reason.
+
+    Example:
+        >>> Limits(texts=100).texts
+        100
 
     Attributes:
-        body_bytes: of one request (413 beyond).
-        texts: of one request (400 beyond).
-        waiting_texts: texts that wait for the encoder; a request that finds more waiting is told to come back (503).
-        held_bytes: of all bodies that are held at a time (503 beyond).
+        body_bytes: size of one request (beyond: 413).
+        texts: in one request (beyond: 400).
+        waiting_texts: texts that wait for the encoder; with more waiting, a request is answered 503 with Retry-After.
+        held_bytes: size of all bodies in memory (beyond: 503).
         hits: results of one query.
         pairs: entries of one similarity matrix.
-        read_seconds: for the body of a request to arrive (408 beyond).
-        headers_seconds: for the headers of a request to arrive; the connection is closed then.
-        connections: open at a time, fewer where the system allows few file descriptors. Beyond them the connection
-            that has waited longest without a request is closed, or the new one refused (503).
-        map_points: points of the map; of a larger corpus a sample is shown.
+        read_seconds: for the body of a request to arrive (beyond: 408).
+        headers_seconds: for the headers of a request to arrive; then the connection is closed.
+        connections: open at a time; fewer where the system allows few file descriptors. Beyond them the connection that
+            has been idle longest is closed, or the new one is refused (503).
+        map_points: points of the map; larger indexes are sampled.
     """
 
     body_bytes: int = 4 * 2**20

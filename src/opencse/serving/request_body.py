@@ -1,4 +1,4 @@
-"""How a request is read: within its limits, off the event loop where it is long, and given up when nobody waits."""
+"""Reads the body of a request within its limits, and stops the work when the client disconnects."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from opencse.serving.limits import Limits
 B = TypeVar("B", bound=BaseModel)
 T = TypeVar("T")
 _LONG = 32_768
+"""Bytes of a body, or numbers in an answer, from which JSON is handled outside the event loop."""
 
 
-class Held:
-    """Counts the bytes of the bodies that are held."""
+class HeldBytes:
+    """Counts the bytes of all request bodies in memory."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
@@ -28,45 +29,45 @@ class Held:
 
     @contextmanager
     def body(self) -> Iterator[Callable[[int], None]]:
-        """Holds within the block the bytes that the function it gives is told of, as they arrive.
+        """Gives a function that counts arriving bytes; they are released at the end of the block.
 
         Raises:
-            ApiError: from that function, if it is too much with what other bodies hold.
+            ApiError: from that function, if all bodies together are too large.
         """
-        own = 0
+        body_bytes = 0
 
         def hold(size: int) -> None:
-            nonlocal own
-            if self.bytes > own and self.bytes + size > self._limits.held_bytes:
-                raise overloaded("too many long requests are in work; try again in a while", 1)
-            own += size
+            nonlocal body_bytes
+            if self.bytes > body_bytes and self.bytes + size > self._limits.held_bytes:
+                raise overloaded("too many long requests at once; try again in a while", 1)
+            body_bytes += size
             self.bytes += size
 
         try:
             yield hold
         finally:
-            self.bytes -= own
+            self.bytes -= body_bytes
 
 
 async def read_body(request: Request, limits: Limits, hold: Callable[[int], None]) -> bytes:
-    """The body, if it says it is JSON and is not too long.
+    """Reads the body of a request.
 
     Args:
-        request: whose body it is.
-        limits: how long it may be, and take.
-        hold: told of the bytes as they arrive.
+        request: whose body is read.
+        limits: of its size and time.
+        hold: counts the bytes as they arrive.
 
     Raises:
-        ApiError: if it is not, does not arrive, or too much is held.
+        ApiError: if the body is not JSON, too long, does not arrive, or too much is in memory.
     """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise ApiError(415, "send JSON, with the header Content-Type: application/json", code="unsupported_media_type")
     if request.headers.get("content-encoding", "identity").lower() != "identity":
-        raise ApiError(415, "send the body as it is, without Content-Encoding", code="unsupported_encoding")
+        raise ApiError(415, "send the body without Content-Encoding", code="unsupported_encoding")
     declared = request.headers.get("content-length", "")
     too_long = ApiError(
-        413, f"the body is longer than {limits.body_bytes:,} bytes; send it in parts", code="body_too_long"
+        413, f"the body is longer than {limits.body_bytes:,} bytes; send several smaller requests", code="body_too_long"
     )
     if declared.isascii() and declared.isdigit() and (len(declared) > 15 or int(declared) > limits.body_bytes):
         raise too_long
@@ -84,7 +85,7 @@ async def read_body(request: Request, limits: Limits, hold: Callable[[int], None
 
 
 async def parse(body: bytes, kind: type[B]) -> B:
-    """The body as what it is to be.
+    """Validates a body.
 
     Raises:
         ApiError: naming the first fault.
@@ -98,10 +99,10 @@ async def parse(body: bytes, kind: type[B]) -> B:
 
 
 async def while_connected(request: Request, work: Awaitable[T]) -> T:
-    """What ``work`` gives; it is cancelled when the client goes, so that nothing is encoded for nobody.
+    """Waits for ``work``, and cancels it when the client disconnects.
 
     Raises:
-        ApiError: 499, which nobody reads, if the client is gone.
+        ApiError: 499, which nobody reads, if the client has disconnected.
     """
     working = asyncio.ensure_future(work)
     gone = asyncio.ensure_future(_disconnect(request))
@@ -121,6 +122,6 @@ async def _disconnect(request: Request) -> None:
 
 
 async def answer(content: Any, size: int = 0, headers: dict[str, str] | None = None) -> Response:  # noqa: ANN401
-    """``content`` as JSON; made off the event loop if it holds many numbers (``size``)."""
+    """Answers ``content`` as JSON, which is written outside the event loop if it holds many numbers (``size``)."""
     body = await asyncio.to_thread(to_json, content) if size > _LONG else to_json(content)
     return Response(body, media_type="application/json", headers=headers)

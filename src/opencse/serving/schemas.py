@@ -1,4 +1,4 @@
-"""The bodies of requests, strictly read: unknown keys and other types are refused."""
+"""The JSON bodies of requests; unknown keys and wrong types are refused."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ _IDS = {"type": "array", "items": {"type": "integer", "minimum": 0}, "minItems":
 
 
 def _is_ids(value: object) -> bool:
-    return isinstance(value, list) and len(value) > 0 and all(type(one) is int for one in value)
+    return isinstance(value, list) and len(value) > 0 and all(type(item) is int for item in value)
 
 
 def _inputs(value: object) -> list[str] | list[list[int]]:
     if isinstance(value, str):
         value = [value]
     if isinstance(value, list) and value:
-        if all(isinstance(one, str) for one in value):
-            empty = next((place for place, text in enumerate(value) if not text), None)
+        if all(isinstance(item, str) for item in value):
+            empty = next((number for number, text in enumerate(value) if not text), None)
             if empty is not None:
                 raise ValueError(f"text {empty + 1} of {len(value)} is empty; send texts of at least one character")
             return value
         if _is_ids(value):
             return [value]
-        if all(_is_ids(one) for one in value):
+        if all(_is_ids(item) for item in value):
             return value
-    raise ValueError("a text, a list of texts, a list of token ids, or a list of such lists is expected; none is empty")
+    raise ValueError("give a text, a list of texts, a list of token ids, or a list of such lists; none of them empty")
 
 
 def _texts(value: object) -> list[str]:
     texts = [value] if isinstance(value, str) else value
-    if not isinstance(texts, list) or not texts or not all(isinstance(one, str) for one in texts):
-        raise ValueError("a text or a list of at least one text is expected")
-    blank = next((place for place, text in enumerate(texts, start=1) if not text.strip()), None)
+    if not isinstance(texts, list) or not texts or not all(isinstance(item, str) for item in texts):
+        raise ValueError("give a text, or a list of at least one text")
+    blank = next((number for number, text in enumerate(texts, start=1) if not text.strip()), None)
     if blank is not None:
-        raise ValueError(f"text {blank} of {len(texts)} is blank")
+        raise ValueError(f"text {blank} of {len(texts)} is blank; send texts with at least one letter")
     return texts
 
 
@@ -49,61 +49,79 @@ Inputs = Annotated[
     BeforeValidator(_inputs),
     WithJsonSchema({"anyOf": [_TEXT, _TEXTS, _IDS, {"type": "array", "items": _IDS, "minItems": 1}]}),
 ]
-Texts = Annotated[Any, BeforeValidator(_texts), WithJsonSchema({"anyOf": [_TEXT, _TEXTS]})]
+RequestTexts = Annotated[Any, BeforeValidator(_texts), WithJsonSchema({"anyOf": [_TEXT, _TEXTS]})]
 Scalar = StrictStr | StrictBool | StrictInt | Annotated[StrictFloat, Field(allow_inf_nan=False)] | None
 
 
 class Body(BaseModel):
-    """What every request may say."""
+    """The keys that every request may have."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
-    model: str | None = Field(None, description="Which of the served models; the first without it.")
+    model: str | None = Field(None, description="Name of the model; by default the first one.")
     truncate: bool | None = Field(
-        None, description="Cut texts that are longer than the model reads (true) or refuse them (false)."
+        None, description="Truncate texts that are longer than the model reads (true) or refuse them (false)."
     )
-    user: str | None = Field(None, description="Taken and not used.")
+    user: str | None = Field(None, description="Accepted and ignored.")
 
 
 InputType = Literal["query", "document", "passage", "search_query", "search_document"]
-"""The names that other servers have for queries and documents."""
+"""The names of queries and documents, including those of other servers."""
 
 
 class EmbeddingsRequest(Body):
-    """``POST /v1/embeddings``."""
+    """The body of ``POST /v1/embeddings``.
+
+    Example:
+        >>> body = EmbeddingsRequest(input="A cat sleeps.", input_type="query")
+        >>> body.input, body.role.value
+        (['A cat sleeps.'], 'query')
+    """
 
     input: Inputs = Field(description="A text, texts, token ids of one text, or of several.")
     input_type: InputType | None = Field(
         None,
-        description="What the texts are for: query or document (also passage, search_query, search_document), each "
-        "read with the model's prompt for it; without it, with the model's default prompt, if it has one.",
+        description="Role of the texts: query or document (also passage, search_query, search_document), which selects "
+        "the model's prompt; by default its default prompt, if it has one.",
     )
     encoding_format: Literal["float", "base64"] | None = Field(None, description="base64: float32, little-endian.")
-    dimensions: int | None = Field(None, ge=1, description="Keep so many coordinates, and L2-normalise what is left.")
+    dimensions: int | None = Field(None, ge=1, description="Keep the first dimensions only, and L2-normalise them.")
 
     @property
     def role(self) -> Role:
-        """What the texts are for."""
+        """The role of the texts, which selects the prompt."""
         if self.input_type is None:
             return Role.PLAIN
         return Role.QUERY if self.input_type in ("query", "search_query") else Role.DOCUMENT
 
 
 class SearchRequest(Body):
-    """``POST /search``."""
+    """The body of ``POST /search``.
 
-    query: Texts = Field(description="A query, or several.")
-    k: int = Field(10, ge=1, description="Results for each query, at most.")
+    Example:
+        >>> SearchRequest(query="sleeping cats", where={"year": {">=": 2020}}).k
+        10
+    """
+
+    query: RequestTexts = Field(description="A query, or several.")
+    k: int = Field(10, ge=1, description="Number of results for each query.")
     threshold: float | None = Field(None, allow_inf_nan=False, description="Lowest score of a result.")
     where: dict[str, Scalar | list[Scalar] | dict[str, Scalar | list[Scalar]]] | None = Field(
         None, description='Metadata of results: {"year": 2020}, {"year": [2020, 2021]} or {"year": {">=": 2020}}.'
     )
-    hybrid: bool = Field(False, description="Rank by words (BM25) too.")
-    hybrid_weight: float | None = Field(None, ge=0, le=1, description="Share of the vectors in that; half without it.")
+    hybrid: bool = Field(False, description="Rank by keywords (BM25) and vectors together.")
+    hybrid_weight: float | None = Field(
+        None, ge=0, le=1, description="Weight of the vectors in a hybrid search; by default 0.5."
+    )
 
 
 class SimilarityRequest(Body):
-    """``POST /similarity``."""
+    """The body of ``POST /similarity``.
 
-    texts: Texts = Field(description="The rows of the matrix.")
-    others: Texts | None = Field(None, description="Its columns; the texts themselves without them.")
+    Example:
+        >>> SimilarityRequest(texts=["a cat", "a dog"]).others is None
+        True
+    """
+
+    texts: RequestTexts = Field(description="The rows of the matrix.")
+    others: RequestTexts | None = Field(None, description="Its columns; by default the same texts.")

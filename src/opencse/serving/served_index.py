@@ -1,10 +1,10 @@
-"""An index as it is served: asked on one thread, with maps of it that are kept until it changes."""
+"""Serves one index: searches it on one thread, and keeps its map until the index changes."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -13,59 +13,59 @@ from numpy.typing import NDArray
 
 from opencse.errors import shortened
 from opencse.serving.projection import Method, project, sampled
-from opencse.serving.served_model import Given, ServedModel
+from opencse.serving.served_model import ServedModel, TokenizedTexts
 from opencse.serving.worker import Worker
 
-_TOLD = 300
-"""Characters of a text that the map tells."""
+_SHORT = 300
+"""Characters of a text that the map shows."""
 
 
-class Found(Protocol):
-    """A row of an index, as a search finds it."""
+class IndexHit(Protocol):
+    """A row that a search found (`opencse.search.result.Hit`)."""
 
     @property
     def id(self) -> str:
-        """Its name."""
+        """Id of the row."""
 
     @property
     def score(self) -> float:
-        """How near it is."""
+        """Similarity to the query."""
 
     @property
     def text(self) -> str:
-        """What was encoded."""
+        """Text of the row."""
 
     @property
     def metadata(self) -> Mapping[str, object]:
-        """Its columns."""
+        """Values by column."""
 
 
-class Info(Protocol):
-    """What an index is."""
+class IndexDescription(Protocol):
+    """Describes an index (`opencse.search.result.IndexInfo`)."""
 
     @property
     def rows(self) -> int:
-        """How many texts."""
+        """Number of texts."""
 
     @property
     def documents(self) -> int:
-        """How many different ids."""
+        """Number of different ids."""
 
     @property
     def kind(self) -> str:
-        """How it is searched."""
+        """flat, hnsw or ivfpq."""
 
     @property
     def columns(self) -> Iterable[str]:
-        """Of its metadata."""
+        """Columns of metadata."""
 
 
 class Searchable(Protocol):
-    """What is asked of an index (`opencse.search.index.Index`)."""
+    """What the server uses of an index (`opencse.search.index.Index`)."""
 
     @property
     def stamp(self) -> str:
-        """Another one after every change."""
+        """Changes with every change of the index."""
 
     def search(
         self,
@@ -77,17 +77,17 @@ class Searchable(Protocol):
         hybrid: bool = False,
         hybrid_weight: float | None = None,
         vectors: NDArray[np.floating] | None = None,
-    ) -> Sequence[Sequence[Found]]:
-        """The nearest rows of each query."""
+    ) -> Sequence[Sequence[IndexHit]]:
+        """Finds the most similar rows to each query."""
 
-    def info(self) -> Info:
-        """What it is."""
+    def info(self) -> IndexDescription:
+        """Describes the index."""
 
     def vectors(self, ids: Sequence[str] | None = None) -> NDArray[np.float32]:
-        """Of the rows named."""
+        """Vectors of rows by id, or of all."""
 
-    def rows(self, offset: int, limit: int) -> Sequence[Found]:
-        """Some rows in their order."""
+    def rows(self, offset: int, limit: int) -> Sequence[IndexHit]:
+        """Rows in their order."""
 
 
 @dataclass(frozen=True)
@@ -101,66 +101,66 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Map:
-    """A corpus, or a sample of it, in two dimensions.
+class IndexMap:
+    """The texts of an index, or a sample of them, in two dimensions.
+
+    Example:
+        >>> IndexMap("pca", 1, [Point(0.0, 0.0, "7", "A cat sleeps.")]).points[0].text
+        'A cat sleeps.'
 
     Attributes:
-        method: how it was laid out.
-        rows: texts of the corpus.
-        points: those shown.
+        method: of the projection.
+        rows: number of texts in the index.
+        points: the texts that are shown.
     """
 
     method: Method
     rows: int
     points: list[Point]
 
-    def told(self) -> dict[str, object]:
-        """For an answer."""
-        return asdict(self)
-
 
 class ServedIndex:
-    """One index, asked on a thread of its own."""
+    """One index with a thread for its searches and a thread for its map."""
 
     def __init__(self, index: Searchable, points: int) -> None:
         self._index = index
         self._points = points
-        self._asking = Worker("opencse-index")
-        self._drawing = Worker("opencse-map")
-        self._maps: dict[Method, tuple[str, asyncio.Task[Map]]] = {}
+        self._searching = Worker("opencse-index")
+        self._projecting = Worker("opencse-map")
+        self._maps: dict[Method, tuple[str, asyncio.Task[IndexMap]]] = {}
 
-    async def info(self) -> Info:
-        """What it is."""
-        return await self._asking.call(self._index.info)
+    async def info(self) -> IndexDescription:
+        """Describes the index."""
+        return await self._searching.call(self._index.info)
 
     async def examples(self, count: int) -> list[str]:
-        """Some of its texts, from all over it, to begin with."""
+        """A few short texts from different parts of the index, as example queries."""
 
         def read() -> list[str]:
             rows = self._index.info().rows
             starts = [rows * i // count for i in range(count)] if rows >= count else range(rows)
-            found = [hit.text for start in starts for hit in self._index.rows(start, 1)]
-            return [text for text in dict.fromkeys(found) if len(text) <= _TOLD]
+            texts = [hit.text for start in starts for hit in self._index.rows(start, 1)]
+            return [text for text in dict.fromkeys(texts) if len(text) <= _SHORT]
 
-        return await self._asking.call(read)
+        return await self._searching.call(read)
 
     async def search(
         self,
         model: ServedModel,
         queries: Sequence[str],
-        given: Given,
+        texts: TokenizedTexts,
         k: int,
         *,
         threshold: float | None,
         where: Mapping[str, object] | None,
         hybrid: bool,
         hybrid_weight: float | None,
-    ) -> Sequence[Sequence[Found]]:
-        """The nearest rows of each query, the nearest first.
+    ) -> Sequence[Sequence[IndexHit]]:
+        """Encodes the queries and finds the most similar rows to each.
 
         Raises:
-            UserError: for a condition that cannot be asked.
-            ApiError: if too much waits.
+            UserError: for an invalid condition.
+            ApiError: if too many texts wait.
         """
         search = partial(
             self._index.search,
@@ -170,42 +170,42 @@ class ServedIndex:
             where=where,
             hybrid=hybrid,
             hybrid_weight=hybrid_weight,
-            vectors=await model.vectors(given),
+            vectors=await model.vectors(texts),
         )
-        return await self._asking.call(search)
+        return await self._searching.call(search)
 
-    async def map(self, method: Method) -> Map:
-        """The map, made when it is first asked for, and again after a change of the index."""
-        stamp = await self._asking.call(lambda: self._index.stamp)
-        made_of, making = self._maps.get(method, ("", None))
-        if making is None or made_of != stamp or (making.done() and making.exception() is not None):
-            making = asyncio.create_task(self._draw(method))
-            self._maps[method] = stamp, making
-        return await asyncio.shield(making)
+    async def map(self, method: Method) -> IndexMap:
+        """Projects the index to two dimensions; done at the first request, and again after a change of the index."""
+        stamp = await self._searching.call(lambda: self._index.stamp)
+        map_stamp, task = self._maps.get(method, ("", None))
+        if task is None or map_stamp != stamp or (task.done() and task.exception() is not None):
+            task = asyncio.create_task(self._project(method))
+            self._maps[method] = stamp, task
+        return await asyncio.shield(task)
 
     @property
     def alive(self) -> bool:
-        """Whether its thread runs."""
-        return self._asking.alive
+        """Whether the search thread runs."""
+        return self._searching.alive
 
     def close(self) -> None:
-        """Ends its thread after what was asked; a map in the making is left behind."""
-        self._asking.close()
+        """Ends the search thread after the searches so far; an unfinished map is abandoned."""
+        self._searching.close()
 
-    async def _draw(self, method: Method) -> Map:
-        rows, found, vectors = await self._asking.call(self._sample)
-        places = await self._drawing.call(partial(project, vectors, method))
+    async def _project(self, method: Method) -> IndexMap:
+        rows, hits, vectors = await self._searching.call(self._sample)
+        coordinates = await self._projecting.call(partial(project, vectors, method))
         points = [
-            Point(round(x, 4), round(y, 4), hit.id, shortened(hit.text, _TOLD))
-            for (x, y), hit in zip(places.tolist(), found, strict=True)
+            Point(round(x, 4), round(y, 4), hit.id, shortened(hit.text, _SHORT))
+            for (x, y), hit in zip(coordinates.tolist(), hits, strict=True)
         ]
-        return Map(method, rows, points)
+        return IndexMap(method, rows, points)
 
-    def _sample(self) -> tuple[int, list[Found], NDArray[np.float32]]:
+    def _sample(self) -> tuple[int, list[IndexHit], NDArray[np.float32]]:
         info = self._index.info()
         blocks = sampled(info.rows, self._points)
-        found = [hit for block in blocks for hit in self._index.rows(block.start, len(block))]
+        hits = [hit for block in blocks for hit in self._index.rows(block.start, len(block))]
         if info.documents == info.rows:
-            return info.rows, found, self._index.vectors([hit.id for hit in found])
-        places = [place for block in blocks for place in block]  # passages share their document's id
-        return info.rows, found, self._index.vectors()[places]
+            return info.rows, hits, self._index.vectors([hit.id for hit in hits])
+        rows = [row for block in blocks for row in block]  # passages share their document's id
+        return info.rows, hits, self._index.vectors()[rows]

@@ -1,4 +1,4 @@
-"""A model as it is served: texts or token ids in, vectors out, together with others' requests."""
+"""Serves one model: tokenises the texts of a request on one thread, and encodes them in shared batches on another."""
 
 from __future__ import annotations
 
@@ -24,21 +24,19 @@ from opencse.serving.worker import Worker
 from opencse.text.tokenizer import Ids
 
 _SLICE = 64
-"""Texts that are tokenised at a time, so that a short request need not wait for a long one."""
+"""Texts that are tokenised at a time, so that a short request does not wait for a long one."""
 _SPACE = re.compile(r"\s")
 _SHORT = 2_000
 """Characters that are tokenised in well under a millisecond."""
-
-
 _CHARACTERS, _FEWEST_CHARACTERS, _GROWTH = 64, 16_384, 4
-"""Of a long text so many are tokenised for each id that is read, and so many at least, more by
-this factor while they give fewer ids: tokenising 4 MB at once would take 600 MB."""
+"""A long text is tokenised from its beginning: this many characters per token that the model reads, at least this many,
+and more by this factor while they give too few tokens. Tokenising 4 MB at once would need 600 MB of memory."""
 _LONG = 2**20
-"""Characters after which memory is given back to the system."""
+"""Characters from which unused memory is returned to the system."""
 
 
 def _beginning(text: str, room: int) -> str:
-    """The first ``room`` characters or fewer, whole words where there are spaces between words."""
+    """The first ``room`` characters or fewer, ending at a space if possible."""
     if len(text) <= room:
         return text
     spaces = list(_SPACE.finditer(text, room // 2, room))
@@ -46,93 +44,104 @@ def _beginning(text: str, room: int) -> str:
 
 
 def _release() -> None:
-    """Gives memory that is not used any more back to the system, where the C library can (glibc)."""
+    """Returns unused memory to the system, where the C library can (glibc)."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
     if trim is not None:
         trim(0)
 
 
 @dataclass(frozen=True)
-class Given:
-    """What a request wants encoded, as token ids.
+class TokenizedTexts:
+    """The texts of a request as token ids.
+
+    Example:
+        >>> TokenizedTexts([np.array([2, 7, 3], dtype=np.int32)], []).tokens
+        3
 
     Attributes:
-        rows: ids of each text, as `SentenceEncoder.encode` would use them.
-        cut: which texts were longer than the model reads, counted from 0.
-        unpooled: how many first tokens of each text pooling leaves out.
+        rows: token ids of each text, like those of `SentenceEncoder.encode`.
+        truncated: numbers of the texts that are longer than the model reads, from 0.
+        unpooled: first tokens of each text that pooling leaves out.
     """
 
     rows: list[Ids]
-    cut: list[int]
+    truncated: list[int]
     unpooled: int = 0
 
     @property
     def tokens(self) -> int:
-        """Ids in all, special tokens counted."""
+        """The number of tokens, including special tokens."""
         return sum(map(len, self.rows))
 
 
 class ServedModel:
-    """One encoder, its tokenizer's thread and its encoding thread.
+    """One model with a thread for its tokenizer and a thread for its encoder.
 
     Attributes:
-        name: what requests call it.
-        encoder: the model; nobody else may use it meanwhile.
-        fingerprint: of all that makes its vectors.
+        name: in requests.
+        encoder: the model; only this object may use it.
+        fingerprint: of the model's weights and settings.
     """
 
     def __init__(self, name: str, encoder: SentenceEncoder, limits: Limits, metrics: Metrics) -> None:
         self.name = name
         self.encoder = encoder
         self.fingerprint = fingerprint(encoder)
-        encoder.encode("What is made at the first text is made before two threads ask for it.")
+        encoder.encode("Makes the encoder build what it builds at the first text, before two threads use it.")
         self._limits = limits
         self._metrics = metrics
         self._ids = len(torch.as_tensor(encoder.backbone.get_input_embeddings().weight))
         self._batcher = Batcher(encoder, metrics.of_model(name))
         self._tokenizing = Worker("opencse-tokenizer")
         self._tokenizer = threading.Lock()
-        metrics.waits(name, lambda: self._batcher.waiting)
+        metrics.watch_waiting(name, lambda: self._batcher.waiting)
 
-    async def read(self, inputs: Sequence[str] | Sequence[Sequence[int]], *, prompt: str, cut: bool) -> Given:
-        """The token ids of texts with ``prompt`` before each, or the given ids checked.
+    async def read(
+        self, inputs: Sequence[str] | Sequence[Sequence[int]], *, prompt: str, truncate: bool
+    ) -> TokenizedTexts:
+        """Tokenises texts with ``prompt`` before each, or checks token ids.
+
+        Args:
+            inputs: texts, or token ids of each text.
+            prompt: before each text.
+            truncate: allow texts that are longer than the model reads.
 
         Raises:
-            ApiError: if one is too long and is not to be cut, an id is not in the vocabulary, or too much waits.
+            ApiError: if a text is too long, an id is not in the vocabulary, or too many texts wait.
         """
         self._admit()
         rows: list[Ids] = []
         long: list[int] = []
         for start in range(0, len(inputs), _SLICE):
             part = inputs[start : start + _SLICE]
-            texts = [one for one in part if isinstance(one, str)]
+            texts = [item for item in part if isinstance(item, str)]
             if texts:
                 some, over = await self._tokens(texts, prompt)
             else:
                 some, over = self._checked(part, start)
-            if over and not cut:
+            if over and not truncate:
                 raise self._too_long(start + over[0][0], over[0][1])
             rows += some
-            long += [start + place for place, _ in over]
-        texts_given = bool(inputs) and isinstance(inputs[0], str)
-        return Given(rows, long, self.encoder.unpooled(prompt) if texts_given else 0)
+            long += [start + number for number, _ in over]
+        are_texts = bool(inputs) and isinstance(inputs[0], str)
+        return TokenizedTexts(rows, long, self.encoder.unpooled(prompt) if are_texts else 0)
 
-    async def vectors(self, given: Given) -> Vectors:
-        """(n, dimension) float32, as `SentenceEncoder.encode` makes them.
+    async def vectors(self, texts: TokenizedTexts) -> Vectors:
+        """Encodes texts: (n, dimension) float32, the same as from `SentenceEncoder.encode`.
 
         Raises:
-            ApiError: if too much waits.
+            ApiError: if too many texts wait.
         """
         self._admit()
-        return await wrap_future(self._batcher.submit(given.rows, given.unpooled))
+        return await wrap_future(self._batcher.submit(texts.rows, texts.unpooled))
 
     @property
     def alive(self) -> bool:
-        """Whether its threads run."""
+        """Whether both threads run."""
         return self._batcher.alive and self._tokenizing.alive
 
     def close(self) -> None:
-        """Answers what waits, and ends the threads."""
+        """Answers waiting requests and ends the threads."""
         self._tokenizing.close()
         self._batcher.close()
 
@@ -140,18 +149,18 @@ class ServedModel:
         waiting = self._batcher.waiting
         if waiting >= self._limits.waiting_texts:
             seconds = min(60, round(self._batcher.seconds_left))
-            raise overloaded(f"{waiting:,} texts wait for {self.name} already; try again in a while", seconds)
+            raise overloaded(f"{waiting:,} texts are waiting for {self.name}; try again in a while", seconds)
 
     async def _tokens(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
-        """`_tokenized`, here where that takes less than handing it to a thread, and the tokenizer is free."""
+        """Tokenises short texts directly if the tokenizer is free, because a change of threads takes longer."""
         if sum(map(len, texts)) <= _SHORT and self._tokenizer.acquire(blocking=False):
             try:
                 return self._tokenized(texts, prompt)
             finally:
                 self._tokenizer.release()
-        return await self._tokenizing.call(partial(self._alone, texts, prompt))
+        return await self._tokenizing.call(partial(self._tokenized_alone, texts, prompt))
 
-    def _alone(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
+    def _tokenized_alone(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
         with self._tokenizer:
             tokenized = self._tokenized(texts, prompt)
         if sum(map(len, texts)) > _LONG:
@@ -159,51 +168,52 @@ class ServedModel:
         return tokenized
 
     def _tokenized(self, texts: list[str], prompt: str) -> tuple[list[Ids], list[tuple[int, int]]]:
-        """Ids of each text, and (place, tokens at least) of those that were truncated."""
+        """Token ids of each text, and (number of the text, lower bound of its tokens) of the truncated ones."""
         encoder, most = self.encoder, self.encoder.max_length
         over: list[tuple[int, int]] = []
         room = max(_FEWEST_CHARACTERS, _CHARACTERS * most)
         begins = [_beginning(text, room) if encoder.tokenizer.reads_from_left else text for text in texts]
         rows = encoder.tokenize(begins, prompt)
-        for place, text in enumerate(texts):
+        for number, text in enumerate(texts):
             larger = room
-            while len(begins[place]) < len(text) and len(rows[place]) < most:  # hardly a token in it
+            while len(begins[number]) < len(text) and len(rows[number]) < most:  # hardly a token in it
                 larger *= _GROWTH
-                begins[place] = _beginning(text, larger)
-                rows[place] = encoder.tokenize([begins[place]], prompt)[0]
+                begins[number] = _beginning(text, larger)
+                rows[number] = encoder.tokenize([begins[number]], prompt)[0]
         full = [i for i, row in enumerate(rows) if len(row) >= most]
-        whole = encoder.tokenizer.encode([prompt + begins[i] for i in full], None)
-        for i, row in zip(full, whole, strict=True):
+        complete = encoder.tokenizer.encode([prompt + begins[i] for i in full], None)
+        for i, row in zip(full, complete, strict=True):
             unread = bool(texts[i][len(begins[i]) :].strip())
             if len(row) > len(rows[i]) or unread:
                 over.append((i, len(row) + unread))
         return rows, over
 
-    def _checked(self, given: Sequence[object], start: int) -> tuple[list[Ids], list[tuple[int, int]]]:
+    def _checked(self, inputs: Sequence[object], start: int) -> tuple[list[Ids], list[tuple[int, int]]]:
+        """Checks token ids, and truncates long rows; see `_tokenized`."""
         rows: list[Ids] = []
         over: list[tuple[int, int]] = []
-        for place, ids in enumerate(given):
+        for number, ids in enumerate(inputs):
             assert isinstance(ids, list)
-            wrong = next((number for number in ids if not 0 <= number < self._ids), None)
+            wrong = next((token for token in ids if not 0 <= token < self._ids), None)
             if wrong is not None:
                 raise ApiError(
                     400,
-                    f"input {start + place} holds token id {str(wrong)[:30]}, and {self.name} has ids 0 to "
+                    f"input {start + number} holds token id {str(wrong)[:30]}, and {self.name} has ids 0 to "
                     f"{self._ids - 1:,}; make ids with this model's own tokenizer, or send the text (LangChain: "
                     "check_embedding_ctx_length=False)",
                     param="input",
                     code="invalid_token_id",
                 )
             if len(ids) > self.encoder.max_length:
-                over.append((place, len(ids)))
+                over.append((number, len(ids)))
             rows.append(np.asarray(ids[: self.encoder.max_length], dtype=np.int32))
         return rows, over
 
-    def _too_long(self, place: int, length: int) -> ApiError:
+    def _too_long(self, number: int, length: int) -> ApiError:
         return ApiError(
             400,
-            f"input {place} has at least {length:,} tokens, and {self.name} reads at most "
-            f'{self.encoder.max_length:,}; shorten it, or give "truncate": true to have it cut',
+            f"input {number} has at least {length:,} tokens, and {self.name} reads at most "
+            f'{self.encoder.max_length:,}; shorten it, or send "truncate": true to have it truncated',
             param="input",
             code="context_length_exceeded",
         )

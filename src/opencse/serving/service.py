@@ -1,4 +1,4 @@
-"""All that a server serves: models, their indexes, limits."""
+"""The models and indexes of a server, found by name."""
 
 from __future__ import annotations
 
@@ -10,19 +10,26 @@ from opencse.errors import nearest, shortened
 from opencse.serving.errors import ApiError
 from opencse.serving.limits import Limits
 from opencse.serving.metrics import Metrics
-from opencse.serving.request_body import Held
+from opencse.serving.request_body import HeldBytes
 from opencse.serving.served_index import Searchable, ServedIndex
 from opencse.serving.served_model import ServedModel
 
 
 class Service:
-    """The models by name, the first of which answers where none is named, and what belongs to them.
+    """Models by name, each with its index; requests that name no model get the first one.
+
+    Example:
+        >>> from opencse.encoder.encoder import SentenceEncoder
+        >>> service = Service({"mini": SentenceEncoder.load(device="cpu")})
+        >>> service.model(None).name
+        'mini'
+        >>> service.close()
 
     Args:
-        models: encoders by the name that requests call them.
-        indexes: by the name of the model that they are searched with.
-        limits: what requests may ask for.
-        cut: whether texts that are too long are cut where a request does not say; else they are refused.
+        models: encoders by name.
+        indexes: by the name of the model that searches them.
+        limits: of requests.
+        cut: truncate texts that are too long unless a request says otherwise; False: refuse them.
     """
 
     def __init__(
@@ -36,16 +43,16 @@ class Service:
         self.limits = limits or Limits()
         self.cut = cut
         self.metrics = Metrics()
-        self.held = Held(self.limits)
-        self.metrics.holds(lambda: self.held.bytes)
+        self.held = HeldBytes(self.limits)
+        self.metrics.watch_held(lambda: self.held.bytes)
         self.models = {name: ServedModel(name, encoder, self.limits, self.metrics) for name, encoder in models.items()}
         self.indexes = {name: ServedIndex(index, self.limits.map_points) for name, index in (indexes or {}).items()}
 
     def model(self, name: str | None) -> ServedModel:
-        """The model that a request names; the first where it names none.
+        """The model that a request names; by default the first one.
 
         Raises:
-            ApiError: if there is none of that name.
+            ApiError: if there is no model of that name.
         """
         if name is None:
             return next(iter(self.models.values()))
@@ -53,17 +60,17 @@ class Service:
             known = ", ".join(self.models)
             raise ApiError(
                 404,
-                f"no model {shortened(name)!r} is served here{nearest(name[:80], self.models)}; known: {known}",
+                f"no model {shortened(name)!r} is served{nearest(name[:80], self.models)}; known: {known}",
                 param="model",
                 code="model_not_found",
             )
         return self.models[name]
 
     def index(self, name: str | None) -> tuple[ServedModel, ServedIndex]:
-        """The model that a request names, and its index; where it names none, the first that has one.
+        """The model that a request names, with its index; by default the first model that has one.
 
         Raises:
-            ApiError: if there is none.
+            ApiError: if there is no such model or index.
         """
         if name is None and self.indexes:
             name = next(iter(self.indexes))
@@ -77,40 +84,40 @@ class Service:
             )
         return model, self.indexes[model.name]
 
-    async def told(self) -> dict[str, Any]:
-        """What the page says of it."""
+    async def info(self) -> dict[str, Any]:
+        """Describes models, indexes and limits for the page."""
         indexes = {name: await index.info() for name, index in self.indexes.items()}
         first = next(iter(self.indexes.values()), None)
         return {
             "examples": [] if first is None else await first.examples(3),
             "models": [
                 {
-                    "id": one.name,
-                    "dimensions": one.encoder.dimension,
-                    "max_length": one.encoder.max_length,
-                    "similarity": one.encoder.similarity_fn_name.value,
+                    "id": model.name,
+                    "dimensions": model.encoder.dimension,
+                    "max_length": model.encoder.max_length,
+                    "similarity": model.encoder.similarity_fn_name.value,
                     "index": None
-                    if one.name not in indexes
+                    if model.name not in indexes
                     else {
-                        "rows": indexes[one.name].rows,
-                        "kind": indexes[one.name].kind,
-                        "columns": list(indexes[one.name].columns),
+                        "rows": indexes[model.name].rows,
+                        "kind": indexes[model.name].kind,
+                        "columns": list(indexes[model.name].columns),
                     },
                 }
-                for one in self.models.values()
+                for model in self.models.values()
             ],
             "limits": {"texts": self.limits.texts, "hits": self.limits.hits, "pairs": self.limits.pairs},
         }
 
     @property
     def alive(self) -> bool:
-        """Whether every thread runs."""
-        return all(one.alive for one in self._parts())
+        """Whether all threads run."""
+        return all(part.alive for part in self._parts())
 
     def _parts(self) -> list[ServedModel | ServedIndex]:
         return [*self.models.values(), *self.indexes.values()]
 
     def close(self) -> None:
-        """Answers what waits, and ends the threads."""
-        for one in self._parts():
-            one.close()
+        """Answers waiting requests and ends the threads."""
+        for part in self._parts():
+            part.close()

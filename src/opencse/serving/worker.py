@@ -1,4 +1,4 @@
-"""A thread of its own for what must not run on the event loop, one thing at a time."""
+"""Runs blocking calls on one thread, one after the other, so that the event loop is not blocked."""
 
 from __future__ import annotations
 
@@ -13,9 +13,16 @@ T = TypeVar("T")
 
 
 class Worker:
-    """Calls what it is given on one thread, in order. What was cancelled before its turn is not called.
+    """Calls functions on one thread, in order; cancelled calls are skipped.
 
-    The thread is a daemon, so that a process that is told to end at once does.
+    Example:
+        >>> import asyncio
+        >>> worker = Worker("example")
+        >>> asyncio.run(worker.call(lambda: 6 * 7))
+        42
+        >>> worker.close()
+
+    The thread is a daemon, so that the process can exit at once.
     """
 
     def __init__(self, name: str) -> None:
@@ -24,13 +31,13 @@ class Worker:
         self._thread.start()
 
     async def call(self, function: Callable[[], T]) -> T:
-        """What ``function`` returns or raises, once its turn has come."""
+        """Returns or raises what ``function`` does, after the calls before it."""
         future: Future[T] = Future()
         self._calls.put((future, function))
         return await wrap_future(future)
 
     def close(self) -> None:
-        """Ends the thread after all that was asked for."""
+        """Ends the thread after the calls so far."""
         self._calls.put(None)
         self._thread.join()
 
@@ -46,8 +53,8 @@ class Worker:
                 continue
             try:
                 result = function()
-            except BaseException as error:  # whoever asked hears of it
+            except BaseException as error:  # raised in the caller
                 future.set_exception(error)
             else:
                 future.set_result(result)
-            del call, future, function  # not kept until the next call comes
+            del call, future, function  # do not keep them alive until the next call

@@ -1,4 +1,4 @@
-// Asks the server, with the key where one is asked for, and once more where it is busy.
+// Sends requests to the server with the API key, if one is needed; tries again while the server is busy.
 
 const STORED = "opencse-key";
 let askForKey = async () => {};
@@ -25,7 +25,7 @@ export async function ask(path, body = null, signal = null) {
     if (answer.ok) return content;
     const error = content?.error ?? {};
     if (answer.status === 401) {
-      await askForKey(sessionStorage.getItem(STORED) === null ? "" : "That key is not known here.");
+      await askForKey(sessionStorage.getItem(STORED) === null ? "" : "This key is not valid.");
     } else if (answer.status === 503 && turn < 3) {
       const seconds = Math.min(10, Number(answer.headers.get("Retry-After")) || 1);
       await new Promise((go) => setTimeout(go, 1000 * seconds));

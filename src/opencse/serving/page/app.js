@@ -1,7 +1,7 @@
-// The page: what is served, the three views, and the key.
+// The page: models and indexes of the server, the three views, and the API key.
 
 import { ask, keepKey, whenKeyIsNeeded } from "./api.js";
-import { at, counted, make, tell } from "./dom.js";
+import { at, counted, make, report } from "./dom.js";
 import { showMap, startMap } from "./map.js";
 import { startSearch } from "./search.js";
 import { showSimilarity, startSimilarity } from "./similarity.js";
@@ -41,9 +41,9 @@ document.addEventListener("keydown", (event) => {
 });
 
 let asking = null;
-whenKeyIsNeeded((told) => {
+whenKeyIsNeeded((message) => {
   asking ??= new Promise((done) => {
-    tell(at("key-told"), told, true);
+    report(at("key-error"), message, true);
     at("key").showModal();
     at("key-form").onsubmit = (event) => {
       event.preventDefault();
@@ -62,7 +62,7 @@ function introduce(served) {
   const indexed = served.models.filter((model) => model.index !== null);
   const names = served.models.map((model) => model.id).join(" and ");
   const texts = indexed.length === 0 ? "no index" : counted(indexed[0].index.rows, "text");
-  tell(at("served"), `${names} · ${texts}`);
+  report(at("served"), `${names} · ${texts}`);
 }
 
 async function start() {
@@ -77,7 +77,7 @@ async function start() {
     open(VIEWS.includes(wanted) ? wanted : "search");
     if (wanted === "" && !at("search-form").hidden && matchMedia("(pointer: fine)").matches) at("query").focus();
   } catch (error) {
-    tell(at("served"), "");
+    report(at("served"), "");
     const again = make("button", { type: "button" }, "Try again");
     again.addEventListener("click", () => location.reload());
     at("results").replaceChildren(make("div", { className: "state" }, make("h2", {}, "The page could not be loaded"), make("p", {}, error.message), again));

@@ -1,4 +1,4 @@
-// Elements made of text alone: nothing that was typed or found is ever read as HTML.
+// Creates elements from text only, so that no query and no text of the index is ever read as HTML.
 
 export const at = (id) => document.getElementById(id);
 
@@ -12,17 +12,17 @@ export function make(tag, properties = {}, ...children) {
   return element;
 }
 
-export function tell(place, text, wrong = false) {
-  place.textContent = text;
-  place.classList.toggle("wrong", wrong);
+export function report(element, text, wrong = false) {
+  element.textContent = text;
+  element.classList.toggle("wrong", wrong);
 }
 
 export const counted = (count, one, many = `${one}s`) => `${count.toLocaleString("en")} ${count === 1 ? one : many}`;
 
 export function later(wait, work) {
   let timer = 0;
-  return (...given) => {
+  return (...inputs) => {
     clearTimeout(timer);
-    timer = setTimeout(() => work(...given), wait);
+    timer = setTimeout(() => work(...inputs), wait);
   };
 }

@@ -1,7 +1,7 @@
-// The corpus in two dimensions, on a canvas; the text under the pointer or the arrow keys is told.
+// Draws the texts of an index in two dimensions on a canvas; shows the text under the pointer or the arrow keys.
 
 import { ask } from "./api.js";
-import { at, counted, make, tell } from "./dom.js";
+import { at, counted, make, report } from "./dom.js";
 import { found } from "./search.js";
 
 const REACH = 28;
@@ -13,7 +13,7 @@ let running = null;
 export function startMap(served) {
   models = served.filter((model) => model.index !== null);
   if (models.length === 0) {
-    tell(at("map-told"), "The map shows the texts of an index, and none is served; the search page says how to build one.");
+    report(at("map-status"), "The map shows the texts of an index, and this server has none; the search page shows how to build one.");
     return;
   }
   at("map-bar").hidden = false;
@@ -44,7 +44,7 @@ async function load() {
   const method = document.querySelector("input[name=method]:checked").value;
   const model = at("map-model").value;
   at("map-figure").setAttribute("aria-busy", "true");
-  tell(at("map-told"), method === "tsne" ? "Laying out the neighbourhoods; the first time this takes a while." : "Drawing the map.");
+  report(at("map-status"), method === "tsne" ? "Computing the neighbourhoods; the first time takes a while." : "Drawing the map.");
   try {
     const answer = await ask(`map?method=${method}&model=${encodeURIComponent(model)}`, null, signal);
     if (signal.aborted) return;
@@ -54,13 +54,13 @@ async function load() {
     at("map-figure").removeAttribute("aria-busy");
     const all = answer.points.length === answer.rows;
     const shown = all ? counted(answer.rows, "text") : `${answer.points.length.toLocaleString("en")} of ${counted(answer.rows, "text")}`;
-    tell(at("map-told"), answer.rows === 0 ? "The index holds no texts yet." : shown);
+    report(at("map-status"), answer.rows === 0 ? "The index holds no texts yet." : shown);
     at("canvas").setAttribute("aria-label", `Map of ${shown}`);
     paint();
   } catch (error) {
     if (error.name === "AbortError") return;
     at("map-figure").hidden = true;
-    tell(at("map-told"), error.message, true);
+    report(at("map-status"), error.message, true);
   }
 }
 
@@ -101,8 +101,8 @@ function paint() {
     dot(point, radius + 1.5);
     pen.fill();
   }
-  at("map-help").textContent = `Texts that the model takes for similar lie near each other. Point at one, or use the arrow keys.${
-    drawn.points.some((point) => hits.has(point.id)) ? " Orange: what your last search found." : ""
+  at("map-help").textContent = `Texts that the model considers similar are close together. Point at one, or use the arrow keys.${
+    drawn.points.some((point) => hits.has(point.id)) ? " Orange: the results of your last search." : ""
   }`;
   if (chosen >= 0) {
     pen.strokeStyle = colour("ink");

@@ -1,7 +1,7 @@
 // Search as you type, by every model that has an index, side by side.
 
 import { ask } from "./api.js";
-import { at, counted, later, make, tell } from "./dom.js";
+import { at, counted, later, make, report } from "./dom.js";
 
 let models = [];
 let running = null;
@@ -35,10 +35,10 @@ function noIndex(model) {
   return make(
     "div",
     { className: "state" },
-    make("h2", {}, "No index is served yet"),
-    make("p", {}, "Build one from a file of texts, a line each, and start the server with it:"),
+    make("h2", {}, "This server has no index yet"),
+    make("p", {}, "Build one from a file with one text per line, and start the server with it:"),
     make("pre", { tabIndex: 0 }, `opencse index build my-index ${model} texts.txt\nopencse serve ${model} --index my-index`),
-    make("p", { className: "muted" }, "Similarity works without one."),
+    make("p", { className: "muted" }, "Similarity works without an index."),
   );
 }
 
@@ -56,7 +56,7 @@ function invite(examples) {
     make(
       "div",
       { className: "state" },
-      make("p", {}, "Texts of the same meaning come up as you type. Or start from one of these:"),
+      make("p", {}, "Texts with a similar meaning appear as you type. Or start with one of these:"),
       make("ul", { className: "examples" }, ...examples.map(button)),
     ),
   );
@@ -74,7 +74,7 @@ function asked() {
     body.where = { [column]: value !== "" && Number.isFinite(number) ? [value, number] : value };
   }
   const set = [body.threshold !== undefined, body.where !== undefined, body.hybrid].filter(Boolean).length;
-  at("options-told").textContent = set === 0 ? "" : `· ${set} set`;
+  at("options-status").textContent = set === 0 ? "" : `· ${set} set`;
   return body;
 }
 
@@ -84,7 +84,7 @@ async function search(examples) {
   if (body.query === "") {
     running = null;
     found.clear();
-    tell(at("search-told"), "");
+    report(at("search-status"), "");
     at("results").removeAttribute("aria-busy");
     invite(examples);
     return;
@@ -99,13 +99,13 @@ async function search(examples) {
     const lists = answers.map((answer) => answer.data[0].hits);
     show(lists, body.hybrid);
     const most = Math.max(...lists.map((hits) => hits.length));
-    const cut = answers.some((answer) => answer.truncated.length > 0) ? "; the query was cut to what the model reads" : "";
+    const cut = answers.some((answer) => answer.truncated.length > 0) ? "; the query was truncated to what the model reads" : "";
     const time = `${Math.max(1, Math.round(performance.now() - started))} ms`;
-    tell(at("search-told"), most === 0 ? `No text fits${body.threshold === undefined ? "" : "; try a lower score"}${cut}` : `${counted(most, "result")} in ${time}${cut}`);
+    report(at("search-status"), most === 0 ? `No results${body.threshold === undefined ? "" : "; try a lower score"}${cut}` : `${counted(most, "result")} in ${time}${cut}`);
   } catch (error) {
     if (error.name === "AbortError") return;
     at("results").replaceChildren();
-    tell(at("search-told"), error.message, true);
+    report(at("search-status"), error.message, true);
   } finally {
     if (!signal.aborted) at("results").removeAttribute("aria-busy");
   }

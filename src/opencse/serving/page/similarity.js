@@ -1,7 +1,7 @@
 // The similarity of every sentence with every other, by each model.
 
 import { ask } from "./api.js";
-import { at, counted, later, make, tell } from "./dom.js";
+import { at, counted, later, make, report } from "./dom.js";
 
 const MOST = 40;
 const BEGIN = ["A man is playing the guitar.", "Someone plays music on a guitar.", "A man is playing football.", "The weather is lovely today."];
@@ -26,7 +26,7 @@ async function compare() {
   if (lines.length < 2) {
     at("matrices").replaceChildren();
     at("matrices").removeAttribute("aria-busy");
-    tell(at("similarity-told"), lines.length === 0 ? "Write or paste at least two sentences, one a line." : "One more sentence, and they are compared.");
+    report(at("similarity-status"), lines.length === 0 ? "Write or paste at least two sentences, one per line." : "Add one more sentence to compare.");
     return;
   }
   running = new AbortController();
@@ -38,11 +38,11 @@ async function compare() {
     if (signal.aborted) return;
     at("matrices").replaceChildren(...answers.map((answer, i) => column(models[i].id, texts, answer.matrix)));
     const left = lines.length > MOST ? `; the first ${MOST} of ${lines.length} are compared` : "";
-    tell(at("similarity-told"), `${counted(texts.length, "sentence")}; 1 is the same, 0 unrelated${left}`);
+    report(at("similarity-status"), `${counted(texts.length, "sentence")}; 1 is the same, 0 unrelated${left}`);
   } catch (error) {
     if (error.name === "AbortError") return;
     at("matrices").replaceChildren();
-    tell(at("similarity-told"), error.message, true);
+    report(at("similarity-status"), error.message, true);
   } finally {
     if (!signal.aborted) at("matrices").removeAttribute("aria-busy");
   }
