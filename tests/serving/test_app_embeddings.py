@@ -203,7 +203,7 @@ async def test_a_kind_of_text_that_cannot_be_is_refused(client: httpx.AsyncClien
         assert error_of(refused)["param"] == "input_type"
     refused = await ask(client, [[5, 6]], input_type="query")
     assert refused.status_code == 400
-    assert "token ids are taken as they are" in error_of(refused)["message"]
+    assert "token ids get no prompt" in error_of(refused)["message"]
 
 
 async def test_the_prompt_that_pooling_leaves_out_is_left_out(

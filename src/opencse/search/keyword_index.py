@@ -43,7 +43,7 @@ class KeywordIndex:
     Example:
         >>> index = KeywordIndex.of(["A cat sleeps.", "Two cats and a dog.", "Rain falls."], "english")
         >>> index.scores("the cats").round(2).tolist()
-        [0.28, 0.24, 0.0]
+        [0.2, 0.15, 0.0]
 
     Args:
         inner: bm25s's index of m texts; None: they have no words at all.

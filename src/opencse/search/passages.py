@@ -23,7 +23,7 @@ class PassageSplitter:
     Example:
         >>> from opencse.encoder.encoder import SentenceEncoder
         >>> encoder = SentenceEncoder.load(device="cpu")
-        >>> PassageSplitter(encoder, max_length=8).split(["A cat sleeps on the mat. Rain falls.", "A dog."])
+        >>> PassageSplitter(encoder, max_length=10).split(["A cat sleeps on the mat. Rain falls.", "A dog."])
         [['A cat sleeps on the mat.', 'Rain falls.'], ['A dog.']]
 
     Args:
