@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from opencse.analysis.geometry import geometry
-from opencse.analysis.inspection import Findings, Material, Subject, inspect, short_names
+from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect, short_names
 from opencse.analysis.pages import lead, sections
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import load_sts, read_scored_pairs
@@ -42,7 +42,7 @@ def tiny(tiny_folder: Path) -> Subject:
 
 def test_two_callables_on_pairs_and_text(sentences: list[str]) -> None:
     subjects = [Subject(EmbeddingModel("lengths", lengths)), Subject(EmbeddingModel("letters", letters))]
-    found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
+    found = inspect(subjects, AnalysisTexts(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
     one = found.subjects[1]
     assert one.spearman == pytest.approx(spearman_of(letters, PAIRS))
     texts = distinct([PAIRS.first, PAIRS.second])
@@ -60,12 +60,12 @@ def test_two_callables_on_pairs_and_text(sentences: list[str]) -> None:
     assert [list(asked.models) for asked in found.neighbours.queries] == [["lengths", "letters"]] * 4
     assert one.random_pairs is not None
     assert one.random_pairs.texts == len(set(sentences[:300]))
-    again = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
+    again = inspect(subjects, AnalysisTexts(pairs=PAIRS, texts=sentences[:300], source="mine"), resamples=200)
     assert again.model_copy(update={"created": found.created}) == found, "every draw is seeded"
 
 
 def test_layers_of_an_encoder(tiny: Subject, sentences: list[str]) -> None:
-    found = inspect([tiny], Material(texts=sentences[:30])).subjects[0]
+    found = inspect([tiny], AnalysisTexts(texts=sentences[:30])).subjects[0]
     assert found.layers is not None
     assert len(found.layers.set_sim) == 3
     assert found.tokens is not None
@@ -75,7 +75,7 @@ def test_layers_of_an_encoder(tiny: Subject, sentences: list[str]) -> None:
 def test_sts_decides_the_difference(small_sts: Path) -> None:
     data = load_sts(small_sts)
     subjects = [Subject(EmbeddingModel("lengths", lengths)), Subject(EmbeddingModel("letters", letters))]
-    found = inspect(subjects, Material(pairs=PAIRS, sts=data), resamples=100)
+    found = inspect(subjects, AnalysisTexts(pairs=PAIRS, sts=data), resamples=100)
     assert found.difference is not None
     assert set(found.difference.tasks) == set(data.tasks)
     before, after = (one.sts["sts.average"] for one in found.subjects if one.sts)
@@ -85,7 +85,7 @@ def test_sts_decides_the_difference(small_sts: Path) -> None:
 
 def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_path: Path) -> None:
     subjects = [Subject(EmbeddingModel("lengths <b>", lengths)), tiny]
-    found = inspect(subjects, Material(pairs=PAIRS, texts=sentences[:200], source="mine"), resamples=100)
+    found = inspect(subjects, AnalysisTexts(pairs=PAIRS, texts=sentences[:200], source="mine"), resamples=100)
     titles = [section.title for section in sections(found)]
     assert titles == [
         "Embedding geometry", "Similarity by gold score", "Length and overlap bias", "Layer by layer",
@@ -100,7 +100,7 @@ def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_p
 
 def test_names_that_are_alike_are_refused() -> None:
     with pytest.raises(ValueError, match="different names"):
-        inspect([Subject(EmbeddingModel("a", letters))] * 2, Material(pairs=PAIRS))
+        inspect([Subject(EmbeddingModel("a", letters))] * 2, AnalysisTexts(pairs=PAIRS))
 
 
 def test_short_names_tell_models_apart() -> None:
@@ -148,7 +148,7 @@ def test_sentences_without_a_known_token_cost_the_geometry_alone(sentences: list
 
     pairs = ScoredPairs("p", np.array([0.0, 5.0, 2.0]), ["unknown", "a cat", "snow"], ["a dog", "the cat", "rain"])
     told: list[str] = []
-    material = Material(pairs=pairs, texts=["unknown", *sentences[:40]])
+    material = AnalysisTexts(pairs=pairs, texts=["unknown", *sentences[:40]])
     (found,) = inspect([Subject(EmbeddingModel("some", some))], material, progress=told.append).subjects
     assert found.geometry is None
     assert found.spearman is not None
@@ -158,6 +158,6 @@ def test_sentences_without_a_known_token_cost_the_geometry_alone(sentences: list
 
 
 def test_the_sentence_shown_is_short_in_scripts_without_spaces_too(tiny: Subject) -> None:
-    (found,) = inspect([tiny], Material(texts=["猫が窓の下で眠っている。" * 30, "空は青い。"])).subjects
+    (found,) = inspect([tiny], AnalysisTexts(texts=["猫が窓の下で眠っている。" * 30, "空は青い。"])).subjects
     assert found.tokens is not None
     assert len(found.tokens.tokens) < 60

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from opencse.analysis.inspection import Material, Subject, inspect
+from opencse.analysis.inspection import AnalysisTexts, Subject, inspect
 from opencse.analysis.pages import how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.evaluation import read_scored_pairs
@@ -39,7 +39,7 @@ def page(tmp_path_factory: pytest.TempPathFactory, sentences: list[str]) -> Path
         Subject(EmbeddingModel("a-model-with-a-rather-long-name-of-its-own", lengths)),
         Subject(EmbeddingModel("b", letters)),
     ]
-    material = Material(pairs=read_scored_pairs(sample.TEST), texts=sentences[:200], source="mine")
+    material = AnalysisTexts(pairs=read_scored_pairs(sample.TEST), texts=sentences[:200], source="mine")
     found = inspect(subjects, material, resamples=100)
     write_report(path, "two encoders", lead(found) + made_with(found), [*sections(found), how_to_load("b")])
     return path

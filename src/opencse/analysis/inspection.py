@@ -1,4 +1,4 @@
-"""Everything that is measured of some models on the same texts, side by side."""
+"""Measures several models on the same texts, for a report that compares them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import AwareDatetime, Field, FiniteFloat
 
 from opencse.analysis.alignment import positive_sides
@@ -18,6 +17,7 @@ from opencse.analysis.densities import Densities, densities
 from opencse.analysis.geometry import Geometry, geometry
 from opencse.analysis.layers import LayerSimilarities, TokenSimilarities, layer_similarities, token_similarities
 from opencse.analysis.random_pairs import RandomPairs, random_pairs
+from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, SearchEncode, distinct, embed, silent
@@ -28,8 +28,6 @@ from opencse.evaluation.sts.score import Sts, StsResult
 from opencse.settings import Settings
 from opencse.statistics import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.text.scripts import count_words, first_words
-
-Floats = NDArray[np.float64]
 
 LAYER_SENTENCES = 200
 CORPUS_SENTENCES = 2_000
@@ -50,15 +48,15 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Material:
-    """What models are analyzed on; what is None is left out of the findings.
+class AnalysisTexts:
+    """The texts that models are analyzed on; what is None is left out of the findings.
 
     Attributes:
         pairs: graded pairs.
-        texts: the user's own sentences.
-        source: what these are called.
+        texts: your sentences.
+        source: name of these sentences.
         sts: the STS tasks.
-        queries: sentences whose nearest neighbours are told; by default a few of ``texts``, drawn at random.
+        queries: sentences whose nearest neighbours are listed; by default a few of ``texts``, drawn at random.
     """
 
     pairs: ScoredPairs | None = None
@@ -69,7 +67,7 @@ class Material:
 
 
 class SubjectFindings(Settings):
-    """Of one model.
+    """The findings on one model.
 
     Attributes:
         name: of the model.
@@ -80,7 +78,7 @@ class SubjectFindings(Settings):
         bias: of the pairs' cosines.
         layers: of a model with layers.
         tokens: of the longest of the queries' sentences, in the last layer.
-        random_pairs: cosines of random pairs of the user's own sentences.
+        random_pairs: cosines of random pairs of your sentences.
         sts: the STS scores, by name.
     """
 
@@ -97,19 +95,19 @@ class SubjectFindings(Settings):
 
 
 class Findings(Settings):
-    """Of all models, in the order given.
+    """The findings on all models, in their order.
 
     Attributes:
         schema_version: changes when a key changes its meaning.
         opencse: this library's version.
         created: when, UTC.
         environment: versions and machine.
-        pairs: what the graded pairs are called.
-        n_pairs: how many there are.
-        source: what the user's sentences are called.
-        subjects: of each model.
+        pairs: name of the graded pairs.
+        n_pairs: their number.
+        source: name of your sentences.
+        subjects: the findings on each model.
         difference: the last model minus the first: the mean over the STS tasks if there were any, else on the pairs;
-            None for one model or nothing to judge on.
+            None for one model, or without pairs.
         neighbours: nearest sentences of each query, by each model.
     """
 
@@ -127,19 +125,19 @@ class Findings(Settings):
 
 def inspect(
     subjects: Sequence[Subject],
-    material: Material,
+    material: AnalysisTexts,
     *,
     resamples: int = 2_000,
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Findings:
-    """Analyzes ``subjects``, one after another, all on the same ``material``.
+    """Analyzes models, one after another, all on the same texts.
 
     Args:
         subjects: at least one, with names that differ.
-        material: what to analyze them on.
+        material: the texts.
         resamples: of the bootstrap over pairs.
-        seed: of every draw.
+        seed: of every random choice.
         progress: called with one line at each step.
 
     Raises:
@@ -149,36 +147,36 @@ def inspect(
     names = [subject.judged.name for subject in subjects]
     if not names or len(set(names)) < len(names):
         raise ValueError(f"subjects of different names are expected, got {names}")
-    tell = progress or silent
-    drawn = np.random.default_rng(seed)
-    texts = _some(material.texts, drawn)
-    queries = list(material.queries or _to_ask(texts))
-    found, by_task = [], []
+    report = progress or silent
+    generator = np.random.default_rng(seed)
+    texts = _sample(material.texts, generator)
+    queries = list(material.queries or _default_queries(texts))
+    findings, by_task = [], []
     of_texts: dict[str, Embedded] = {}
     for subject in subjects:
-        tell(f"analyzing {subject.judged.name}")
+        report(f"analyzing {subject.judged.name}")
         if texts:
             of_texts[subject.judged.name] = embed(subject.judged.encode, distinct([texts, queries]))
-        one, cosines = _look(subject, material, texts, queries, of_texts.get(subject.judged.name), tell)
-        found.append(one)
+        model, cosines = _analyze(subject, material, texts, queries, of_texts.get(subject.judged.name), report)
+        findings.append(model)
         by_task.append(cosines)
     neighbours = None
     if texts and queries:
-        encoders = {one.judged.name: _searching(one.judged, of_texts[one.judged.name]) for one in subjects}
+        encoders = {model.judged.name: _searching(model.judged, of_texts[model.judged.name]) for model in subjects}
         neighbours = compare_neighbours(encoders, texts, queries, source=material.source)
     return Findings(
         environment=Environment.here(subjects[0].judged.device),
         pairs=None if material.pairs is None else material.pairs.name,
         n_pairs=0 if material.pairs is None else len(material.pairs),
         source=material.source,
-        subjects=found,
+        subjects=findings,
         difference=_difference(material, by_task[-1], by_task[0], resamples, seed) if len(subjects) > 1 else None,
         neighbours=neighbours,
     )
 
 
 def _searching(model: EmbeddingModel, embedded: Embedded) -> SearchEncode:
-    """How texts near to queries are sought: by their own vectors, or those of the model's prompts for search."""
+    """Returns how queries and texts are encoded for search: with the model's prompts for it, or as other texts."""
     if model.searching is None:
         return lambda queries, texts: (embedded.of(queries), embedded.of(texts))
     searching = model.searching
@@ -186,48 +184,57 @@ def _searching(model: EmbeddingModel, embedded: Embedded) -> SearchEncode:
 
 
 def short_names(models: Sequence[str]) -> list[str]:
-    """The last parts of the models' names, as many as tell them apart; ``last`` alone says nothing of a run."""
+    """Shortens the models' names to as many last parts as are needed to tell them apart.
+
+    ``last`` alone is no name, since every run has a folder of that name.
+
+    Example:
+        >>> short_names(["runs/a/last", "runs/b/last"])
+        ['a/last', 'b/last']
+    """
     parts = [Path(model).parts for model in models]
     for length in range(1, max(map(len, parts)) + 1):
-        names = [str(Path(*own[-length:])) for own in parts]
+        names = [str(Path(*path[-length:])) for path in parts]
         if len(set(names)) == len(names) and "last" not in names:
             return names
     return list(models)
 
 
-def _look(
+def _analyze(
     subject: Subject,
-    material: Material,
+    material: AnalysisTexts,
     texts: list[str],
     queries: Sequence[str],
     of_texts: Embedded | None,
-    tell: Progress,
+    report: Progress,
 ) -> tuple[SubjectFindings, dict[str, Floats]]:
-    """The findings of one model, and the cosines that it is compared by."""
+    """Returns the findings on one model, and the cosines by which it is compared."""
     cosines: dict[str, Floats] = {}
-    found: dict[str, object] = {"name": subject.judged.name, "pooling": subject.judged.pooling}
+    measured: dict[str, object] = {"name": subject.judged.name, "pooling": subject.judged.pooling}
     if material.pairs is not None:
-        on_pairs, of_pairs = _on_pairs(subject, material.pairs, tell)
-        found |= on_pairs
+        on_pairs, of_pairs = _on_pairs(subject, material.pairs, report)
+        measured |= on_pairs
         cosines = {"pairs": of_pairs}
     if material.sts is not None:
-        found["sts"] = _sts(subject, material.sts, cosines := {}, tell).values()
+        measured["sts"] = _sts(subject, material.sts, cosines := {}, report).values()
     if of_texts is not None:
         vectors = of_texts.of(texts)
         known = vectors.any(axis=1)
         if not known.all():
-            tell(f"{subject.judged.name}: {int((~known).sum()):,} of the texts have no token it knows, and no cosines")
+            report(
+                f"{subject.judged.name}: {int((~known).sum()):,} of the texts have no token it knows, and no cosines"
+            )
         if known.sum() > 1:
-            found["random_pairs"] = random_pairs(vectors[known])
+            measured["random_pairs"] = random_pairs(vectors[known])
     sentences = texts or ([] if material.pairs is None else distinct([material.pairs.first, material.pairs.second]))
     if subject.encoder is not None and subject.encoder.depth and sentences:
-        shown = max(queries or sentences[:QUERIES], key=len)
-        found["layers"] = layer_similarities(subject.encoder, sentences[:LAYER_SENTENCES])
-        found["tokens"] = token_similarities(subject.encoder, first_words(shown, 14))
-    return SubjectFindings.model_validate(found), cosines
+        longest = max(queries or sentences[:QUERIES], key=len)
+        measured["layers"] = layer_similarities(subject.encoder, sentences[:LAYER_SENTENCES])
+        measured["tokens"] = token_similarities(subject.encoder, first_words(longest, 14))
+    return SubjectFindings.model_validate(measured), cosines
 
 
-def _on_pairs(subject: Subject, pairs: ScoredPairs, tell: Progress) -> tuple[dict[str, object], Floats]:
+def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Progress) -> tuple[dict[str, object], Floats]:
     from opencse.statistics.correlation import spearman
 
     embedded = embed(subject.judged.encode, distinct([pairs.first, pairs.second]))
@@ -236,7 +243,7 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs, tell: Progress) -> tuple[dic
     edges = np.linspace(low, high, 6).tolist()
     unknown = int((~embedded.vectors.any(axis=1)).sum())
     if unknown:
-        tell(
+        report(
             f"{subject.judged.name}: {unknown:,} sentences of the pairs have no token it knows, so there is no geometry"
         )
     return {
@@ -247,14 +254,14 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs, tell: Progress) -> tuple[dic
     }, cosines
 
 
-def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], tell: Progress) -> StsResult:
-    found = Sts().evaluate(subject.judged, data, tell)
-    cosines.update({key: found.arrays[f"{key}.cosine"] for key in data.tasks})
-    return found.record
+def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], report: Progress) -> StsResult:
+    evaluation = Sts().evaluate(subject.judged, data, report)
+    cosines.update({key: evaluation.arrays[f"{key}.cosine"] for key in data.tasks})
+    return evaluation.record
 
 
 def _difference(
-    material: Material, system: Mapping[str, Floats], baseline: Mapping[str, Floats], resamples: int, seed: int
+    material: AnalysisTexts, system: Mapping[str, Floats], baseline: Mapping[str, Floats], resamples: int, seed: int
 ) -> PairedBootstrapTasks | None:
     gold: dict[str, Floats] = {}
     if material.sts is not None:
@@ -266,15 +273,15 @@ def _difference(
     return paired_bootstrap_tasks(gold, system, baseline, resamples=resamples, seed=seed)
 
 
-def _some(texts: Sequence[str] | None, drawn: np.random.Generator) -> list[str]:
-    """Up to ``CORPUS_SENTENCES`` different texts, in random order."""
+def _sample(texts: Sequence[str] | None, generator: np.random.Generator) -> list[str]:
+    """Returns up to ``CORPUS_SENTENCES`` different texts, in random order."""
     if not texts:
         return []
     different = distinct([texts])
-    return [different[i] for i in drawn.permutation(len(different))[:CORPUS_SENTENCES]]
+    return [different[i] for i in generator.permutation(len(different))[:CORPUS_SENTENCES]]
 
 
-def _to_ask(texts: Sequence[str]) -> list[str]:
-    """A few of the texts, rather short ones, so that a reader takes in at a glance what is near them."""
-    handy = [text for text in texts if 5 <= count_words(text) <= 14]
-    return list(handy[:QUERIES] or texts[:QUERIES])
+def _default_queries(texts: Sequence[str]) -> list[str]:
+    """Selects a few texts as queries, rather short ones, so that their neighbours are quickly read."""
+    short = [text for text in texts if 5 <= count_words(text) <= 14]
+    return list(short[:QUERIES] or texts[:QUERIES])

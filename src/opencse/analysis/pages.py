@@ -1,4 +1,4 @@
-"""Findings as parts of a page, each with a line that says how to read it."""
+"""Writes findings as sections of a report, each with a line that says how to read it."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ _AVERAGE = "sts.average"
 
 
 def lead(findings: Findings) -> Markup:
-    """The verdict, and what it rests on."""
-    found = findings.difference
-    if found is None:
+    """Writes the verdict, and the data it is based on."""
+    difference = findings.difference
+    if difference is None:
         return paragraph(_alone(findings, findings.subjects[0]), "verdict")
-    sentence, note = _compared(findings, found)
-    direction = found.direction()
+    sentence, note = _compared(findings, difference)
+    direction = difference.direction()
     return paragraph(sentence, f"verdict {direction}" if direction else "verdict") + paragraph(note, "muted")
 
 
 def aside(findings: Findings) -> Markup:
-    """The same of pairs that selected nothing, below a verdict of another kind."""
-    found = findings.difference
-    if found is None:
+    """Writes the comparison on general pairs, which selected nothing, below another verdict."""
+    difference = findings.difference
+    if difference is None:
         return Markup()
-    return paragraph("On general pairs, which selected nothing: " + " ".join(_compared(findings, found)), "muted")
+    return paragraph("On general pairs, which selected nothing: " + " ".join(_compared(findings, difference)), "muted")
 
 
-def _compared(findings: Findings, found: PairedBootstrapTasks) -> tuple[str, str]:
-    """What the last encoder is against the first, and what that rests on."""
+def _compared(findings: Findings, difference: PairedBootstrapTasks) -> tuple[str, str]:
+    """Compares the last encoder with the first: a sentence, and the data it is based on."""
     first, last = findings.subjects[0], findings.subjects[-1]
     on, before, after = _scores(findings, first, last)
-    direction = found.direction()
+    direction = difference.direction()
     words = f"is {direction} than" if direction else "is not shown to differ from"
     sentence = f"{last.name} {words} {first.name}: {before:.2f} to {after:.2f} on {on}."
     note = (
-        f"Difference {verdict(found)}. Spearman x 100; the interval is over other pairs of the same kind, "
+        f"Difference {verdict(difference)}. Spearman x 100; the interval is over other pairs of the same kind, "
         "not over seeds."
     )
     return sentence, note
 
 
 def sections(findings: Findings) -> list[Section]:
-    """Every part that there is something to say in."""
-    made = [tasks(findings), geometry(findings), groups(findings), bias(findings), layers(findings),
+    """Returns every section for which there are findings."""
+    parts = [tasks(findings), geometry(findings), groups(findings), bias(findings), layers(findings),
             calibration(findings), neighbours(findings)]  # fmt: skip
-    return [section for section in made if section is not None]
+    return [section for section in parts if section is not None]
 
 
 def tasks(findings: Findings) -> Section | None:
-    """The STS tasks."""
+    """Writes the scores of the STS tasks."""
     known = _known(findings, lambda one: one.sts or None)
     if not known:
         return None
@@ -78,7 +78,7 @@ def tasks(findings: Findings) -> Section | None:
 
 
 def geometry(findings: Findings) -> Section | None:
-    """Alignment, uniformity, spectrum."""
+    """Writes alignment, uniformity and spectrum."""
     known = _known(findings, lambda one: one.geometry)
     if not known:
         return None
@@ -86,22 +86,22 @@ def geometry(findings: Findings) -> Section | None:
     rows = [
         [
             name,
-            _fixed(None if found.positives is None else found.positives.alignment, 3),
-            f"{found.uniformity:.3f}",
-            f"{found.mean_cosine:.3f}",
-            f"{found.effective_rank:.1f} of {min(found.n, found.dimension)}",
-            f"{found.top_eigenvalue / found.n:.3f}",
+            _fixed(None if shape.positives is None else shape.positives.alignment, 3),
+            f"{shape.uniformity:.3f}",
+            f"{shape.mean_cosine:.3f}",
+            f"{shape.effective_rank:.1f} of {min(shape.n, shape.dimension)}",
+            f"{shape.top_eigenvalue / shape.n:.3f}",
         ]
-        for name, found in known.items()
+        for name, shape in known.items()
     ]
-    points = {name: (found.uniformity, found.positives.alignment) for name, found in known.items() if found.positives}
+    points = {name: (shape.uniformity, shape.positives.alignment) for name, shape in known.items() if shape.positives}
     scores = {one.name: one.sts[_AVERAGE] for one in findings.subjects if one.sts and _AVERAGE in one.sts}
     pictures = []
     if points:
         drawn = plane(points, scores if scores.keys() >= points.keys() else None)
         caption = "Good vectors are low in both: similar sentences near each other, all sentences spread out."
         pictures.append(figure(drawn, caption))
-    drawn = spectra({name: found.singular_values for name, found in known.items()})
+    drawn = spectra({name: shape.singular_values for name, shape in known.items()})
     pictures.append(figure(drawn, "A steep fall means that a few directions hold most of the vectors."))
     first = next(iter(known.values()))
     positives = f"; {first.positives.n:,} positive pairs of high gold score" if first.positives else ""
@@ -112,32 +112,32 @@ def geometry(findings: Findings) -> Section | None:
 
 
 def groups(findings: Findings) -> Section | None:
-    """Densities by gold group."""
+    """Writes the densities of the cosines by gold score."""
     pictures = []
-    for name, found in _known(findings, lambda one: one.densities).items():
-        drawn = {f"{g.lower:g}-{g.upper:g}": g.density for g in found.groups if g.density is not None}
-        pictures.append(figure(densities(found.grid, drawn, name)))
+    for name, densities_of_model in _known(findings, lambda one: one.densities).items():
+        curves = {f"{g.lower:g}-{g.upper:g}": g.density for g in densities_of_model.groups if g.density is not None}
+        pictures.append(figure(densities(densities_of_model.grid, curves, name)))
     if not pictures:
         return None
     note = (
         "Cosines of the graded pairs, grouped by gold score. The higher the gold score, the further to the right a "
-        "group should lie; the less two groups overlap, the better the model tells them apart."
+        "group should lie; the less two groups overlap, the better the model separates them."
     )
     return Section("Similarity by gold score", paragraph(note) + figures(*pictures))
 
 
 def bias(findings: Findings) -> Section | None:
-    """What the cosine follows beside meaning."""
+    """Writes how far cosines follow length and shared words."""
     known = _known(findings, lambda one: one.bias)
     if not known:
         return None
     rows = [
-        [name, _fixed(found.length_difference.partial, 3, "+"), _fixed(found.word_overlap.partial, 3, "+")]
-        for name, found in known.items()
+        [name, _fixed(biases.length_difference.partial, 3, "+"), _fixed(biases.word_overlap.partial, 3, "+")]
+        for name, biases in known.items()
     ]
     pictures = [
-        _by_bin({name: found.length_difference.bins for name, found in known.items()}, "length difference (words)"),
-        _by_bin({name: found.word_overlap.bins for name, found in known.items()}, "word overlap (F1)"),
+        _by_bin({name: biases.length_difference.bins for name, biases in known.items()}, "length difference (words)"),
+        _by_bin({name: biases.word_overlap.bins for name, biases in known.items()}, "word overlap (F1)"),
     ]
     note = (
         "Correlation of the cosine with length difference and with word overlap, the gold score held fixed. 0 is free "
@@ -151,63 +151,67 @@ def bias(findings: Findings) -> Section | None:
 
 
 def layers(findings: Findings) -> Section | None:
-    """From layer to layer."""
+    """Writes how sentence and token vectors change from layer to layer."""
     known = _known(findings, lambda one: one.layers)
     if not known:
         return None
-    drawn = by_layer({name: found.set_sim for name, found in known.items()}, "SetSim")
+    drawn = by_layer({name: model.set_sim for name, model in known.items()}, "SetSim")
     pictures = [
         figure(drawn, "Cosine of a layer's sentence vector with the next layer's. Near 1: the layer adds little to it.")
     ]
-    tokens = {name: found.tok_sim for name, found in known.items() if found.tok_sim is not None}
+    tokens = {name: model.tok_sim for name, model in known.items() if model.tok_sim is not None}
     if tokens:
-        caption = "Mean cosine of two tokens of a sentence. Near 1: its tokens can hardly be told apart."
+        caption = "Mean cosine of two tokens of a sentence. Near 1: its tokens can hardly be distinguished."
         pictures.append(figure(by_layer(tokens, "TokSim"), caption))
     maps = [
-        figure(token_map(found.tokens, found.cosines, f"{name}: cosine of tokens, layer {found.layer}"))
-        for name, found in _known(findings, lambda one: one.tokens).items()
+        figure(token_map(model.tokens, model.cosines, f"{name}: cosine of tokens, layer {model.layer}"))
+        for name, model in _known(findings, lambda one: one.tokens).items()
     ]
     return Section("Layer by layer", figures(*pictures) + folded("Tokens of one sentence", figures(*maps)))
 
 
 def calibration(findings: Findings) -> Section | None:
-    """What a cosine means on the user's text."""
+    """Writes what a cosine means on your text."""
     known = _known(findings, lambda one: None if one.random_pairs is None else one.random_pairs.shown())
     if not known:
         return None
     percents = list(next(iter(known.values())))
     head = ["", *(f"{percent:g} %" for percent in percents)]
-    rows = [[name, *(f"{value:.2f}" for value in found.values())] for name, found in known.items()]
+    rows = [
+        [name, *(f"{value:.2f}" for value in quantiles_of_model.values())] for name, quantiles_of_model in known.items()
+    ]
     note = (
         f"Cosines of random pairs of {findings.source or 'your text'}: a pair whose cosine is above the 99 % column's "
         "is more similar than 99 of 100 random pairs. Cosines of two models do not compare; these percentages do."
     )
-    picture = figure(quantiles(percents, {name: list(found.values()) for name, found in known.items()}))
+    picture = figure(
+        quantiles(percents, {name: list(quantiles_of_model.values()) for name, quantiles_of_model in known.items()})
+    )
     return Section("What a cosine means on your text", paragraph(note) + table(head, rows) + figures(picture))
 
 
 def neighbours(findings: Findings) -> Section | None:
-    """The nearest sentences of some queries."""
+    """Writes the nearest sentences of some queries."""
     if findings.neighbours is None:
         return None
     body = paragraph(f"The nearest of {findings.neighbours.distinct:,} of your sentences, with their cosines.")
-    for asked in findings.neighbours.queries:
+    for query in findings.neighbours.queries:
         rows = []
-        for rank in range(max(map(len, asked.models.values()))):
-            ranked = [found[rank] if rank < len(found) else None for found in asked.models.values()]
+        for rank in range(max(map(len, query.models.values()))):
+            ranked = [hits[rank] if rank < len(hits) else None for hits in query.models.values()]
             rows.append([cell for hit in ranked for cell in ((f"{hit.score:.2f}", hit.text) if hit else ("", ""))])
-        body += quote(asked.query) + table([cell for name in asked.models for cell in ("", name)], rows)
+        body += quote(query.query) + table([cell for name in query.models for cell in ("", name)], rows)
     return Section("Nearest neighbours", body)
 
 
 def advice(findings: Findings, last: str) -> Section | None:
-    """What to do after looking at several models; ``last`` is where the last of them lies. None for a single one."""
-    found = findings.difference
-    if found is None:
+    """Writes the next steps after comparing several models; ``last`` is the path of the last. None for a single one."""
+    difference = findings.difference
+    if difference is None:
         return None
     first, name = findings.subjects[0].name, findings.subjects[-1].name
-    better = {"better": name, "worse": first}.get(found.direction() or "")
-    chosen = (
+    better = {"better": name, "worse": first}.get(difference.direction() or "")
+    recommendation = (
         f"Take {better} where your texts are like these pairs."
         if better
         else f"Nothing here speaks for {name} or for {first}: take the faster one, or the one with shorter vectors."
@@ -216,10 +220,10 @@ def advice(findings: Findings, last: str) -> Section | None:
         "What to do next",
         steps(
             [
-                (chosen, ""),
+                (recommendation, ""),
                 ("Look at the nearest neighbours of your own sentences: they say what the average hides.", ""),
                 (
-                    "Before you rely on it, evaluate both on queries of your own (a folder in BEIR's layout):",
+                    "Before you rely on it, evaluate both on your own queries (a folder in BEIR's layout):",
                     f"opencse evaluate {shlex.quote(last)} OTHER_MODEL --suite retrieval --data FOLDER",
                 ),
             ]
@@ -228,7 +232,7 @@ def advice(findings: Findings, last: str) -> Section | None:
 
 
 def how_to_load(folder: str) -> Section:
-    """Two ways to open the model."""
+    """Writes two ways to load the model."""
     quoted = json.dumps(folder)
     text = (
         "from sentence_transformers import SentenceTransformer\n"
@@ -240,21 +244,21 @@ def how_to_load(folder: str) -> Section:
 
 
 def made_with(findings: Findings) -> Markup:
-    """Version and time in a line, which opens to the machine and the other versions."""
+    """Writes version and time in one line, which unfolds to the machine and the other versions."""
     facts = findings.environment.model_dump()
     rows = [[key.replace("_", " "), str(value)] for key, value in facts.items() if value is not None]
     return folded(f"opencse {findings.opencse}, {findings.created:%Y-%m-%d %H:%M} UTC", table([], rows))
 
 
 def _known(findings: Findings, part: Callable[[SubjectFindings], T | None]) -> dict[str, T]:
-    """A part of the findings by the name of the model, of those that have it."""
-    found = {one.name: part(one) for one in findings.subjects}
-    return {name: value for name, value in found.items() if value is not None}
+    """Returns one part of the findings by the name of the model, for the models that have it."""
+    parts = {one.name: part(one) for one in findings.subjects}
+    return {name: value for name, value in parts.items() if value is not None}
 
 
 def _by_bin(known: dict[str, list[Bin]], trait: str) -> Markup:
     edges = [f"{one.lower:g}" + ("+" if one.upper is None else "") for one in next(iter(known.values()))]
-    means = {name: [one.mean_cosine for one in found] for name, found in known.items()}
+    means = {name: [one.mean_cosine for one in trait_bins] for name, trait_bins in known.items()}
     return figure(bins(edges, means, trait), "Mean cosine of the graded pairs.")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Unpack
 
 from opencse.adapting.adaptation import LOOSE, RECIPE
-from opencse.analysis.inspection import Findings, Material, inspect
+from opencse.analysis.inspection import AnalysisTexts, Findings, inspect
 from opencse.analysis.pages import advice, how_to_load, lead, made_with, sections
 from opencse.analysis.report import write_report
 from opencse.api.declaring import public
@@ -122,7 +122,7 @@ def analyze(
     if queries and texts is None:
         raise UserError("--query needs --text FILE, the sentences in which neighbours are looked for")
     source = str(text) if isinstance(text, str | Path) else None
-    material = Material(pairs=pairs, texts=texts, source=source, sts=sts, queries=queries)
+    material = AnalysisTexts(pairs=pairs, texts=texts, source=source, sts=sts, queries=queries)
     subjects = open_subjects(
         names,
         pooling=options["pooling"],

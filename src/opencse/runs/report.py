@@ -14,7 +14,7 @@ from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.selection_by_questions import QuestionSelector
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.analysis.figures import curves, plane, training_curves
-from opencse.analysis.inspection import Findings, Material, Subject, inspect, short_names
+from opencse.analysis.inspection import AnalysisTexts, Findings, Subject, inspect, short_names
 from opencse.analysis.pages import aside, how_to_load, lead, made_with, sections
 from opencse.analysis.report import Section, code, figure, figures, folded, paragraph, steps, table, write_report
 from opencse.encoder.encoder import SentenceEncoder
@@ -88,7 +88,7 @@ FEWEST_TEXTS = 200
 """Held-out texts that a report needs, to look at these alone."""
 
 
-def _material(job: TrainJob, result: TrainResult) -> Material:
+def _material(job: TrainJob, result: TrainResult) -> AnalysisTexts:
     """Graded pairs and texts that were not trained on, where there are any; else the page says that they were."""
     dev = result.plan.dev
     if isinstance(dev, GradedPairSelector):
@@ -102,8 +102,8 @@ def _material(job: TrainJob, result: TrainResult) -> Material:
             pairs = pairs if apart else None
     held_out = dev.questions.held_out() if isinstance(dev, QuestionSelector) else []
     if len(held_out) >= FEWEST_TEXTS:
-        return Material(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
-    return Material(pairs=pairs, texts=some_texts(job.text), source=f"{job.text.name}, which was trained on")
+        return AnalysisTexts(pairs=pairs, texts=held_out, source=f"{job.text.name}, the held-out part")
+    return AnalysisTexts(pairs=pairs, texts=some_texts(job.text), source=f"{job.text.name}, which was trained on")
 
 
 def write_curves_report(run: RunFolder, outcome: Outcome) -> Path:

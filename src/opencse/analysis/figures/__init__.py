@@ -1,4 +1,4 @@
-"""Figures as SVG text, for pages that need no other file; every one takes plain numbers."""
+"""Figures as SVG text, for pages that need no other file; every function takes plain numbers."""
 
 from opencse.analysis.figures.base import standalone, themed
 from opencse.analysis.figures.lines import bins, by_layer, curves, quantiles, spectra, training_curves

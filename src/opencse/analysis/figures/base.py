@@ -1,4 +1,4 @@
-"""What every figure shares: size, colours, legends, and how it becomes SVG text."""
+"""The common parts of all figures: size, colours, legends, and the conversion to SVG text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 BEFORE, AFTER, INK, THIRD = "#9aa5b1", "#0b7285", "#243b53", "#c05621"
 SERIES = (AFTER, THIRD, "#6b46c1", "#2f855a", "#b83280", "#975a16", INK, BEFORE)
-"""Colours of models side by side, told apart on white and on black."""
+"""Colours of models next to each other, distinct on white and on black."""
 _NAMES = ("--after", "--third", "--series-3", "--series-4", "--series-5", "--series-6", "--ink", "--before")
 _COLORBAR = "<colorbar>"  # the label that matplotlib gives their axes
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
@@ -31,7 +31,7 @@ _GROUP = re.compile(r'<g id="[^"]*"')  # nothing refers to groups, and a page ha
 
 
 def canvas(title: str, xlabel: str, ylabel: str, *, width: float = 4.4, height: float = 2.8) -> tuple[Figure, Axes]:
-    """An empty figure of so many inches, and its axes with their words."""
+    """Makes an empty figure of this size in inches, and its axes with their labels."""
     figure = new_figure(width, height)
     axes = figure.subplots()
     axes.set(title=title, xlabel=xlabel, ylabel=ylabel)
@@ -39,29 +39,29 @@ def canvas(title: str, xlabel: str, ylabel: str, *, width: float = 4.4, height: 
 
 
 def new_figure(width: float, height: float) -> Figure:
-    """An empty figure of so many inches."""
+    """Makes an empty figure of this size in inches."""
     from matplotlib.figure import Figure
 
     return Figure(figsize=(width, height), layout="constrained")
 
 
 def coloured(values: Mapping[str, T]) -> Iterator[tuple[str, str, T]]:
-    """(colour, name, value) of each model; beyond ``SERIES`` the colours begin again."""
+    """Yields (colour, name, value) of each model; after ``SERIES`` the colours repeat."""
     for colour, (name, value) in zip(cycle(SERIES), values.items(), strict=False):
         yield colour, name, value
 
 
-def add_scale(figure: Figure, axes: Axes, drawn: ScalarMappable, label: str, share: float = 0.15) -> None:
-    """A colour scale beside ``axes``, in this share of their room."""
-    bar = figure.colorbar(drawn, ax=axes, pad=0.02, fraction=share)
+def add_scale(figure: Figure, axes: Axes, mappable: ScalarMappable, label: str, share: float = 0.15) -> None:
+    """Adds a colour scale next to ``axes``, in this share of their space."""
+    bar = figure.colorbar(mappable, ax=axes, pad=0.02, fraction=share)
     bar.set_label(label, color=INK, fontsize=8)
     bar.ax.tick_params(colors=INK, labelsize=7)
 
 
 def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
-    """The figure as an ``<svg>`` element, its text as text, the same for the same data.
+    """Writes the figure as an ``<svg>`` element, its text as text, the same for the same data.
 
-    Whatever was drawn with a label stands in a legend, placed by ``legend`` as matplotlib has it.
+    What was drawn with a label is listed in a legend, with the options ``legend`` of matplotlib.
     """
     import matplotlib as mpl
     from matplotlib.text import Text
@@ -72,37 +72,37 @@ def to_svg(figure: Figure, legend: Mapping[str, object] | None = None) -> str:
     for text in figure.findobj(Text):
         assert isinstance(text, Text)
         text.set_parse_math(False)  # tokens and names may hold dollar signs
-    how = mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none", "font.family": "sans-serif"})
-    with how, warnings.catch_warnings():
+    settings = mpl.rc_context({"svg.hashsalt": "opencse", "svg.fonttype": "none", "font.family": "sans-serif"})
+    with settings, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Glyph .* missing from")  # the reader's own font draws them
         out = io.StringIO()
         figure.savefig(out, format="svg", metadata={"Date": None}, transparent=True)
     svg = out.getvalue()
     title = escape(next((axes.get_title() for axes in figure.axes if axes.get_title()), "picture"), {'"': "&quot;"})
-    found = _METADATA.sub("", svg[svg.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
-    return _GROUP.sub("<g", found)
+    compact = _METADATA.sub("", svg[svg.index("<svg") :]).replace("<svg ", f'<svg role="img" aria-label="{title}" ', 1)
+    return _GROUP.sub("<g", compact)
 
 
 def standalone(svg: str) -> str:
-    """``svg`` as a file of its own: on white, whatever page shows it."""
+    """Makes ``svg`` a separate file: on white, whatever page shows it."""
     return svg.replace("<svg ", '<svg style="background: #ffffff" ', 1) + "\n"
 
 
 def themed(svg: str) -> str:
-    """``svg`` with its colours left to the page (``var(--ink)``), which has a light and a dark set of them."""
+    """Replaces the colours of ``svg`` by variables (``var(--ink)``), so that a page sets them for light and dark."""
     for colour, name in zip(SERIES, _NAMES, strict=True):
         svg = svg.replace(colour, f"var({name})")
     return svg
 
 
 def distinct_ids(svg: str) -> str:
-    """``svg`` with ids of its own, so that a page may hold several."""
-    own = f"p{crc32(svg.encode()):08x}-"
-    return re.sub(r'(\bid="|href="#|url\(#)', lambda found: found[1] + own, svg)
+    """Makes the ids in ``svg`` unique, so that a page may hold several pictures."""
+    prefix = f"p{crc32(svg.encode()):08x}-"
+    return re.sub(r'(\bid="|href="#|url\(#)', lambda match: match[1] + prefix, svg)
 
 
 def _clean(axes: Axes, legend: Mapping[str, object]) -> None:
-    """No box, a faint grid (but over a picture), all in one ink."""
+    """Styles the axes: no box, a faint grid (except over an image), all in one colour."""
     axes.spines[["top", "right"]].set_visible(False)
     axes.spines[["left", "bottom"]].set_color(INK)
     axes.tick_params(colors=INK, labelsize=8)

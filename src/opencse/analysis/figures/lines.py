@@ -1,4 +1,4 @@
-"""A value along an axis, a line a model."""
+"""Line charts: a value along an axis, one line per model."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ def lines(
     dots: bool = True,
     yscale: str = "linear",
 ) -> str:
-    """A line a name.
+    """Draws one line per name.
 
     Args:
         values: by name.
         title: what is on the axes.
         xlabel: across.
         ylabel: up.
-        ticks: names of the places 0, 1, ... across; by default numbers.
+        ticks: names of the positions 0, 1, ... across; by default numbers.
         dots: mark the points.
         yscale: ``linear`` or ``log``.
     """
@@ -44,49 +44,49 @@ def lines(
 
 
 def spectra(values: Mapping[str, Sequence[float]]) -> str:
-    """Singular values by rank, each model's divided by its largest, falling (SimCSE, Fig. F.1)."""
+    """Draws singular values by rank, each model's divided by its largest, falling (SimCSE, Fig. F.1)."""
     falling = {
-        name: [(rank, max(value / max(found[0], 1e-30), 1e-6)) for rank, value in enumerate(found, start=1)]
-        for name, found in values.items()
+        name: [(rank, max(value / max(singular[0], 1e-30), 1e-6)) for rank, value in enumerate(singular, start=1)]
+        for name, singular in values.items()
     }
     return lines(falling, "singular values by rank", "rank", "singular value / largest", dots=False, yscale="log")
 
 
 def by_layer(values: Mapping[str, Sequence[float]], measure: str) -> str:
-    """A measure by layer, from layer 0 on, a line a model (SSCL, Fig. 1 and 4)."""
-    points = {name: list(enumerate(found)) for name, found in values.items()}
+    """Draws a measure by layer, from layer 0 on, one line per model (SSCL, Fig. 1 and 4)."""
+    points = {name: list(enumerate(by_number)) for name, by_number in values.items()}
     layers = [str(layer) for layer in range(max(map(len, values.values())))]
     return lines(points, f"{measure} by layer", "layer", "mean cosine", ticks=layers)
 
 
 def bins(labels: Sequence[str], values: Mapping[str, Sequence[float | None]], trait: str) -> str:
-    """Mean cosine by bin of a trait, a line a model; bins without pairs are left open."""
+    """Draws the mean cosine by bin of a trait, one line per model; bins without pairs have no point."""
     filled = {
-        name: [(place, value) for place, value in enumerate(found) if value is not None]
-        for name, found in values.items()
+        name: [(number, value) for number, value in enumerate(means) if value is not None]
+        for name, means in values.items()
     }
     return lines(filled, f"mean cosine by {trait}", trait, "mean cosine", ticks=labels)
 
 
 def quantiles(percents: Sequence[float], cosines: Mapping[str, Sequence[float]]) -> str:
-    """The share of random pairs below each cosine, a line a model."""
-    points = {name: list(zip(found, percents, strict=True)) for name, found in cosines.items()}
+    """Draws the share of random pairs below each cosine, one line per model."""
+    points = {name: list(zip(model_cosines, percents, strict=True)) for name, model_cosines in cosines.items()}
     return lines(points, "share of random pairs below each cosine", "cosine", "% of random pairs")
 
 
 def curves(values: Mapping[str, Mapping[int, float]], measure: str) -> str:
-    """A measure by training step, a line a name."""
-    points = {name: list(found.items()) for name, found in values.items()}
+    """Draws a measure by training step, one line per name."""
+    points = {name: list(by_step.items()) for name, by_step in values.items()}
     return lines(points, f"{measure} by step", "step", measure, dots=False)
 
 
 def training_curves(losses: Mapping[int, float], dev: Mapping[int, float], measure: str = "dev score") -> list[str]:
-    """Two pictures by step: the loss; and what was selected by, its start as a dashed line, the best marked.
+    """Draws two pictures by step: the loss; and the measure of selection, with the start as a dashed line.
 
     Args:
         losses: by step; steps of a smaller batch have fewer negatives and a lower loss, and are best left out.
-        dev: by step, the start's at step 0; without any there is one picture.
-        measure: what was selected by.
+        dev: the measure by step, that of the start at step 0; if empty, there is one picture.
+        measure: name of the measure of selection.
     """
     figure, axes = canvas("training loss by step", "step", "loss")
     marker = "o" if len(losses) < _FEW else None  # a line through one point cannot be seen

@@ -1,4 +1,4 @@
-"""Cosines of pairs: of texts, and of the tokens of a text."""
+"""Charts of the cosines of pairs: of texts, and of the tokens of a text."""
 
 from __future__ import annotations
 
@@ -8,24 +8,24 @@ from opencse.analysis.figures.base import AFTER, BEFORE, add_scale, canvas, to_s
 
 
 def gold_against_cosine(gold: Sequence[float], cosines: Mapping[str, Sequence[float]]) -> list[str]:
-    """Cosine of each pair by its gold score, a picture for each encoder, all on one scale."""
-    every = [value for values in cosines.values() for value in values]
-    room = 0.05 * (max(every) - min(every))
+    """Draws the cosine of each pair by its gold score, one picture per encoder, all on one scale."""
+    all_cosines = [value for values in cosines.values() for value in values]
+    margin = 0.05 * (max(all_cosines) - min(all_cosines))
     pictures = []
     for number, (name, values) in enumerate(cosines.items()):
         figure, axes = canvas(f"{name}: cosine by gold score", "gold score", "cosine")
         axes.scatter(gold, values, s=14, alpha=0.7, color=AFTER if number else BEFORE, edgecolors="none")
-        axes.set_ylim(min(every) - room, max(every) + room)
+        axes.set_ylim(min(all_cosines) - margin, max(all_cosines) + margin)
         pictures.append(to_svg(figure))
     return pictures
 
 
 def densities(grid: Sequence[float], groups: Mapping[str, Sequence[float]], name: str) -> str:
-    """The density of the cosine in each group of gold scores, one above the other (SimCSE, Fig. G.1).
+    """Draws the density of the cosine in each group of gold scores, one above the other (SimCSE, Fig. G.1).
 
     Args:
         grid: cosines.
-        groups: by their gold scores (lowest first), the density at each place of the grid.
+        groups: by their gold scores (lowest first), the density at each point of the grid.
         name: of the model.
     """
     title = f"{name}: density of the cosine by gold score"
@@ -43,11 +43,11 @@ def densities(grid: Sequence[float], groups: Mapping[str, Sequence[float]], name
 
 
 def token_map(tokens: Sequence[str], cosines: Sequence[Sequence[float]], title: str) -> str:
-    """The cosine of every token's vector with every other's in one sentence (SSCL, Fig. 5)."""
+    """Draws the cosine of every token's vector with every other's in one sentence (SSCL, Fig. 5)."""
     size = 1.6 + 0.26 * len(tokens)
     figure, axes = canvas(title, "token", "token", width=size + 0.8, height=size)
-    drawn = axes.imshow([list(row) for row in cosines], cmap="viridis", vmin=0.0, vmax=1.0)
+    image = axes.imshow([list(row) for row in cosines], cmap="viridis", vmin=0.0, vmax=1.0)
     axes.set_xticks(range(len(tokens)), list(tokens), rotation=60, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(tokens)), list(tokens))
-    add_scale(figure, axes, drawn, "cosine", share=0.05)
+    add_scale(figure, axes, image, "cosine", share=0.05)
     return to_svg(figure)
