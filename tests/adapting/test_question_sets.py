@@ -9,7 +9,7 @@ import pytest
 
 from opencse.adapting import question_sets as kinds
 from opencse.adapting.holdout import hold_out
-from opencse.adapting.question_sets import CANDIDATES, QUESTIONS, QuestionSet, cut, without_giveaways
+from opencse.adapting.question_sets import CANDIDATES, QUESTIONS, QuestionSet, shorten, without_giveaways
 from opencse.evaluation.embedding import Embedded
 from opencse.text.readers import Texts
 
@@ -24,8 +24,8 @@ def running(documents: int = 150) -> Texts:
     return Texts(rows, [n // 6 for n in range(len(rows))], "text")
 
 
-def answer_of(probes: QuestionSet, number: int) -> str:
-    return probes.candidates[int(probes.answers[number])]
+def answer_of(questions: QuestionSet, number: int) -> str:
+    return questions.candidates[int(questions.answers[number])]
 
 
 def test_neighbours_follow_each_other_in_held_out_documents_alone() -> None:
@@ -94,14 +94,14 @@ def test_pairs_are_asked_among_documents_but_not_beside_another_form_of_an_answe
     titled = [f"A Title: {answer.upper()}" for answer in answers]
     parts = [" ".join(answer.split()[2:]) for answer in answers]
     found, alone = kinds.pairs(texts, held, [*others, *titled, *parts]), kinds.pairs(texts, held)
-    assert (found.queries, found.asks) == (alone.queries, alone.asks)
+    assert (found.queries, found.label) == (alone.queries, alone.label)
     assert [answer_of(found, n) for n in range(len(found))] == [answer_of(alone, n) for n in range(len(found))]
     candidates = set(found.candidates)
     assert candidates > set(others)
     told = {row for row, out in enumerate(held.held) if out}
     assert len(told) > len(found), "a second answer is asked about once alone"
     for row in range(len(rows)):
-        forms = {cut(titled[row]), cut(parts[row])}
+        forms = {shorten(titled[row]), shorten(parts[row])}
         assert (not forms & candidates) if row in told else forms <= candidates
     many = kinds.pairs(texts, held, [words(draw, 9) for _ in range(3 * CANDIDATES)])
     assert len(many.candidates) == CANDIDATES
@@ -133,11 +133,11 @@ def test_giveaways_are_taken_out_of_the_queries() -> None:
         "the old boat sinks",
         *(f"the x{n}" for n in range(99)),
     ]
-    probes = QuestionSet(
+    questions = QuestionSet(
         "k", "asks", ["The tiger, in grass by the water", "tiger sleeps", "the red boat by a lake"], candidates,
         np.array([0, 0, 2]), np.arange(3),
     )  # fmt: skip
-    found = without_giveaways(probes)
+    found = without_giveaways(questions)
     assert found.queries == ["The in grass by the water", "the red by a lake"]
     assert found.answers.tolist() == [0, 2]
     assert found.units.tolist() == [0, 2]
@@ -157,15 +157,15 @@ def test_limits_and_order_are_the_same_whatever_the_order_of_the_text() -> None:
 
 
 def test_ranks_by_vectors() -> None:
-    probes = QuestionSet("k", "asks", ["a", "b"], ["x", "a", "y"], np.array([0, 2]), np.arange(2))
+    questions = QuestionSet("k", "asks", ["a", "b"], ["x", "a", "y"], np.array([0, 2]), np.arange(2))
     vectors = np.array([[1.0, 0], [0, 1], [0.9, 0.1], [0.2, 0.8]])
     embedded = Embedded(["a", "b", "x", "y"], vectors)
-    assert probes.ranks(embedded).tolist() == [1, 1], "the query itself, among the candidates, is not counted"
+    assert questions.ranks(embedded).tolist() == [1, 1], "the query itself, among the candidates, is not counted"
 
 
 def test_long_texts_are_cut_to_words() -> None:
-    assert cut("one  two three", 2) == "one two"
-    assert cut("one  two three", 3) == "one  two three"
+    assert shorten("one  two three", 2) == "one two"
+    assert shorten("one  two three", 3) == "one  two three"
 
 
 def test_what_holds_an_answer_or_is_part_of_one_is_no_candidate() -> None:

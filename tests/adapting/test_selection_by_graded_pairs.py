@@ -63,7 +63,7 @@ def test_ties_and_noise_do_not_go_to_the_start() -> None:
     for scores in ((50, 50), (50, 49.64)):
         choice = choose(history(*scores), 10, None, always(False))
         assert choice.kept == "best"
-        assert "cannot tell it from the start" in choice.verdict
+        assert "cannot distinguish it from the start" in choice.verdict
 
 
 def test_a_real_loss_goes_to_the_start() -> None:

@@ -14,11 +14,11 @@ import torch
 
 from opencse import SentenceEncoder, UserError
 from opencse.adapting.dev_choice import graded_pairs, load_selector
-from opencse.adapting.guard import TOLERANCE, Guard, Guarded
+from opencse.adapting.guard import TOLERANCE, Forgotten, Guard
 from opencse.adapting.selection import DevScore, History, OwnPoolingScore
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.selection_by_questions import QuestionSelector
-from opencse.adapting.text_questions import own_text
+from opencse.adapting.text_questions import text_questions
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.adapting.user_queries import UserQueries
 from opencse.arrays import Floats, Integers
@@ -45,7 +45,7 @@ class Fixed:
     def held_out(self) -> list[str]:
         return []
 
-    def asked(self) -> list[str]:
+    def forbidden_texts(self) -> list[str]:
         return []
 
     def without(self, trained: TrainedTexts) -> tuple[Fixed, list[str]]:
@@ -107,7 +107,7 @@ def test_the_start_is_kept_where_it_answers_best() -> None:
     chooser = QuestionSelector(Fixed())
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(9, 20, 30, 40))})
     assert verdict_of(chooser, history) == (
-        "the start is kept unchanged: nothing that training made answers better (nDCG@10 of 4 questions from nowhere: "
+        "the start is kept unchanged: no trained encoder answers better (nDCG@10 of 4 questions from nowhere: "
         "start 25.00, best of training 24.75 at step 5)"
     )
 
@@ -117,7 +117,9 @@ def test_what_forgets_is_not_kept_however_much_it_gained() -> None:
     history.add(0, DevScore(50.0, guard=60.0))
     assert not history.add(5, DevScore(90.0, guard=20.0, forgets=True))
     assert QuestionSelector(Fixed()).choose(history, 5, None, never).kept == "start"
-    assert "forgot general English (guard 60.00, then 20.00)" in verdict_of(QuestionSelector(Fixed()), history)
+    assert "forgot general English (general questions 60.00 before, 20.00 after)" in verdict_of(
+        QuestionSelector(Fixed()), history
+    )
     assert history.add(10, DevScore(55.0, guard=59.0))
     assert not history.add(15, DevScore(80.0, guard=30.0, forgets=True))
     assert history.best_step == 10
@@ -139,22 +141,22 @@ def test_the_guard_refuses_a_large_drop_and_lets_noise_pass() -> None:
     watch = Guard.of_pairs((f"question {n}", f"answer {n}") for n in range(80))
     good = np.random.default_rng(0).choice([0.0, 50.0, 100.0], 80)
     same = watch.compare(good, good)
-    assert (same.value, same.lost, same.forgets) == (good.mean(), 0.0, False)
+    assert (same.value, same.lost, same.too_much) == (good.mean(), 0.0, False)
     ruined = watch.compare(good, 0 * good)
     assert ruined.lost > 30
-    assert ruined.forgets
+    assert ruined.too_much
     other = good.copy()
     other[:16] = 100 - other[:16]
     other[16:22] = 0
     noisier = watch.compare(good, other)
     assert same.value - noisier.value > TOLERANCE, "more than is tolerated, but no more than noise"
-    assert not noisier.forgets
+    assert not noisier.too_much
     assert watch.compare(0 * good, good).lost < -30
 
 
 def test_the_tolerance_counts_beyond_the_noise() -> None:
-    assert not Guarded(50.0, lost=TOLERANCE).forgets
-    assert Guarded(50.0, lost=TOLERANCE + 0.01).forgets
+    assert not Forgotten(50.0, lost=TOLERANCE).too_much
+    assert Forgotten(50.0, lost=TOLERANCE + 0.01).too_much
 
 
 def test_the_guard_asks_each_pair_among_all_answers() -> None:
@@ -183,7 +185,7 @@ def test_the_built_in_guard_knows_a_good_encoder_from_a_ruined_one() -> None:
     with torch.no_grad():
         for weights in encoder.parameters():
             weights.add_(weights.std() * torch.randn(weights.shape, generator=torch.Generator().manual_seed(0)))
-    assert chosen.guard.compare(before, chosen.guard.values(encoder)).forgets
+    assert chosen.guard.compare(before, chosen.guard.values(encoder)).too_much
 
 
 def running(documents: int = 300) -> Texts:
@@ -195,17 +197,17 @@ def running(documents: int = 300) -> Texts:
 
 @pytest.mark.slow
 def test_kinds_of_questions_weigh_the_same() -> None:
-    found = own_text(running())
+    found = text_questions(running())
     assert found is not None
-    assert [probes.kind for probes in found.probes] == ["neighbours"], "60 documents are too few to ask for halves"
-    found = own_text(running(1_500))
+    assert [questions.kind for questions in found.sets] == ["neighbours"], "60 documents are too few to ask for halves"
+    found = text_questions(running(1_500))
     assert found is not None
-    assert [probes.kind for probes in found.probes] == ["neighbours", "halves"]
+    assert [questions.kind for questions in found.sets] == ["neighbours", "halves"]
     encoder = SentenceEncoder.load(device="cpu")
     values = found.values(encoder)
     by_kind = found.parts(values)
     assert values.mean() == pytest.approx(sum(by_kind.values()) / 2)
-    assert len(values) == len(found.units) == sum(len(probes) for probes in found.probes)
+    assert len(values) == len(found.units) == sum(len(questions) for questions in found.sets)
     assert by_kind["neighbours"] != pytest.approx(by_kind["halves"])
 
 
@@ -277,4 +279,4 @@ def test_of_one_unit_the_error_is_not_known() -> None:
     chooser = QuestionSelector(Fixed(units=np.zeros(4, dtype=np.int64)))
     history = History({0: chooser.begin(as_encoder(10, 20, 30, 40)), 5: chooser.score(as_encoder(20, 20, 30, 50))})
     assert history.by_step[5].error is None
-    assert "(+5.00, of one text alone, so it may be noise)" in verdict_of(chooser, history)
+    assert "(+5.00, all from one document, so it may be noise)" in verdict_of(chooser, history)

@@ -12,7 +12,7 @@ import pytest
 from opencse.adapting import shared_words
 from opencse.adapting.holdout import normalised
 from opencse.adapting.material import material_of
-from opencse.adapting.shared_words import by_shared_words, passages_of
+from opencse.adapting.shared_words import pairs_by_shared_words, passages_of
 from opencse.text.documents import Document
 
 
@@ -42,7 +42,7 @@ def test_it_is_the_best_passage_of_another_document() -> None:
     draw = random.Random(1)
     passages = [(number // 2, some(draw, draw.randint(10, 40))) for number in range(60)]
     asked = [(number, some(draw, 6)) for number in range(30)]
-    found = dict(by_shared_words(asked, passages, 1_000))
+    found = dict(pairs_by_shared_words(asked, passages, 1_000))
     assert len(found) == 30
     own_would_be_best = 0
     for own, question in asked:
@@ -51,16 +51,16 @@ def test_it_is_the_best_passage_of_another_document() -> None:
         assert found[question] == passages[int(np.argmax(others))][1]
         own_would_be_best += max(scores) > max(others)
     for own in range(30):  # a passage's own words: without the rule each would find itself
-        rows = by_shared_words([passages[2 * own]], passages, 1)
+        rows = pairs_by_shared_words([passages[2 * own]], passages, 1)
         assert rows[0][1] not in {text for owner, text in passages if owner == own}
 
 
 def test_what_shares_no_word_is_in_no_pair() -> None:
-    assert by_shared_words([(0, "alpha beta"), (1, "gamma")], [(0, "alpha beta"), (1, "delta"), (2, "Gamma!")], 9) == [
-        ("gamma", "Gamma!")
-    ]
-    assert by_shared_words([(0, "alpha")], [], 9) == []
-    assert by_shared_words([], [(0, "alpha")], 9) == []
+    assert pairs_by_shared_words(
+        [(0, "alpha beta"), (1, "gamma")], [(0, "alpha beta"), (1, "delta"), (2, "Gamma!")], 9
+    ) == [("gamma", "Gamma!")]
+    assert pairs_by_shared_words([(0, "alpha")], [], 9) == []
+    assert pairs_by_shared_words([], [(0, "alpha")], 9) == []
 
 
 def test_limits_hold_and_nothing_is_left_to_chance(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,14 +68,14 @@ def test_limits_hold_and_nothing_is_left_to_chance(monkeypatch: pytest.MonkeyPat
     passages = [(number, some(draw, 30)) for number in range(80)]
     asked = [(number, some(draw, 6)) for number in range(80)]
     counted: list[tuple[int, int]] = []
-    assert len(by_shared_words(asked, passages, 25, lambda done, total: counted.append((done, total)))) == 25
+    assert len(pairs_by_shared_words(asked, passages, 25, lambda done, total: counted.append((done, total)))) == 25
     assert counted == [(25, 25)]
-    assert by_shared_words(asked, passages, 25) == by_shared_words(asked, passages, 25)
+    assert pairs_by_shared_words(asked, passages, 25) == pairs_by_shared_words(asked, passages, 25)
     monkeypatch.setattr(shared_words, "SEARCHED", 10)
-    few = by_shared_words(asked, passages, 80)
+    few = pairs_by_shared_words(asked, passages, 80)
     assert 1 < len({answer for _, answer in few}) <= 10
     monkeypatch.setattr(shared_words, "MOST", 7)
-    assert len(by_shared_words(asked, passages, 80)) == 7
+    assert len(pairs_by_shared_words(asked, passages, 80)) == 7
 
 
 def test_long_documents_are_cut_at_ends_of_sentences() -> None:
@@ -91,16 +91,16 @@ def test_long_documents_are_cut_at_ends_of_sentences() -> None:
 def test_nothing_held_out_is_question_or_answer(titled: bool) -> None:
     draw = random.Random(6)
     documents = [Document(some(draw, 4) if titled else "", tuple(some(draw, 8) for _ in range(4))) for _ in range(600)]
-    asked = material_of(documents).asked
+    asked = material_of(documents).questions
     assert asked is not None
-    held = {query for probe in asked.probes for query in probe.queries}
+    held = {query for probe in asked.sets for query in probe.queries}
     victims = [one for one in documents if held & {normalised(text) for text in (one.title, *one.sentences)}]
     assert 60 <= len(victims) <= 300
     copy = Document(victims[0].title.upper(), victims[0].sentences)
     found = material_of([*documents, copy])
     assert "pairs by shared words" in found.facts
-    assert found.asked is not None
-    told = {query for probe in found.asked.probes for query in probe.queries}
+    assert found.questions is not None
+    told = {query for probe in found.questions.sets for query in probe.queries}
     shared = [row for row in found.rows if any(row[1] == f"{one.title} {one.body}".strip() for one in documents)]
     assert len(shared) > 500
     assert not {normalised(text) for row in found.rows for text in row} & {normalised(text) for text in told}

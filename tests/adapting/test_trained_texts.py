@@ -9,7 +9,7 @@ import pytest
 
 from opencse import UserError
 from opencse.adapting.adaptation import plan_adaptation
-from opencse.adapting.dev_choice import load_selector, unseen
+from opencse.adapting.dev_choice import load_selector, without_trained
 from opencse.adapting.guard import Guard
 from opencse.adapting.holdout import normalised
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
@@ -79,8 +79,8 @@ def test_a_few_general_questions_that_are_trained_on_are_not_asked(tiny_folder: 
     assert len(Guard.built_in()) == len(PAIRS)
     assert 0 < len(PAIRS) - len(selector.guard) < 40
     trained = {normalised(text) for row in shared for text in row}
-    assert not trained & {normalised(text) for text in selector.guard.asked()}
-    assert [line for line in lines if "general questions are in the training text and are not asked" in line]
+    assert not trained & {normalised(text) for text in selector.guard.forbidden_texts()}
+    assert [line for line in lines if "general questions are also in the training text and are ignored" in line]
 
 
 @pytest.mark.parametrize("file", [sample.TRAIN, sample.PAIRS])
@@ -100,7 +100,7 @@ def test_what_adapt_trains_on_and_asks_is_disjoint(with_pairs: bool) -> None:
     adaptation = plan_adaptation(str(sample.TRAIN), pairs=given if with_pairs else None, progress=Silent())
     assert isinstance(adaptation.dev, QuestionSelector)
     assert isinstance(adaptation.dev.questions, TextQuestions)
-    assert adaptation.dev.questions.given is with_pairs
+    assert adaptation.dev.questions.from_pairs is with_pairs
     trained = {normalised(text) for text in texts_of(adaptation.text)}
     assert len(trained) > 500
     assert not trained & {normalised(text) for text in adaptation.dev.questions.held_out()}
@@ -119,7 +119,7 @@ def beir(folder: Path, queries: list[str]) -> Path:
 
 def test_queries_that_are_trained_on_do_not_choose(tmp_path: Path) -> None:
     queries = UserQueries.read(beir(tmp_path / "beir", ["How hot?", "How cold?", "How wet?"]))
-    selector, lines = unseen(
+    selector, lines = without_trained(
         QuestionSelector(queries), [("how cold", "Quite."), ("Document number 0 tells of things.", "x")]
     )
     assert isinstance(selector, QuestionSelector)
@@ -128,19 +128,19 @@ def test_queries_that_are_trained_on_do_not_choose(tmp_path: Path) -> None:
     assert left.task.queries == ["How hot?", "How wet?"]
     assert left.task.judged == [{0: 1}, {2: 1}]
     assert left.fingerprint() != queries.fingerprint()
-    assert lines == ["queries    1 of 3 queries are in the training text and are not asked"]
-    with pytest.raises(UserError, match="all 3 queries are in the training text"):
-        unseen(QuestionSelector(queries), [(query,) for query in queries.task.queries])
+    assert lines == ["queries    1 of 3 queries are also in the training text and are ignored"]
+    with pytest.raises(UserError, match="all 3 queries are also in the training text"):
+        without_trained(QuestionSelector(queries), [(query,) for query in queries.task.queries])
 
 
 def test_graded_pairs_that_are_trained_on_as_pairs_do_not_choose() -> None:
     dev = load_selector("sample", GivenTexts((("a",), ("b",))))
     assert isinstance(dev, GradedPairSelector)
     first, second = dev.pairs.first, dev.pairs.second
-    assert unseen(dev, [(first[0],), (second[0],)]) == (dev, [])
-    left, lines = unseen(dev, [(second[0], first[0]), (first[1], second[1], "a negative")])
+    assert without_trained(dev, [(first[0],), (second[0],)]) == (dev, [])
+    left, lines = without_trained(dev, [(second[0], first[0]), (first[1], second[1], "a negative")])
     assert isinstance(left, GradedPairSelector)
     assert left.pairs.first == first[2:]
-    assert lines == ["pairs      2 of 150 graded pairs are in the training text and do not count"]
-    with pytest.raises(UserError, match="so they cannot choose"):
-        unseen(dev, zip(first, second, strict=True))
+    assert lines == ["pairs      2 of 150 graded pairs are also in the training text and are ignored"]
+    with pytest.raises(UserError, match="so they cannot select"):
+        without_trained(dev, zip(first, second, strict=True))

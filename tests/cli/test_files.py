@@ -223,7 +223,7 @@ def test_titles_without_a_text_are_used_and_counted(opencse: Run, tmp_path: Path
     told = out + err
     assert "titles     40 documents have a title and no text: the title is their text" in told
     assert "left out   1 documents without a title and a text" in told
-    assert "80 documents (40 with a title alone)" in told
+    assert "80 documents (40 with only a title)" in told
     code, _, err = opencse("index", "build", tmp_path / "ix", "opencse-mini", path, "--device", "cpu")
     assert code == 0, err
     with _index(tmp_path / "ix") as index:

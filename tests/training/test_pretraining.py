@@ -223,11 +223,11 @@ def test_with_dev_pairs_the_best_is_kept(
 ) -> None:
     """The best weights are saved with the head they had then."""
     from opencse.adapting.selection import DevScore
-    from opencse.adapting.selection_by_graded_pairs import Dev
+    from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 
     again = [] if better else [50.0, 40.0]  # the start and the best step once more, for the test of their difference
     scores = iter([50.0, 60.0 if better else 40.0, 55.0 if better else 30.0, *again])
-    monkeypatch.setattr(Dev, "score", lambda self, encoder: DevScore(next(scores)))
+    monkeypatch.setattr(GradedPairSelector, "score", lambda self, encoder: DevScore(next(scores)))
     how = [*SETTINGS, "training.max_steps=2", "training.evaluate_every=1"]
     result = pretrain(run.text, tmp_path / "run", settings=how, dev=sample.DEV, **HOW)
     assert result.kept == ("best" if better else "start")

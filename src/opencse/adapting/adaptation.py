@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, asking
-from opencse.adapting.material import Material, material_of
+from opencse.adapting.dev_choice import AUTO, TEXT, DevChoice, guarded
+from opencse.adapting.material import TrainingMaterial, material_of
 from opencse.adapting.text_questions import FEWEST
 from opencse.adapting.user_queries import require_split
 from opencse.errors import UserError
@@ -83,8 +83,8 @@ def plan_adaptation(
         progress.say(STRONGER)
     selector: DevChoice = dev
     by_text = dev is not None and str(dev) in (AUTO, TEXT)
-    if by_text and material.asked is not None:
-        selector = asking(material.asked)
+    if by_text and material.questions is not None:
+        selector = guarded(material.questions)
     elif by_text:
         _require_graded(source, str(dev), metric)
         progress.say(
@@ -119,11 +119,11 @@ def _read(
 
 
 def _presets(
-    recipe: str, model: str, material: Material, *, by_text: bool, by_queries: bool, pairs: bool
+    recipe: str, model: str, material: TrainingMaterial, *, by_text: bool, by_queries: bool, pairs: bool
 ) -> str | None:
     """The recipe's presets that suit the documents, the model and what selects; those already named are left out."""
     name, *named = str(recipe).split(":")
-    by_pairs = by_text and material.asked is not None and material.asked.given
+    by_pairs = by_text and material.questions is not None and material.questions.from_pairs
     suits = {
         LOOSE: len(material.rows[0]) == 1,
         ASKED: by_pairs or by_queries,

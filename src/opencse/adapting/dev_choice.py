@@ -1,4 +1,4 @@
-"""From what ``--dev`` says to whoever chooses."""
+"""Opens the option ``--dev``: what it names becomes the selector of the encoder to keep."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from opencse.adapting.guard import Guard
 from opencse.adapting.selection import Selector
 from opencse.adapting.selection_by_graded_pairs import GradedPairSelector
 from opencse.adapting.selection_by_questions import Questions, QuestionSelector
-from opencse.adapting.text_questions import FEWEST, own_text
+from opencse.adapting.text_questions import FEWEST, text_questions
 from opencse.adapting.trained_texts import TrainedTexts
 from opencse.adapting.user_queries import UserQueries
 from opencse.errors import UserError
@@ -21,34 +21,40 @@ from opencse.text import sample
 from opencse.text.given import TextSource
 
 DevChoice = str | Path | ScoredPairs | GivenPairs | Selector | None
-"""What a run chooses by; see `load_selector`."""
+"""The data that the encoder to keep is selected by; see `load_selector`."""
 AUTO, TEXT, SAMPLE, NONE = "auto", "text", "sample", "none"
 
 
 def load_selector(
     dev: DevChoice, text: TextSource, metric: str | None = None, *, keep_identical_ids: bool = False
 ) -> Selector | None:
-    """Whoever chooses among the encoders of a run; None keeps the last.
+    """Opens the data that the encoder to keep is selected by; None keeps the last encoder.
 
     Args:
-        dev: ``text`` (questions from a held-out share of the text), ``auto`` (that where the text is large enough, else
-            ``sample``), ``sample`` (the built-in graded pairs), a file of graded pairs, a folder in BEIR's layout
-            (queries with relevant documents), (score, sentence, sentence) each, ``none`` or None; or whoever chooses,
-            made before.
+        dev: ``text`` (questions from a held-out share of the text), ``auto`` (the same where the text is large enough,
+            else ``sample``), ``sample`` (the built-in graded pairs), a file of graded pairs, a folder in BEIR's layout
+            (queries with relevant documents), rows of (score, sentence, sentence), ``none`` or None; or a selector,
+            which is returned as it is.
         text: what is trained on.
-        metric: by which answers are judged, ``ndcg@10`` by default; not for graded pairs.
+        metric: by which answers are scored, ``ndcg@10`` by default; not for graded pairs.
         keep_identical_ids: of a folder of queries: rank a document with the query's own id also where it is not judged
             relevant.
 
     Raises:
         UserError: for a text too small, a metric without questions, ``keep_identical_ids`` without a folder of queries,
             or bad input.
+
+    Example:
+        >>> from opencse.text.given import open_texts
+        >>> selector = load_selector("sample", open_texts(["One.", "Two."]))
+        >>> selector.name, selector.size
+        ("the built-in sample's dev pairs", '150 pairs')
     """
     if keep_identical_ids and not is_folder(dev):
         raise UserError(
             "--keep-identical-ids is for a folder of queries with relevant documents (--dev FOLDER); leave it out"
         )
-    by = None if metric is None else Measure.parse(metric)
+    measure = None if metric is None else Measure.parse(metric)
     if dev is None or str(dev) == NONE:
         return None
     if isinstance(dev, Selector):
@@ -57,25 +63,31 @@ def load_selector(
         pairs = dev if isinstance(dev, ScoredPairs) else given_pairs(dev, "dev")
         return GradedPairSelector(f"{len(pairs):,} given pairs, {pairs.fingerprint()[:8]}", pairs)
     if str(dev) in (AUTO, TEXT):
-        found = own_text(text.read(), by)
-        if found is not None:
-            return asking(found)
+        questions = text_questions(text.read(), measure)
+        if questions is not None:
+            return guarded(questions)
         if str(dev) == TEXT:
             raise UserError(
-                f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; choose by something "
+                f"{text.name}: too small to hold a share out and ask {FEWEST} questions about it; select by something "
                 "else: --dev with graded pairs, or with a folder of queries and documents"
             )
     elif is_folder(dev):
-        return asking(UserQueries.read(Path(dev), by, keep_identical_ids))
-    if by is not None:
-        raise UserError(f"--metric {metric} goes with questions (--dev text, or a folder of queries), not graded pairs")
+        return guarded(UserQueries.read(Path(dev), measure, keep_identical_ids))
+    if measure is not None:
+        raise UserError(
+            f"--metric {metric} needs questions (--dev text, or --dev with a folder of queries), not graded pairs"
+        )
     if str(dev) in (AUTO, SAMPLE):
         return GradedPairSelector("the built-in sample's dev pairs", read_scored_pairs(sample.DEV))
     return GradedPairSelector(str(dev), read_scored_pairs(Path(dev)))
 
 
 def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
-    """Graded pairs to show what training changed: those chosen by, else the built-in ones; None where nothing chose."""
+    """Opens graded pairs for a report: the pairs of ``dev`` if it has any, else the built-in ones.
+
+    Returns:
+        None where ``dev`` is none: then nothing selects, and the report shows no pairs either.
+    """
     if dev is None or str(dev) == NONE:
         return None
     if isinstance(dev, ScoredPairs):
@@ -88,23 +100,23 @@ def graded_pairs(dev: DevChoice) -> ScoredPairs | None:
     return read_scored_pairs(sample.DEV if built_in else Path(dev))
 
 
-def asking(questions: Questions) -> QuestionSelector:
-    """Whoever chooses by ``questions``; the built-in pairs watch for forgetting."""
+def guarded(questions: Questions) -> QuestionSelector:
+    """Selects by ``questions``, with the built-in general questions as the guard against forgetting."""
     return QuestionSelector(questions, Guard.built_in())
 
 
-def unseen(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selector, list[str]]:
-    """Leaves out the questions that are trained on.
+def without_trained(selector: Selector, rows: Iterable[tuple[str, ...]]) -> tuple[Selector, list[str]]:
+    """Drops the questions of a selector that also occur in the training text.
 
     Args:
-        selector: what a run is chosen by.
+        selector: selects the encoder to keep.
         rows: all rows of the training text.
 
     Returns:
         The selector without these questions, and lines for the user that say how many they are.
 
     Raises:
-        UserError: where nothing is left to choose by.
+        UserError: where nothing is left to select by.
     """
-    asked = [*selector.asked()]
-    return selector.without(TrainedTexts.among(rows, asked)) if asked else (selector, [])
+    texts = [*selector.forbidden_texts()]
+    return selector.without(TrainedTexts.among(rows, texts)) if texts else (selector, [])

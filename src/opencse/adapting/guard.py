@@ -1,4 +1,4 @@
-"""The guard against forgetting: general questions that an encoder may not answer far worse than its start."""
+"""Guards against forgetting: refuses an encoder that answers general questions far worse than its start."""
 
 from __future__ import annotations
 
@@ -21,89 +21,96 @@ from opencse.text.readers import Source
 TOLERANCE = 2.5
 """Points of nDCG@10 x 100 of the built-in pairs that may be lost for a gain elsewhere.
 
-It is about what goes with one point of Spearman on the seven STS tasks; see docs/results/adapt.md, "Forgetting"."""
+This goes with about one point of Spearman on the seven STS tasks; see docs/results/adapt.md, "Forgetting"."""
 _MEASURE = Measure()
 
 
 @dataclass(frozen=True)
-class Guarded:
-    """What the guard found.
+class Forgotten:
+    """How much an encoder has forgotten, compared with the start.
 
     Attributes:
-        value: nDCG@10 x 100 of its questions.
-        lost: the least that was lost, as far as the questions can tell: the lower end of the 95 % interval of the
-            start's value minus this one; negative where the loss may be none.
+        value: nDCG@10 x 100 of the general questions.
+        lost: the least that was lost, as far as the questions can show: the lower end of the 95 % interval of the
+            start's value minus this one; negative where it may be nothing.
     """
 
     value: float
     lost: float
 
     @property
-    def forgets(self) -> bool:
-        """Whether more was lost than is tolerated, beyond the noise of the questions."""
+    def too_much(self) -> bool:
+        """Whether more was lost than is tolerated, by more than the noise of the questions."""
         return self.lost > TOLERANCE
 
 
 @dataclass(frozen=True)
 class Guard:
-    """General questions with known answers that watch for forgetting.
-
-    A run leaves out those that are trained on (`without`).
+    """General questions with known answers; a run drops those that it trains on (`without`).
 
     Attributes:
-        questions: a question or paraphrase each, and the sentence that it means among those of all.
+        questions: a question or paraphrase each, and the sentence it means among the sentences of all.
+
+    Example:
+        >>> guard = Guard.of_pairs([("What barks?", "Dogs bark."), ("What purrs?", "Cats purr.")])
+        >>> len(guard), guard.questions.candidates
+        (2, ['Dogs bark.', 'Cats purr.'])
     """
 
     questions: QuestionSet
 
     @classmethod
     def of_pairs(cls, pairs: Iterable[tuple[str, ...]]) -> Guard:
-        """Each first text asks for its second, among the second texts of all pairs."""
+        """Each first text is the question, its second text the answer among the second texts of all pairs."""
         rows = [*pairs]
-        place = {answer: number for number, answer in enumerate(dict.fromkeys(answer for _, answer in rows))}
-        answers = np.array([place[answer] for _, answer in rows], dtype=np.int64)
-        asks = "which sentence a question or paraphrase means"
-        return cls(QuestionSet("general", asks, [query for query, _ in rows], [*place], answers, answers))
+        number_of = {answer: number for number, answer in enumerate(dict.fromkeys(answer for _, answer in rows))}
+        answers = np.array([number_of[answer] for _, answer in rows], dtype=np.int64)
+        queries = [query for query, _ in rows]
+        return cls(QuestionSet("general", "general questions", queries, [*number_of], answers, answers))
 
     @classmethod
     def built_in(cls) -> Guard:
-        """Of the built-in sample's pairs."""
+        """The pairs of the built-in sample."""
         return cls.of_pairs(Source(str(sample.PAIRS)).read().rows)
 
-    def asked(self) -> list[str]:
-        """The texts that must not be trained on: questions and answers."""
+    def forbidden_texts(self) -> list[str]:
+        """Texts that must not be trained on: questions and answers."""
         return self.questions.texts()
 
     def without(self, trained: TrainedTexts) -> tuple[Guard | None, list[str]]:
-        """The same without the questions that are trained on; None where fewer than `FEWEST`, or than half, are left.
+        """Drops the questions that also occur in the training text.
 
-        Of a text that holds most of these questions they can tell nothing general.
+        Returns:
+            The guard, None where fewer than `FEWEST` or than half of the questions remain (for a training text that
+            holds most of them, the others say nothing general), and lines for the user.
         """
-        asked = self.questions
-        rows = [(query, asked.candidates[row]) for query, row in zip(asked.queries, asked.answers, strict=True)]
-        kept = [row for row in rows if not any(text in trained for text in row)]
-        dropped = len(rows) - len(kept)
+        questions = self.questions
+        rows = [
+            (query, questions.candidates[row]) for query, row in zip(questions.queries, questions.answers, strict=True)
+        ]
+        remaining = [row for row in rows if not any(text in trained for text in row)]
+        dropped = len(rows) - len(remaining)
         if not dropped:
             return self, []
-        if len(kept) < max(FEWEST, len(rows) / 2):
-            told = f"{dropped:,} of the {len(rows):,} general questions are in the training text"
-            return None, [f"guard      none: {told}, so they cannot show what is forgotten"]
-        told = f"{dropped:,} general questions are in the training text and are not asked"
-        return Guard.of_pairs(kept), [f"guard      {told}"]
+        if len(remaining) < max(FEWEST, len(rows) / 2):
+            note = f"{dropped:,} of the {len(rows):,} general questions are also in the training text"
+            return None, [f"guard      none: {note}, so they cannot show what is forgotten"]
+        note = f"{dropped:,} general questions are also in the training text and are ignored"
+        return Guard.of_pairs(remaining), [f"guard      {note}"]
 
     def __len__(self) -> int:
         return len(self.questions)
 
     def fingerprint(self) -> str:
         """A hash of the questions, candidates and answers."""
-        asked = self.questions
-        return hash_json([asked.queries, asked.candidates, asked.answers.tolist()])
+        questions = self.questions
+        return hash_json([questions.queries, questions.candidates, questions.answers.tolist()])
 
     def values(self, encoder: SentenceEncoder) -> Floats:
-        """(n,) what the rank of each answer is worth, x 100."""
+        """(n,) nDCG@10 x 100 of each question."""
         return answered(encoder, [self.questions], _MEASURE)[0]
 
-    def compare(self, before: Floats, after: Floats) -> Guarded:
-        """An encoder's values beside the start's; questions about one sentence are not independent."""
+    def compare(self, before: Floats, after: Floats) -> Forgotten:
+        """Compares an encoder's values with the start's; questions with the same answer are not independent."""
         low, _ = grouped_difference(after, before, self.questions.units).interval
-        return Guarded(float(after.mean()), low)
+        return Forgotten(float(after.mean()), low)

@@ -1,4 +1,9 @@
-"""What choosing asks of whoever evaluates: a number for every encoder of a run, and the outcome in words."""
+"""Decides which checkpoint of a run is kept: dev scores by step, and the interface of everything that selects.
+
+A selector scores the start and, every ``training.evaluate_every`` steps, the trained encoder; at the end its `choose`
+keeps the best step or the start. There are two kinds: `opencse.adapting.selection_by_questions` and
+`opencse.adapting.selection_by_graded_pairs`.
+"""
 
 from __future__ import annotations
 
@@ -6,27 +11,29 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, Protocol, runtime_checkable
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opencse.adapting.trained_texts import TrainedTexts
+from opencse.arrays import Flags, Floats
 from opencse.encoder.encoder import SentenceEncoder
 
 
 @dataclass(frozen=True)
 class DevScore:
-    """What an encoder is worth to whoever chooses.
+    """The score of an encoder on the dev data.
 
     Attributes:
-        value: what is chosen by, x 100; higher is better.
+        value: the score that selects, x 100; higher is better.
         alignment: of graded pairs of high score (see `opencse.analysis.alignment`); None where there are none.
         uniformity: of the first sentences of graded pairs; None where there are none.
         error: standard error of the value's difference from the start's; None where it is not known.
-        guard: nDCG@10 x 100 of the general questions that watch for forgetting; None without a guard.
+        guard: nDCG@10 x 100 of the general questions that guard against forgetting; None without a guard.
         forgets: whether the guard refuses this encoder.
-        parts: what the value is made of, by name.
+        parts: the values that ``value`` is the mean of, by name.
         share: of the trained weights, where they are averaged with the start's; 1 where they are not.
-        cosines: of graded pairs (n,), to tell noise from a loss; not recorded.
+        cosines: of graded pairs (n,), for the test of a difference; not recorded.
+
+    Example:
+        >>> DevScore(80.0).beats(DevScore(82.0, forgets=True))
+        True
     """
 
     value: float
@@ -37,15 +44,15 @@ class DevScore:
     forgets: bool = False
     parts: dict[str, float] = field(default_factory=dict)
     share: float = 1.0
-    cosines: NDArray[np.float64] | None = field(default=None, repr=False, compare=False)
+    cosines: Floats | None = field(default=None, repr=False, compare=False)
 
     def beats(self, other: DevScore) -> bool:
-        """Whether this encoder is to be kept rather than the other: the guard comes first, then the value."""
+        """Whether this encoder is kept rather than the other: first the guard decides, then the value."""
         return (not self.forgets, self.value) > (not other.forgets, other.value)
 
     def record(self) -> dict[str, float]:
-        """For the log: ``dev``, and where known its parts, ``dev_error``, ``guard`` and the rest."""
-        found = {
+        """Values for the log: ``dev``, and where known its parts, ``dev_error``, ``guard`` and the rest."""
+        values = {
             "dev": self.value,
             "dev_alignment": self.alignment,
             "dev_uniformity": self.uniformity,
@@ -54,7 +61,7 @@ class DevScore:
             "dev_share": None if self.share == 1.0 else self.share,
             **{f"dev_{name}": value for name, value in self.parts.items()},
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in values.items() if value is not None}
 
 
 @dataclass
@@ -85,22 +92,22 @@ class History:
 
     @property
     def best_step(self) -> int:
-        """The earliest trained step with the highest value among those that the guard lets pass; 0 before any."""
+        """The earliest trained step with the highest value among those that the guard accepts; 0 if there is none."""
         trained = [step for step, score in self.by_step.items() if step and not score.forgets]
         return max(trained, key=lambda step: (self.by_step[step].value, -step), default=0)
 
     def add(self, step: int, score: DevScore) -> bool:
-        """Notes a score; whether it is the best of the trained steps so far."""
+        """Adds a score, and returns whether it is the best of the trained steps so far."""
         self.by_step[step] = replace(score, cosines=None)
         return step > 0 and self.best_step == step
 
 
 @dataclass(frozen=True)
 class OwnPoolingScore:
-    """The model as it was given, where training reads it by another pooling.
+    """The score of the start with its own pooling, where training uses another one.
 
     Attributes:
-        pooling: its own.
+        pooling: the model's own.
         value: its dev score with that, x 100.
     """
 
@@ -110,11 +117,11 @@ class OwnPoolingScore:
 
 @dataclass(frozen=True)
 class Choice:
-    """What is kept, and why.
+    """The encoder that is kept, and why.
 
     Attributes:
-        kept: ``best``, the best trained step; ``start``, the start as training takes it up; ``given``, the model as it
-            was given, read by its own pooling.
+        kept: ``best``, the best trained step; ``start``, the start as training used it; ``given``, the start with its
+            own pooling.
         verdict: the outcome in one plain sentence.
     """
 
@@ -124,52 +131,54 @@ class Choice:
 
 @runtime_checkable
 class Selector(Protocol):
-    """Whoever chooses among the encoders of a run."""
+    """Selects the encoder to keep."""
 
     @property
     def name(self) -> str:
-        """What the user calls it."""
+        """The name of the dev data, for the user."""
 
     @property
     def measure(self) -> str:
-        """What the value is, for the user: ``Spearman x 100`` and the like."""
+        """The name of the score, for the user: for example ``Spearman x 100``."""
 
     @property
     def size(self) -> str:
-        """What it asks, for the user: ``150 pairs`` and the like."""
+        """How much dev data there is, for the user: for example ``150 pairs``."""
 
     @property
-    def left_out(self) -> NDArray[np.bool_] | None:
-        """(M,) rows of the text that training must not touch; None where there are none."""
+    def left_out(self) -> Flags | None:
+        """(M,) rows of the text that must not be trained on; None where there are none."""
 
-    def asked(self) -> Iterable[str]:
-        """The texts that must not be trained on; none where what is asked about is held out of the text itself."""
+    def forbidden_texts(self) -> Iterable[str]:
+        """Texts that must not be trained on; empty where they are held out of the training text already."""
 
     def without(self, trained: TrainedTexts) -> tuple[Selector, list[str]]:
-        """The same without the questions that are trained on, and lines for the user that say how many they are.
+        """Drops what also occurs in the training text, and returns lines for the user that say how much that is.
 
         Raises:
-            UserError: where too few questions are left to choose by.
+            UserError: where too little is left to select by.
         """
 
     def fingerprint(self) -> str:
-        """A hash of all that is asked; equal fingerprints give an encoder the same value."""
+        """A hash of the dev data; equal fingerprints give an encoder the same score."""
 
     def begin(self, start: SentenceEncoder) -> DevScore:
-        """Evaluates the model as it was given, with which the others are compared; called once before `score`."""
+        """Scores the start, which the others are compared with; called once, before `score`."""
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
-        """Evaluates an encoder."""
+        """Scores an encoder."""
 
     def worse(self, trained: DevScore, start: DevScore) -> bool:
-        """Whether ``trained`` is below ``start``, as far as whoever chooses cares."""
+        """Whether the score ``trained`` is below ``start`` by more than this selector tolerates."""
 
-    def choose(self, history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
-        """What is kept of a run.
+    def choose(
+        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
+    ) -> Choice:
+        """Decides at the end of a run what is kept.
 
         Args:
-            history: with a score of the start and at least one of a trained step.
+            history: with a score of the start and of at least one trained step.
             steps: of the run.
-            given: the other reading of the start, if there is one.
-            worse: whether the best trained step is worse than the better reading of the start; costs an evaluation.
+            own_pooling: the score of the start with its own pooling, if training uses another one.
+            is_worse: evaluates whether the best trained step is worse than the start with the better pooling; slow.
         """

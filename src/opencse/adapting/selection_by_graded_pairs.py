@@ -1,9 +1,9 @@
-"""Which encoder of a run is kept.
+"""Selects the encoder to keep by its Spearman correlation on graded pairs of sentences.
 
-The rule: the best trained step, unless the start is better beyond what other dev pairs could bring. A step above the
-start is kept; so is one within the noise below it, because a few general pairs cannot tell two models of nearly equal
-score apart, and the run was asked for to change the model. Where training reads the model by another pooling than its
-own, the step is held against both readings.
+The rule: the best trained step is kept, unless the start is better by more than chance. A step above the start is kept,
+and so is one within the noise below it: a few general pairs cannot distinguish two models of nearly equal score, and
+the purpose of the run is to change the model. Where training uses another pooling than the model's own, the step is
+compared with the start with both poolings.
 """
 
 from __future__ import annotations
@@ -20,49 +20,60 @@ from opencse.evaluation import ScoredPairs, distinct, embed, spearman
 from opencse.statistics import paired_bootstrap
 
 SPREAD = 1_000
-"""Sentences whose pairs the uniformity is taken over, so that following it costs next to nothing."""
+"""Sentences that the uniformity is computed over; few, so that it takes no time."""
 NOISE = 0.05
-"""Below this p a step is worse than the start by more than the chance of the pairs."""
+"""Below this p a step counts as worse than the start."""
 
 
 @dataclass(frozen=True)
 class GradedPairSelector:
-    """Graded pairs to select on.
+    """Selects by Spearman x 100 of cosine and gold score.
 
     Attributes:
-        name: what the user calls them.
+        name: of the pairs, for the user.
         pairs: sentences and gold scores.
+
+    Example:
+        >>> import numpy as np
+        >>> texts = ["A dog runs.", "It rains.", "A cat sleeps."]
+        >>> others = ["A dog is running.", "The sun shines.", "Stocks fell."]
+        >>> selector = GradedPairSelector("three", ScoredPairs("three", np.array([5.0, 3.0, 0.0]), texts, others))
+        >>> round(selector.score(SentenceEncoder.load()).value, 1)
+        100.0
     """
 
     name: str
     pairs: ScoredPairs
 
-    def asked(self) -> list[str]:
+    def forbidden_texts(self) -> list[str]:
         """All sentences."""
         return [*self.pairs.first, *self.pairs.second]
 
     def without(self, trained: TrainedTexts) -> tuple[GradedPairSelector, list[str]]:
-        """The same without the pairs that are trained on as pairs; a sentence alone tells nothing of its gold score.
+        """Drops the pairs that are trained on as pairs; a sentence alone does not reveal the gold score.
 
         Raises:
             UserError: where fewer than two pairs are left.
         """
         pairs = self.pairs
         rows = enumerate(zip(pairs.first, pairs.second, strict=True))
-        kept = [row for row, two in rows if not trained.pair(*two)]
-        dropped = len(pairs) - len(kept)
+        remaining = [row for row, two in rows if not trained.pair(*two)]
+        dropped = len(pairs) - len(remaining)
         if not dropped:
             return self, []
-        if len(kept) < 2:
+        if len(remaining) < 2:
             raise UserError(
-                f"{self.name}: {dropped:,} of {len(pairs):,} pairs are trained on too, so they cannot choose; choose "
+                f"{self.name}: {dropped:,} of {len(pairs):,} pairs are trained on too, so they cannot select; select "
                 "by other pairs (--dev)"
             )
-        left = ScoredPairs(
-            pairs.name, pairs.scores[kept], [pairs.first[row] for row in kept], [pairs.second[row] for row in kept]
+        selected = ScoredPairs(
+            pairs.name,
+            pairs.scores[remaining],
+            [pairs.first[row] for row in remaining],
+            [pairs.second[row] for row in remaining],
         )
-        told = f"{dropped:,} of {len(pairs):,} graded pairs are in the training text and do not count"
-        return GradedPairSelector(self.name, left), [f"pairs      {told}"]
+        note = f"{dropped:,} of {len(pairs):,} graded pairs are also in the training text and are ignored"
+        return GradedPairSelector(self.name, selected), [f"pairs      {note}"]
 
     def fingerprint(self) -> str:
         """A hash of the sentences and their gold scores, 64 hexadecimal digits."""
@@ -70,7 +81,7 @@ class GradedPairSelector:
 
     @property
     def measure(self) -> str:
-        """What the value is."""
+        """The name of the score."""
         return "Spearman x 100"
 
     @property
@@ -84,69 +95,76 @@ class GradedPairSelector:
         return
 
     def begin(self, start: SentenceEncoder) -> DevScore:
-        """Evaluates the start as training takes it up."""
+        """Scores the start."""
         return self.score(start)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
-        """Evaluates ``encoder``; the pairs are encoded once, in float32."""
+        """Scores ``encoder``; each sentence is encoded once, in float32."""
         pairs = self.pairs
         embedded = embed(encoder.encode, distinct([pairs.first, pairs.second]))
         cosines = embedded.cosines(pairs.first, pairs.second)
         spearman_ = 100 * spearman(cosines, pairs.scores)
         if not embedded.vectors.any(axis=1).all():
             return DevScore(spearman_, cosines=cosines)  # a text without a token has no direction
-        alike = positive_sides(embedded, pairs)
+        positives = positive_sides(embedded, pairs)
         return DevScore(
             spearman_,
-            alignment=None if alike is None else alignment(*alike),
+            alignment=None if positives is None else alignment(*positives),
             uniformity=uniformity(embedded.vectors[:SPREAD]),
             cosines=cosines,
         )
 
     def worse(self, trained: DevScore, start: DevScore) -> bool:
-        """Whether ``trained`` is below ``start`` beyond the chance of the pairs (paired bootstrap, two-sided p < .05).
+        """Whether ``trained`` is below ``start`` by more than chance (paired bootstrap, two-sided p < .05).
 
-        Without the cosines of both nothing tells noise from a loss: any lower score is worse then.
+        Without the cosines of both there is no test: then any lower score is worse.
         """
         if trained.value >= start.value:
             return False
         if trained.cosines is None or start.cosines is None:
             return True
-        found = paired_bootstrap(self.pairs.scores, trained.cosines, start.cosines)
-        return found.p is None or found.p < NOISE
+        test = paired_bootstrap(self.pairs.scores, trained.cosines, start.cosines)
+        return test.p is None or test.p < NOISE
 
-    def choose(self, history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
-        """See `choose`."""
-        return choose(history, steps, given, worse)
+    def choose(
+        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
+    ) -> Choice:
+        """Applies the rule of this module; see `choose`."""
+        return choose(history, steps, own_pooling, is_worse)
 
 
-def choose(history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
+def choose(history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]) -> Choice:
     """Applies the rule of this module.
 
     Args:
-        history: with a score of the start and at least one of a trained step.
+        history: with a score of the start and of at least one trained step.
         steps: of the run.
-        given: the other reading of the start, if there is one.
-        worse: whether the best trained step is worse, beyond chance, than the better reading of the start; asked only
-            if its score is not above that one's.
+        own_pooling: the score of the start with its own pooling, if training uses another one.
+        is_worse: whether the best trained step is worse than the start with the better pooling, by more than chance;
+            called only where its score is not above that one's.
+
+    Example:
+        >>> history = History({0: DevScore(70.0), 50: DevScore(72.5), 100: DevScore(71.0)})
+        >>> choose(history, 100, None, lambda: False).verdict
+        'the best model is kept (start 70.00, best 72.50 at step 50, last 71.00)'
     """
     scores = history.scores
     start, best, last = scores[0], scores[history.best_step], scores[max(scores)]
-    own = f", with its own pooling {given.pooling} {given.value:.2f}" if given else ""
-    numbers = f"start {start:.2f}{own}, best {best:.2f} at step {history.best_step:,}, last {last:.2f}"
-    other = given is not None and given.value > start
-    guard = max(start, given.value) if given else start
-    if best > guard:
+    with_own = f", with its own pooling {own_pooling.pooling} {own_pooling.value:.2f}" if own_pooling else ""
+    numbers = f"start {start:.2f}{with_own}, best {best:.2f} at step {history.best_step:,}, last {last:.2f}"
+    own_is_better = own_pooling is not None and own_pooling.value > start
+    before = max(start, own_pooling.value) if own_pooling else start
+    if best > before:
         caution = ""
         if history.best_step == max(scores) and steps > 1:
             caution = "; the best is the last evaluation: longer training may help"
         return Choice("best", f"the best model is kept ({numbers}{caution})")
-    if not worse():
-        compared = "the start with its own pooling" if other else "the start"
+    if not is_worse():
+        compared = "the start with its own pooling" if own_is_better else "the start"
         return Choice(
-            "best", f"the best trained model is kept: the dev pairs cannot tell it from {compared} ({numbers})"
+            "best", f"the best trained model is kept: the dev pairs cannot distinguish it from {compared} ({numbers})"
         )
-    if other:
-        gained = "training helped, but" if best > start else "training did not help, and"
-        return Choice("given", f"{gained} the model with its own pooling is better: that is kept unchanged ({numbers})")
+    if own_is_better:
+        effect = "training helped, but" if best > start else "training did not help, and"
+        return Choice("given", f"{effect} the model with its own pooling is better: that is kept unchanged ({numbers})")
     return Choice("start", f"training did not help on the dev pairs, so the start is kept unchanged ({numbers})")

@@ -1,4 +1,8 @@
-"""Choosing by questions: who finds the answers, beside the start, and has not forgotten what it knew."""
+"""Selects the encoder that answers questions best, compared with the start, and refuses one that forgot too much.
+
+The rule: the trained step with the highest mean value is kept if it is above the start's, however little. A gain that
+may be noise is reported as such and kept all the same. A step that the guard refuses is never kept.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from opencse.adapting.guard import Guard
-from opencse.adapting.holdout import Flags
 from opencse.adapting.selection import Choice, DevScore, History, OwnPoolingScore
 from opencse.adapting.trained_texts import TrainedTexts
-from opencse.arrays import Floats, Integers
+from opencse.arrays import Flags, Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.io import hash_json
 from opencse.statistics.grouped import MeanDifference, grouped_difference
@@ -21,13 +24,13 @@ class Questions(Protocol):
     """Questions with known answers.
 
     Attributes:
-        name: what the user calls them.
+        name: for the user.
         source: where the questions are from, within a sentence.
-        measure: what an answer's rank is worth.
-        size: what is asked, for the user.
-        units: (n,) where each question comes from; those of one unit are not independent.
-        left_out: (M,) rows of the training text that training must not touch; None where there are none.
-        unknown: what they cannot tell, in a clause.
+        measure: the measure that scores the rank of an answer.
+        size: how many questions and candidates there are, for the user.
+        units: (n,) document that each question comes from; questions of one document are not independent.
+        left_out: (M,) rows of the training text that must not be trained on; None where there are none.
+        unknown: what these questions cannot show, in a clause.
     """
 
     @property
@@ -52,19 +55,19 @@ class Questions(Protocol):
     def unknown(self) -> str: ...  # noqa: D102
 
     def held_out(self) -> list[str]:
-        """Texts that are asked about and not trained on."""
+        """Texts of the questions and answers, which are not trained on."""
 
-    def asked(self) -> Iterable[str]:
-        """The texts that must not be trained on; see `Selector.asked`."""
+    def forbidden_texts(self) -> Iterable[str]:
+        """Texts that must not be trained on; see `Selector.forbidden_texts`."""
 
     def without(self, trained: TrainedTexts) -> tuple[Questions, list[str]]:
-        """The same without the questions that are trained on; see `Selector.without`."""
+        """Drops the questions that also occur in the training text; see `Selector.without`."""
 
     def fingerprint(self) -> str:
         """A hash of the questions and their answers."""
 
     def values(self, encoder: SentenceEncoder) -> Floats:
-        """(n,) what each question's answer is worth by this encoder, x 100."""
+        """(n,) the measure of each question with this encoder, x 100."""
 
     def parts(self, values: Floats) -> dict[str, float]:
         """Means by kind of question; empty where there is one kind."""
@@ -72,63 +75,60 @@ class Questions(Protocol):
 
 @dataclass
 class QuestionSelector:
-    """Chooses the encoder that answers best on average, unless it forgot what the guard asks.
-
-    A gain within the noise of the questions is kept all the same, and said to be so: the start has no claim to be
-    kept. What the guard refuses (see `opencse.adapting.guard.Guarded`) is never kept.
+    """Selects the encoder that answers best on average, unless the guard finds that it forgot too much.
 
     Attributes:
-        questions: what is asked.
-        guard: general questions that watch for forgetting, or None.
+        questions: with known answers.
+        guard: general questions that guard against forgetting (`opencse.adapting.guard`), or None.
     """
 
     questions: Questions
     guard: Guard | None = None
-    _before: tuple[Floats, Floats | None] | None = field(default=None, init=False, repr=False)
+    _start_values: tuple[Floats, Floats | None] | None = field(default=None, init=False, repr=False)
 
     @property
     def name(self) -> str:
-        """What the user calls the questions."""
+        """The name of the questions, for the user."""
         return self.questions.name
 
     @property
     def measure(self) -> str:
-        """What the value is."""
+        """The name of the score."""
         return f"{self.questions.measure} x 100"
 
     @property
     def size(self) -> str:
-        """What is asked, and who watches."""
-        guard = "" if self.guard is None else f"; {len(self.guard):,} general questions watch for forgetting"
+        """How many questions there are, the guard's included."""
+        guard = "" if self.guard is None else f"; {len(self.guard):,} general questions guard against forgetting"
         return f"{self.questions.size}{guard}"
 
     @property
     def left_out(self) -> Flags | None:
-        """(M,) rows of the text that training must not touch."""
+        """(M,) rows of the text that must not be trained on."""
         return self.questions.left_out
 
-    def asked(self) -> list[str]:
-        """The texts that must not be trained on, the guard's included."""
-        return [*self.questions.asked(), *(() if self.guard is None else self.guard.asked())]
+    def forbidden_texts(self) -> list[str]:
+        """Texts that must not be trained on, the guard's included."""
+        return [*self.questions.forbidden_texts(), *(() if self.guard is None else self.guard.forbidden_texts())]
 
     def without(self, trained: TrainedTexts) -> tuple[QuestionSelector, list[str]]:
-        """The same without the questions that are trained on; general ones may be left out altogether."""
-        questions, told = self.questions.without(trained)
-        guard, of_guard = (None, []) if self.guard is None else self.guard.without(trained)
-        return QuestionSelector(questions, guard), [*told, *of_guard]
+        """Drops the questions that also occur in the training text; the guard may be dropped altogether."""
+        questions, notes = self.questions.without(trained)
+        guard, guard_notes = (None, []) if self.guard is None else self.guard.without(trained)
+        return QuestionSelector(questions, guard), [*notes, *guard_notes]
 
     def fingerprint(self) -> str:
-        """A hash of the questions and the guard's."""
-        told = [self.questions.fingerprint(), "" if self.guard is None else self.guard.fingerprint()]
-        return hash_json(told)
+        """A hash of the questions and of the guard's."""
+        return hash_json([self.questions.fingerprint(), "" if self.guard is None else self.guard.fingerprint()])
 
     def begin(self, start: SentenceEncoder) -> DevScore:
-        """Evaluates the model as it was given, with which the others are compared."""
-        self._before = (self.questions.values(start), None if self.guard is None else self.guard.values(start))
-        return self._compared(*self._before)
+        """Scores the start, which the others are compared with."""
+        values = (self.questions.values(start), None if self.guard is None else self.guard.values(start))
+        self._start_values = values
+        return self._compared(*values)
 
     def score(self, encoder: SentenceEncoder) -> DevScore:
-        """Evaluates an encoder, beside the start.
+        """Scores an encoder, compared with the start.
 
         Raises:
             RuntimeError: before `begin`.
@@ -137,18 +137,18 @@ class QuestionSelector:
         return self._compared(values, None if self.guard is None else self.guard.values(encoder))
 
     def _compared(self, values: Floats, general: Floats | None) -> DevScore:
-        if self._before is None:
-            raise RuntimeError("begin evaluates the start, and comes first")
-        before, general_before = self._before
-        guarded = None
+        if self._start_values is None:
+            raise RuntimeError("call begin with the start first")
+        before, general_before = self._start_values
+        forgotten = None
         if self.guard is not None and general is not None and general_before is not None:
-            guarded = self.guard.compare(general_before, general)
+            forgotten = self.guard.compare(general_before, general)
         error = grouped_difference(before, values, self.questions.units).error
         return DevScore(
             float(values.mean()),
             error=error if math.isfinite(error) else None,
-            guard=None if guarded is None else guarded.value,
-            forgets=guarded is not None and guarded.forgets,
+            guard=None if forgotten is None else forgotten.value,
+            forgets=forgotten is not None and forgotten.too_much,
             parts=self.questions.parts(values),
         )
 
@@ -156,45 +156,50 @@ class QuestionSelector:
         """Whether ``trained`` answers worse on average, or has forgotten too much."""
         return trained.value < start.value or trained.forgets
 
-    def choose(self, history: History, steps: int, given: OwnPoolingScore | None, worse: Callable[[], bool]) -> Choice:
-        """The best trained step if it answers better than every reading of the start, however little; else the start.
+    def choose(
+        self, history: History, steps: int, own_pooling: OwnPoolingScore | None, is_worse: Callable[[], bool]
+    ) -> Choice:
+        """Keeps the best trained step if it answers better than the start with either pooling; else the start.
 
-        The verdict says by which measure, how much with its interval, and what it cannot know.
+        The verdict names the measure, the gain with its interval, and what the questions cannot show.
         """
-        del steps, worse
+        del steps, is_worse
         start, step = history.by_step[0], history.best_step
-        before = max(start.value, start.value if given is None else given.value)
-        asked = f"{self.questions.measure} of {len(self.questions.units):,} questions from {self.questions.source}"
-        own = "" if given is None else f" (with its own pooling {given.pooling} {given.value:.2f})"
+        before = start.value if own_pooling is None else max(start.value, own_pooling.value)
+        measured = f"{self.questions.measure} of {len(self.questions.units):,} questions from {self.questions.source}"
+        with_own = ""
+        if own_pooling is not None:
+            with_own = f" (with its own pooling {own_pooling.pooling} {own_pooling.value:.2f})"
         if not step or history.by_step[step].value <= before:
-            untrained: Literal["start", "given"] = "given" if given is not None and before > start.value else "start"
-            return Choice(untrained, self._refusal(history, before, f"{asked}: start {start.value:.2f}{own}"))
-        kept = history.by_step[step]
-        gained = f"{kept.value - start.value:+.2f}"
-        if kept.error is None:
-            gained += ", of one text alone, so it may be noise"
+            untrained: Literal["start", "given"] = "given" if before > start.value else "start"
+            return Choice(untrained, _refusal(history, before, f"{measured}: start {start.value:.2f}{with_own}"))
+        best = history.by_step[step]
+        gain = f"{best.value - start.value:+.2f}"
+        if best.error is None:
+            gain += ", all from one document, so it may be noise"
         else:
-            low, high = MeanDifference(kept.value - start.value, kept.error).interval
-            gained += f", 95% interval {low:+.2f} to {high:+.2f}{'' if low > 0 else ', so it may be noise'}"
-        shared = "" if kept.share == 1.0 else f", averaged with the start ({kept.share:.0%} trained),"
-        guard = ""
-        if kept.guard is not None and start.guard is not None:
-            guard = f"; on general questions {start.guard:.2f} before, {kept.guard:.2f} now"
+            low, high = MeanDifference(best.value - start.value, best.error).interval
+            gain += f", 95% interval {low:+.2f} to {high:+.2f}{'' if low > 0 else ', so it may be noise'}"
+        averaged = "" if best.share == 1.0 else f", averaged with the start ({best.share:.0%} trained),"
+        general = ""
+        if best.guard is not None and start.guard is not None:
+            general = f"; on general questions {start.guard:.2f} before, {best.guard:.2f} now"
         return Choice(
             "best",
-            f"the model of step {step:,}{shared} is kept: {asked} {start.value:.2f} before{own}, {kept.value:.2f} now "
-            f"({gained}{guard}); "
-            f"{self.questions.unknown}",
+            f"the model of step {step:,}{averaged} is kept: {measured} {start.value:.2f} before{with_own}, "
+            f"{best.value:.2f} now ({gain}{general}); {self.questions.unknown}",
         )
 
-    def _refusal(self, history: History, before: float, found: str) -> str:
-        start = history.by_step[0]
-        trained = {step: score for step, score in history.by_step.items() if step}
-        best = max(trained, key=lambda step: trained[step].value)
-        found = f"{found}, best of training {trained[best].value:.2f} at step {best:,}"
-        if trained[best].value > before and start.guard is not None:
-            return (
-                f"the start is kept unchanged: training gained ({found}) but forgot general English (guard "
-                f"{start.guard:.2f}, then {trained[best].guard:.2f}); try a lower training.learning_rate"
-            )
-        return f"the start is kept unchanged: nothing that training made answers better ({found})"
+
+def _refusal(history: History, before: float, measured: str) -> str:
+    """The verdict where the start is kept."""
+    start = history.by_step[0]
+    trained = {step: score for step, score in history.by_step.items() if step}
+    best = max(trained, key=lambda step: trained[step].value)
+    scores = f"{measured}, best of training {trained[best].value:.2f} at step {best:,}"
+    if trained[best].value > before and start.guard is not None:
+        return (
+            f"the start is kept unchanged: training gained ({scores}) but forgot general English (general questions "
+            f"{start.guard:.2f} before, {trained[best].guard:.2f} after); try a lower training.learning_rate"
+        )
+    return f"the start is kept unchanged: no trained encoder answers better ({scores})"

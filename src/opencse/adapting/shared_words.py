@@ -1,4 +1,4 @@
-"""Pairs by shared words: a title or sentence, and the passage of another document that BM25 finds first for it."""
+"""Makes training pairs of a title or sentence and the passage of another document with the highest BM25 score."""
 
 from __future__ import annotations
 
@@ -13,44 +13,50 @@ from opencse.text.documents import Document
 from opencse.text.scripts import count_words
 
 MOST = 20_000
-"""Texts that are asked, at most."""
+"""Most titles and sentences that are looked up."""
 SEARCHED = 100_000
-"""Passages in which they are looked for, at most: some at random where there are more."""
+"""Most passages that are searched; a random sample where there are more."""
 PASSAGE = 300
-"""Words: a longer document is cut into passages of so many, at ends of sentences."""
+"""Words of a passage: a longer document is split into passages of about this size, at ends of sentences."""
 Owned = tuple[int, str]
 """The number of a document, and a text of it."""
 
 
-def by_shared_words(
-    asked: Sequence[Owned], passages: Sequence[Owned], most: int, count: Count | None = None
+def pairs_by_shared_words(
+    questions: Sequence[Owned], passages: Sequence[Owned], most: int, count: Count | None = None
 ) -> list[tuple[str, str]]:
-    r"""The texts of ``asked``, each with the passage of another document that scores highest for it by BM25.
+    r"""Pairs each title or sentence with the passage of another document that scores highest for it by BM25.
 
-    BM25 knows nothing of meaning and all of names and rare words, of which a general encoder knows little in somebody's
-    text. It takes no encoder, so the pairs are the same from every start. Nothing is drawn but by a fixed seed.
+    BM25 compares words and no meaning, and so finds the names and rare words that a general encoder does not know. It
+    needs no encoder, so the pairs are the same for every start. Random choices use a fixed seed.
 
     Args:
-        asked: titles and sentences.
-        passages: what may answer.
-        most: pairs wanted; as many of ``asked`` at random are taken, `MOST` at most.
-        count: told the questions done, and of how many.
+        questions: titles and sentences.
+        passages: the possible answers.
+        most: pairs to make; as many of ``questions`` are drawn at random, at most `MOST`.
+        count: called with the questions done, and of how many.
 
     Returns:
         At most ``most`` pairs; a text that shares no word with another document is in none.
 
-    Source: our own; docs/results/adapt.md tells what they add.
+    Source: our own; docs/results/adapt.md shows what they add.
+
+    Example:
+        >>> questions = [(0, "the kettle has limescale")]
+        >>> passages = [(0, "my kettle"), (1, "vinegar removes limescale"), (2, "a long walk")]
+        >>> pairs_by_shared_words(questions, passages, most=1)
+        [('the kettle has limescale', 'vinegar removes limescale')]
     """
     draw = random.Random(0)
-    questions = draw.sample(asked, min(len(asked), most, MOST))
+    questions = draw.sample(questions, min(len(questions), most, MOST))
     if len(passages) > SEARCHED:
         passages = draw.sample(passages, SEARCHED)
     words = KeywordIndex.of([text for _, text in passages])
     owners = np.array([owner for owner, _ in passages], dtype=np.int64)
     rows: list[tuple[str, str]] = []
-    for done, (own, question) in enumerate(questions, 1):
+    for done, (owner, question) in enumerate(questions, 1):
         scores = words.scores(question)
-        scores[owners == own] = 0.0
+        scores[owners == owner] = 0.0
         if len(scores) and scores.max() > 0:
             rows.append((question, passages[int(scores.argmax())][1]))
         if count is not None and (done % 100 == 0 or done == len(questions)):
@@ -59,7 +65,7 @@ def by_shared_words(
 
 
 def passages_of(document: Document) -> Iterator[tuple[range, str]]:
-    """A document in passages of about `PASSAGE` words: which sentences, and their text with the title before it."""
+    """Splits a document into passages of about `PASSAGE` words: their sentences, and the text after the title."""
     first, words = 0, 0
     for number, sentence in enumerate(document.sentences, 1):
         words += count_words(sentence)

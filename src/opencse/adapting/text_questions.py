@@ -1,4 +1,4 @@
-"""Questions from somebody's own text, without labels: which ones suit it, and what answers are worth."""
+"""Questions to select by from a held-out share of the training text itself; no labels needed."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from functools import partial
 
 import numpy as np
 
-from opencse.adapting.holdout import Flags, HeldOut, hold_out
+from opencse.adapting.holdout import HeldOut, hold_out
 from opencse.adapting.question_sets import QuestionSet, halves, neighbours, overlapping_crops, pairs
 from opencse.adapting.trained_texts import TrainedTexts
-from opencse.arrays import Floats, Integers
+from opencse.arrays import Flags, Floats, Integers
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation.embedding import EmbeddingModel, embed_for_search
 from opencse.evaluation.models.opening import open_model
@@ -21,60 +21,60 @@ from opencse.ranking import Measure
 from opencse.text.readers import Texts
 
 FEWEST = 100
-"""Questions below which noise would choose."""
-Maker = Callable[[Texts, HeldOut], QuestionSet]
+"""Fewest questions to select by; with fewer, noise would decide."""
+QuestionMaker = Callable[[Texts, HeldOut], QuestionSet]
 
 
 @dataclass(frozen=True)
 class TextQuestions:
-    """Questions from a held-out share of a text, which an encoder answers by nearness.
+    """Questions from a held-out share of a text; an encoder answers with the nearest candidate.
 
-    Their mean is that of the kinds' means, however many questions each kind has.
+    The score is the mean of the kinds' means, however many questions each kind has.
 
     Attributes:
-        probes: the questions, a kind each.
-        held: what is held out.
-        by: what a rank is worth.
-        left_out: rows of what is trained on that training must not touch; None where nothing held out is in it.
-        given: whether they are pairs that somebody gave, and not made from the order of a text.
+        sets: the questions, one set per kind.
+        held: the rows that are held out.
+        metric: scores the rank of an answer.
+        left_out: (M,) rows of the training text that must not be trained on; None where no held-out row is in it.
+        from_pairs: whether they are held-out pairs of the user, and not made from the order of a text.
     """
 
-    probes: tuple[QuestionSet, ...]
+    sets: tuple[QuestionSet, ...]
     held: HeldOut
-    by: Measure = field(default_factory=Measure)
+    metric: Measure = field(default_factory=Measure)
     left_out: Flags | None = None
-    given: bool = False
+    from_pairs: bool = False
 
     @property
     def name(self) -> str:
-        """What the user calls them."""
+        """Their name, for the user."""
         return "questions from the text itself"
 
     @property
     def source(self) -> str:
-        """Where they are from."""
-        return "held-out pairs" if self.given else "held-out text"
+        """Where they are from, within a sentence."""
+        return "held-out pairs" if self.from_pairs else "held-out text"
 
     @property
     def measure(self) -> str:
-        """What a rank is worth."""
-        return str(self.by)
+        """The measure that scores the rank of an answer."""
+        return str(self.metric)
 
     @property
     def size(self) -> str:
-        """What is asked."""
-        asked = " and ".join(f"{len(p):,} asking {p.asks}, among {len(p.candidates):,}" for p in self.probes)
-        return f"{asked}; {int(self.held.held.sum()):,} rows are held out for them"
+        """How many questions and candidates there are, and how many rows are held out for them."""
+        counts = " and ".join(f"{len(one):,} {one.label} over {len(one.candidates):,} candidates" for one in self.sets)
+        return f"{counts}; {int(self.held.held.sum()):,} rows held out"
 
     @property
     def units(self) -> Integers:
-        """The document, passage or group of pairs of each question, kind after kind."""
-        return np.concatenate([probes.units for probes in self.probes])
+        """(n,) document, passage or group of pairs of each question, kind after kind."""
+        return np.concatenate([one.units for one in self.sets])
 
     @property
     def unknown(self) -> str:
-        """What they cannot tell."""
-        if self.given:
+        """What these questions cannot show."""
+        if self.from_pairs:
             return (
                 "other questions like these should gain about as much; for other kinds, measure with your own queries "
                 "(--dev FOLDER)"
@@ -82,82 +82,88 @@ class TextQuestions:
         return "your users may ask other questions than these: measure with your own queries (--dev FOLDER)"
 
     def held_out(self) -> list[str]:
-        """Texts that are asked about, each once; none of them is trained on as it is asked."""
-        asked = ([*p.queries, *(p.candidates[row] for row in p.answers)] for p in self.probes)
-        return list(dict.fromkeys(text for texts in asked for text in texts))
+        """Questions and answers, each text once; none of them is trained on in this form."""
+        texts = ([*one.queries, *(one.candidates[row] for row in one.answers)] for one in self.sets)
+        return list(dict.fromkeys(text for texts_of_set in texts for text in texts_of_set))
 
-    def asked(self) -> list[str]:
-        """Nothing to look for: what is asked about is held out when the rows to train on are made."""
+    def forbidden_texts(self) -> list[str]:
+        """None: the rows of these questions are held out of the training text already."""
         return []
 
     def without(self, trained: TrainedTexts) -> tuple[TextQuestions, list[str]]:
-        """The same; see `asked`."""
+        """The same questions; see `forbidden_texts`."""
         del trained
         return self, []
 
     def fingerprint(self) -> str:
         """A hash of the questions, their candidates and answers, and the measure."""
-        told = [[p.kind, list(p.queries), list(p.candidates), p.answers.tolist()] for p in self.probes]
-        return hash_json([str(self.by), *told])
+        contents = [[one.kind, list(one.queries), list(one.candidates), one.answers.tolist()] for one in self.sets]
+        return hash_json([str(self.metric), *contents])
 
     def values(self, encoder: SentenceEncoder) -> Floats:
-        """What each answer's rank is worth, kind after kind."""
-        worth = answered(encoder, self.probes, self.by)
-        return np.concatenate([values * scale for values, scale in zip(worth, self._scales(), strict=True)])
+        """(n,) the measure of each question, kind after kind, scaled so that their mean is the mean over kinds."""
+        by_kind = answered(encoder, self.sets, self.metric)
+        return np.concatenate([values * scale for values, scale in zip(by_kind, self._scales(), strict=True)])
 
     def parts(self, values: Floats) -> dict[str, float]:
         """The mean of each kind."""
-        ends = np.cumsum([len(probes) for probes in self.probes])[:-1]
+        ends = np.cumsum([len(one) for one in self.sets])[:-1]
         return {
-            probes.kind.replace(",", "").replace(" ", "_"): float(part.mean() / scale)
-            for probes, part, scale in zip(self.probes, np.split(values, ends), self._scales(), strict=True)
+            one.kind.replace(",", "").replace(" ", "_"): float(part.mean() / scale)
+            for one, part, scale in zip(self.sets, np.split(values, ends), self._scales(), strict=True)
         }
 
     def _scales(self) -> list[float]:
-        total = sum(len(probes) for probes in self.probes)
-        return [total / (len(self.probes) * len(probes)) for probes in self.probes]
+        total = sum(len(one) for one in self.sets)
+        return [total / (len(self.sets) * len(one)) for one in self.sets]
 
 
 def quick(encoder: SentenceEncoder) -> EmbeddingModel:
-    """How an encoder is asked many questions again and again: in bf16 where it has layers and the machine computes so.
+    """Opens an encoder for repeated evaluation: in bf16 where it has layers and the processor supports it.
 
-    Its vectors have a cosine of about 0.9999 to those in float32, for every encoder of a run alike.
+    Its vectors have a cosine of about 0.9999 to the float32 ones, and every encoder of a run is evaluated this way.
     """
     name = choose_precision("auto", encoder.device).name if encoder.depth else "float32"
     return open_model(encoder, precision="bf16" if name == "bf16" else "float32")
 
 
-def answered(encoder: SentenceEncoder, kinds: Sequence[QuestionSet], by: Measure) -> list[Floats]:
-    """(n,) of each kind of questions: what the rank of each answer is worth; all texts are encoded together."""
-    embedded = embed_for_search(quick(encoder), ((probes.queries, probes.candidates) for probes in kinds))
-    return [by.of_ranks(probes.ranks(embedded)) for probes in kinds]
+def answered(encoder: SentenceEncoder, sets: Sequence[QuestionSet], metric: Measure) -> list[Floats]:
+    """Answers each set of questions: (n,) the measure of each question; all texts are encoded together."""
+    embedded = embed_for_search(quick(encoder), ((one.queries, one.candidates) for one in sets))
+    return [metric.of_ranks(one.ranks(embedded)) for one in sets]
 
 
-def own_text(texts: Texts, by: Measure | None = None, documents: Iterable[str] = ()) -> TextQuestions | None:
-    """Questions from ``texts`` and what is held out for them; None where the text is too small for any.
+def text_questions(texts: Texts, metric: Measure | None = None, documents: Iterable[str] = ()) -> TextQuestions | None:
+    """Holds out a share of ``texts`` and makes questions from it; None where the text is too small for any.
 
     Args:
-        texts: what is asked about.
-        by: what a rank is worth; nDCG@10 by default.
-        documents: further texts among which the answers of pairs are sought.
+        texts: the training text.
+        metric: scores the rank of an answer; nDCG@10 by default.
+        documents: more candidates, for the answers of pairs.
+
+    Example:
+        >>> rows = [(f"question {n} about thing {n}", f"an answer that explains thing {n}") for n in range(600)]
+        >>> questions = text_questions(Texts(rows, None, "pairs"))
+        >>> questions.size
+        '130 retrieval questions over 439 candidates; 130 rows held out'
     """
     held = hold_out(texts)
-    probes = questions(texts, held, documents)
-    return TextQuestions(probes, held, by or Measure(), held.left_out, given=texts.width > 1) if probes else None
+    sets = question_sets(texts, held, documents)
+    return TextQuestions(sets, held, metric or Measure(), held.left_out, from_pairs=texts.width > 1) if sets else None
 
 
-def questions(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> tuple[QuestionSet, ...]:
-    """The kinds of questions that a text allows; kinds of fewer than ``FEWEST`` are left out, and none may be left.
+def question_sets(texts: Texts, held: HeldOut, documents: Iterable[str] = ()) -> tuple[QuestionSet, ...]:
+    """Makes the kinds of questions that a text allows; kinds of fewer than ``FEWEST`` are left out.
 
-    Pairs: the held-out pairs, asked among ``documents`` too. Running text: neighbouring sentences and halves of
-    documents. Loose sentences: two overlapping parts.
+    Pairs: the held-out pairs, with ``documents`` as more candidates. Running text: neighbouring sentences and halves of
+    documents. Loose sentences: two overlapping parts of each.
     """
-    makers: tuple[Maker, ...]
+    makers: tuple[QuestionMaker, ...]
     if texts.width > 1:
         makers = (partial(pairs, documents=documents),)
     elif texts.documents is not None:
         makers = (neighbours, halves)
     else:
         makers = (overlapping_crops,)
-    made = (make(texts, held) for make in makers)
-    return tuple(probes for probes in made if len(probes) >= FEWEST)
+    every_kind = (make(texts, held) for make in makers)
+    return tuple(questions for questions in every_kind if len(questions) >= FEWEST)

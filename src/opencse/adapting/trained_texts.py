@@ -1,4 +1,4 @@
-"""Keeps what is asked apart from what is trained on: no score is of a question that training saw."""
+"""Finds texts of the dev data that also occur in the training text, so that no score is about a trained question."""
 
 from __future__ import annotations
 
@@ -14,38 +14,37 @@ _FIRST_WORD = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class TrainedTexts:
-    """Says which of the texts that are asked about are trained on; letter case and punctuation do not count.
+    """Texts of the dev data that also occur in the training text; letter case and punctuation do not matter.
 
     Attributes:
-        texts: those that occur in the training text.
-        together: those that occur in one training row, two and two.
+        texts: normalised texts that occur in the training text.
+        together: pairs of them that occur in one training row.
+
+    Example:
+        >>> rows = [("A dog.", "An animal."), ("Rain.", "Snow.")]
+        >>> trained = TrainedTexts.among(rows, ["a dog", "an animal", "sun"])
+        >>> "A DOG!" in trained, "Sun" in trained, trained.pair("an animal", "a dog")
+        (True, False, True)
     """
 
     texts: frozenset[str] = frozenset()
     together: frozenset[frozenset[str]] = frozenset()
 
     @classmethod
-    def among(cls, rows: Iterable[tuple[str, ...]], asked: Iterable[str]) -> TrainedTexts:
-        """Looks the texts of ``asked`` up in the rows that are trained on; the rows are read one by one.
-
-        Example:
-            >>> rows = [("A dog.", "An animal."), ("Rain.", "Snow.")]
-            >>> trained = TrainedTexts.among(rows, ["a dog", "an animal", "sun"])
-            >>> "A DOG!" in trained, "Sun" in trained, trained.pair("an animal", "a dog")
-            (True, False, True)
-        """
-        wanted = {normalised(text) for text in asked}
-        first_words = {text.split(" ", 1)[0] for text in wanted}
+    def among(cls, rows: Iterable[tuple[str, ...]], dev_texts: Iterable[str]) -> TrainedTexts:
+        """Looks up ``dev_texts`` in the training rows, which are read one by one."""
+        wanted_keys = {normalised(text) for text in dev_texts}
+        first_words = {text.split(" ", 1)[0] for text in wanted_keys}
         texts: set[str] = set()
         together: set[frozenset[str]] = set()
 
         def key_of(text: str) -> str | None:
-            """The normalised text if it is asked about; most texts are told apart by their first word."""
+            """The normalised text if it is a dev text; the first word rules most texts out quickly."""
             word = _FIRST_WORD.search(text)
             if word is not None and word[0].casefold() not in first_words:
                 return None
             key = normalised(text)
-            return key if key in wanted else None
+            return key if key in wanted_keys else None
 
         for row in rows:
             keys = [key for key in map(key_of, row) if key is not None]
@@ -57,5 +56,5 @@ class TrainedTexts:
         return normalised(text) in self.texts
 
     def pair(self, first: str, second: str) -> bool:
-        """Whether the two are trained on in one row."""
+        """Whether both texts occur in one training row."""
         return frozenset((normalised(first), normalised(second))) in self.together

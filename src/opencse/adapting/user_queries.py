@@ -1,4 +1,4 @@
-"""Queries with relevant documents, in BEIR's layout, as questions to choose by."""
+"""Questions to select by from a folder of the user's queries with their relevant documents (BEIR's layout)."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from opencse.ranking import Measure
 
 @dataclass(frozen=True)
 class UserQueries:
-    """Somebody's queries, whose relevant documents are known.
+    """Queries whose relevant documents are known.
 
     Attributes:
         task: queries, documents and judgements.
-        by: what a ranking is worth.
+        metric: scores a ranking.
         keep_identical_ids: rank a document with the query's own id also where it is not judged relevant.
     """
 
     task: RetrievalTask
-    by: Measure = field(default_factory=Measure)
+    metric: Measure = field(default_factory=Measure)
     keep_identical_ids: bool = False
 
     @classmethod
-    def read(cls, folder: Path, by: Measure | None = None, keep_identical_ids: bool = False) -> UserQueries:
-        """The one data set of a folder; judgements called ``dev``, else ``train``, else ``test``.
+    def read(cls, folder: Path, measure: Measure | None = None, keep_identical_ids: bool = False) -> UserQueries:
+        """Opens the data set of a folder; judgements called ``dev``, else ``train``, else ``test``.
 
         Raises:
             UserError: see `load_retrieval`; and for a folder of several data sets.
@@ -43,34 +43,34 @@ class UserQueries:
         split = next((name for name in ("dev", "train", "test") if has_split(folder, name)), "dev")
         tasks = load_retrieval(folder, split=split).tasks
         if len(tasks) != 1:
-            raise UserError(f"{folder}: holds {len(tasks)} data sets; name the folder of one to choose by")
-        return cls(next(iter(tasks.values())), by or Measure(), keep_identical_ids)
+            raise UserError(f"{folder}: holds {len(tasks)} data sets; name the folder of one to select by")
+        return cls(next(iter(tasks.values())), measure or Measure(), keep_identical_ids)
 
     @property
     def name(self) -> str:
-        """What the user calls them."""
+        """Their name, for the user."""
         return f"the queries of {self.task.name}"
 
     @property
     def source(self) -> str:
-        """Where they are from."""
+        """The name of the data set."""
         return self.task.name
 
     @property
     def measure(self) -> str:
-        """What a ranking is worth."""
-        return str(self.by)
+        """The measure that scores a ranking."""
+        return str(self.metric)
 
     @property
     def size(self) -> str:
-        """What is asked."""
+        """How many queries and documents there are."""
         size = f"{len(self.task.queries):,} queries among {len(self.task.documents):,} documents"
-        own = OwnDocuments.of(self.task, self.keep_identical_ids).note()
-        return "; ".join([size, *([own] if own else []), *self.task.notes])
+        note = OwnDocuments.of(self.task, self.keep_identical_ids).note()
+        return "; ".join([size, *([note] if note else []), *self.task.notes])
 
     @property
     def units(self) -> Integers:
-        """Every query by itself."""
+        """A group for each query: they are independent."""
         return np.arange(len(self.task.queries), dtype=np.int64)
 
     @property
@@ -80,53 +80,53 @@ class UserQueries:
 
     @property
     def unknown(self) -> str:
-        """What a choice by these queries cannot tell."""
-        return "the gain was chosen by these very queries, so others may gain a little less"
+        """What a selection by these queries cannot show."""
+        return "the model was selected by these same queries, so other queries may gain a little less"
 
     def held_out(self) -> list[str]:
         """The queries."""
         return self.task.queries
 
-    def asked(self) -> list[str]:
-        """The queries; the documents are what is searched, and may be trained on."""
+    def forbidden_texts(self) -> list[str]:
+        """The queries; the documents are searched in the end, and may be trained on."""
         return self.task.queries
 
     def without(self, trained: TrainedTexts) -> tuple[UserQueries, list[str]]:
-        """The same without the queries that are trained on.
+        """Drops the queries that also occur in the training text.
 
         Raises:
             UserError: where none is left.
         """
         task = self.task
-        kept = [row for row, query in enumerate(task.queries) if query not in trained]
-        dropped = len(task.queries) - len(kept)
+        remaining = [row for row, query in enumerate(task.queries) if query not in trained]
+        dropped = len(task.queries) - len(remaining)
         if not dropped:
             return self, []
-        if not kept:
+        if not remaining:
             raise UserError(
-                f"{task.name}: all {dropped:,} queries are in the training text, so they cannot choose; choose by "
+                f"{task.name}: all {dropped:,} queries are also in the training text, so they cannot select; select by "
                 "other queries (--dev), or leave these out of the text"
             )
-        left = replace(
+        selected = replace(
             task,
-            query_ids=[task.query_ids[row] for row in kept],
-            queries=[task.queries[row] for row in kept],
-            judged=[task.judged[row] for row in kept],
+            query_ids=[task.query_ids[row] for row in remaining],
+            queries=[task.queries[row] for row in remaining],
+            judged=[task.judged[row] for row in remaining],
         )
-        told = f"{dropped:,} of {len(task.queries):,} queries are in the training text and are not asked"
-        return replace(self, task=left), [f"queries    {told}"]
+        note = f"{dropped:,} of {len(task.queries):,} queries are also in the training text and are ignored"
+        return replace(self, task=selected), [f"queries    {note}"]
 
     def fingerprint(self) -> str:
         """A hash of queries, documents and judgements, and the measure."""
-        asked = [str(self.by), self.task.sha256()]
-        return hash_json([*asked, "identical ids kept"] if self.keep_identical_ids else asked)
+        parts = [str(self.metric), self.task.sha256()]
+        return hash_json([*parts, "identical ids kept"] if self.keep_identical_ids else parts)
 
     def values(self, encoder: SentenceEncoder) -> Floats:
-        """What each query's ranking of the documents is worth."""
-        task, k = self.task, self.by.k
+        """(n,) the measure of each query's ranking of the documents."""
+        task, k = self.task, self.metric.k
         embedded = embed_for_search(open_model(encoder), [(task.queries, task.documents)])
         ranked = rankings(task, embedded, k, OwnDocuments.of(task, self.keep_identical_ids))
-        return np.array([self.by.of_ranking(one.found, one.judged) for one in ranked])
+        return np.array([self.metric.of_ranking(one.found, one.judged) for one in ranked])
 
     def parts(self, values: Floats) -> dict[str, float]:
         """None: there is one kind of query."""
@@ -135,17 +135,17 @@ class UserQueries:
 
 
 def has_split(folder: Path, split: str) -> bool:
-    """Whether a data set has judgements of that name."""
+    """Whether a data set has judgements called ``split``."""
     return any((folder / "qrels").glob(f"{split}.tsv*"))
 
 
 def require_split(folder: Path, split: str, why: str) -> None:
-    """Refuses a data set without such judgements, saying why no others will do.
+    """Refuses a data set without judgements called ``split``.
 
     Raises:
         UserError: in one line.
     """
     if not has_split(folder, split):
         raise UserError(
-            f"{folder}: no judgements called {split} (qrels/{split}.tsv), and {why}; choose by other queries"
+            f"{folder}: no judgements called {split} (qrels/{split}.tsv), and {why}; select by other queries"
         )

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from opencse.adapting.dev_choice import AUTO, DevChoice, load_selector, unseen
+from opencse.adapting.dev_choice import AUTO, DevChoice, load_selector, without_trained
 from opencse.encoder.devices import default_device, usable
 from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN
@@ -121,7 +121,7 @@ class TrainJob:
         start = self.start(location)
         selector = load_selector(self.dev, self.text, self.metric, keep_identical_ids=self.keep_identical_ids)
         if selector is not None:
-            selector, notes = unseen(selector, (row for _, row in self.text.rows_with_documents()))
+            selector, notes = without_trained(selector, (row for _, row in self.text.rows_with_documents()))
             for line in notes:
                 progress.say(line)
         return prepare(
