@@ -85,15 +85,15 @@ def test_choices_are_the_choices_of_the_functions_below() -> None:
     from opencse.bulk.forms import Numbers
     from opencse.bulk.shards import FileFormat
     from opencse.engines.choice import Engine
-    from opencse.evaluation.models.opening import Precision
     from opencse.evaluation.transforms import Kind
+    from opencse.kernels.precision import PrecisionName
 
     written = declared_in(WriteOptions)
     assert get_args(written["numbers"].kind) == get_args(Numbers)
     assert get_args(written["file_format"].kind) == get_args(FileFormat)
     assert get_args(written["engine"].kind) == get_args(Engine)
-    assert get_args(written["precision"].kind) == get_args(Precision)
-    assert get_args(declared_in(CompareOptions)["precision"].kind) == get_args(Precision)
+    assert get_args(written["precision"].kind) == get_args(PrecisionName)
+    assert get_args(declared_in(CompareOptions)["precision"].kind) == get_args(PrecisionName)
     assert get_args(get_args(declared_in(SuiteOptions)["transform"].kind)[0]) == get_args(Kind)
     assert set(declared_in(Opening)) == {"pooling", "device", "trust_remote_code", "progress"}
 

@@ -123,7 +123,7 @@ def test_a_whole_folder_stays_and_a_lost_file_is_made_again(
     said: list[str] = []
     with broken_off(monkeypatch, 0, AssertionError()):
         assert made(source, out, encoder, say=said.append).before == 23
-    assert said == [f"{out}: all 23 vectors are there"]
+    assert said == [f"{out}: all 23 vectors exist already"]
     (out / "part-00001.npy").unlink()
     with (out / "part-00004.npy").open("ab") as stream:
         stream.write(b"x")

@@ -103,7 +103,7 @@ def test_a_wrong_precision_takes_nothing_away(
 
 
 def again(source: Source, out: Path, encoder: SentenceEncoder, **how: object) -> str:
-    """What is said by a call that begins anew."""
+    """The line that a call prints which starts again."""
     said: list[str] = []
     made: EncodedFile = encode_file(source, out, encoder, window=5, say=said.append, **how)  # type: ignore[arg-type]
     assert made.before == 0
@@ -178,8 +178,8 @@ def test_a_full_disk_leaves_the_old_file_and_what_is_made(
         patch.setattr(os, "fsync", full)
         message = told(source, out, encoder, window=5)
     assert message == (
-        f"{out}: cannot be written ([Errno 28] No space left on device); what is made is in v.npy.partial, and the "
-        "same command goes on"
+        f"{out}: cannot be written ([Errno 28] No space left on device); finished rows are in v.npy.partial, and the "
+        "same command continues"
     )
     assert out.read_bytes() == b"the old vectors"
     assert encode_file(source, out, encoder, window=5).before == 5
@@ -223,7 +223,7 @@ def test_the_target_is_checked_before_anything_else(tmp_path: Path, monkeypatch:
         ("v.txt", "vectors are written as .npy"),
         ("none/v.npy", "there is no folder"),
         ("file/v.npy", "there is no folder"),
-        ("folder.npy", "is a folder; name a file"),
+        ("folder.npy", "is a folder; give --out a file"),
         ("x" * 251 + ".npy", "cannot be written ("),
     ):
         assert message in told(absent, tmp_path / name, "no-model")

@@ -87,6 +87,15 @@ def test_a_vocabulary_with_holes(encoder: SentenceEncoder, monkeypatch: pytest.M
     assert np.abs(found[0][last] - expected).max() < 1e-5
 
 
+def test_padding_of_the_tokenizer_file_is_not_encoded(encoder: SentenceEncoder) -> None:
+    """Some tokenizer.json files pad every text to a fixed length; a token is encoded without that padding."""
+    plain = distil.distil(scattered(encoder), DistilSettings(dimension=8), [], Silent()).encoder
+    encoder.tokenizer.hf.backend_tokenizer.enable_padding(length=20)
+    padded = distil.distil(encoder, DistilSettings(dimension=8), [], Silent()).encoder
+    texts = ["a text of words", "and another one"]
+    assert np.array_equal(padded.encode(texts), plain.encode(texts))
+
+
 def test_the_fit_solves_its_least_squares_problem() -> None:
     generator = np.random.default_rng(3)
     size, texts, dimension = 12, 40, 3

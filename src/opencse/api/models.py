@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opencse.api.options.shared import Opening
-from opencse.bulk.streaming import Precision
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.errors import UserError
 from opencse.foreign import told
+from opencse.kernels.precision import PrecisionName
 from opencse.progress import Progress, Silent
 
 Model = str | Path | SentenceEncoder
@@ -69,7 +69,7 @@ def encoded(
     progress: Progress,
     *,
     prompt: str,
-    precision: Precision = "float32",
+    precision: PrecisionName = "float32",
 ) -> Vectors:
     """The vectors of ``texts``, each with ``prompt`` before it; progress is shown as a bar called ``what``."""
     progress.start(what, len(texts))

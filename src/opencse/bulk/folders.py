@@ -1,8 +1,8 @@
-"""The vectors of a text of any length in a folder of files (`opencse.bulk.shards`), by one process or several.
+"""Writes the vectors of a text of any length to a folder of files (`opencse.bulk.shards`), in one or several processes.
 
-The text is cut into pieces of ``shard_rows`` texts. A process encodes a piece, writes its file and is given the next
-one, so that what is in memory does not grow with the text, and files do not depend on who made them. A GPU each takes a
-process of its own; on the CPU the processes share out the cores. Or the processes are those of a Ray cluster.
+The text is divided into tasks of ``shard_rows`` texts. A process encodes the texts of a task, writes their file and
+gets the next task, so that memory does not grow with the text, and a file does not depend on the process that wrote it.
+Each GPU gets its own process; on the CPU the processes share the cores. With Ray, they are actors of the cluster.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import torch
 
 from opencse.bulk.forms import Form
 from opencse.bulk.shards import FileFormat, Shard, Shards, require_format, require_own, write_shard
-from opencse.bulk.streaming import EncodedFile, Precision, fault, identity_of, ready, written_vectors
+from opencse.bulk.streaming import EncodedFile, fault, identity_of, ready, written_vectors
 from opencse.encoder.batches import require_options
 from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.encoder import SentenceEncoder
@@ -30,6 +30,7 @@ from opencse.encoder.encoding import WINDOW
 from opencse.encoder.known import AMONG, tell_unknown
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
+from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.progress import Count, Say
 from opencse.text.given import FileTexts
@@ -40,13 +41,13 @@ if TYPE_CHECKING:
 
     from opencse.engines.ray import Cluster
 
-_EACH = 1 << 30
-"""Bytes a process takes beside the weights."""
+_OVERHEAD = 1 << 30
+"""Bytes of memory that a process needs in addition to the weights."""
 
 
 @dataclass(frozen=True)
-class Task:
-    """A piece of the text, and where its vectors go."""
+class EncodingTask:
+    """Consecutive texts, their lines in the source, and the file for their vectors."""
 
     number: int
     start: int
@@ -56,53 +57,53 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Wrong:
-    """The line of the first text of a task whose vector is not finite, and what is wrong with it."""
+class FaultyText:
+    """The first text of a task whose vector is not finite: its line and the error."""
 
     line: int
     error: DamagedVectorError
 
 
-Made = Iterator[tuple[int, Shard | Wrong]]
-"""Numbers of tasks, and what became of each."""
+TaskResults = Iterator[tuple[int, Shard | FaultyText]]
+"""Numbers of tasks, each with its file, or its first fault."""
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How a process makes an encoder for itself (of no model: it is given one), and what it makes of texts."""
+class EncoderSpec:
+    """How each process loads its encoder and encodes; ``model`` is None if the encoder is passed as an object."""
 
     model: str | Path | None
     pooling: str | None
     device: str
     trust_remote_code: bool
     prompt: str
-    precision: Precision
+    precision: PrecisionName
     form: Form
 
-    def encoding(self, threads: int, count: Count | None = None) -> Encoding:
-        """In a process that works for another: its share of the cores, its device and its encoder."""
+    def encoding(self, threads: int, count: Count | None = None) -> TaskEncoder:
+        """Loads the encoder in a worker process, with a share of the cores."""
         if self.model is None:
             raise RuntimeError("an encoder is not sent to another process")
         torch.set_num_threads(threads)
         encoder = SentenceEncoder.load(
             self.model, pooling=self.pooling, device=self.device, trust_remote_code=self.trust_remote_code
         )
-        return Encoding(encoder, self, count)
+        return TaskEncoder(encoder, self, count)
 
 
-class Encoding:
-    """An encoder at work on tasks."""
+class TaskEncoder:
+    """Encodes tasks: a function from a task to its file."""
 
-    def __init__(self, encoder: SentenceEncoder, recipe: Recipe, count: Count | None) -> None:
-        self._encoder, self._recipe, self._count = encoder, recipe, count
+    def __init__(self, encoder: SentenceEncoder, spec: EncoderSpec, count: Count | None) -> None:
+        self._encoder, self._spec, self._count = encoder, spec, count
 
-    def __call__(self, task: Task) -> tuple[int, Shard | Wrong]:
-        """Encodes the texts and writes their file."""
-        how = self._recipe
+    def __call__(self, task: EncodingTask) -> tuple[int, Shard | FaultyText]:
+        """Encodes the texts of a task and writes their file."""
+        spec = self._spec
         try:
-            written = written_vectors(self._encoder, task.texts, how.prompt, how.form, how.precision, self._count)
+            written = written_vectors(self._encoder, task.texts, spec.prompt, spec.form, spec.precision, self._count)
         except DamagedVectorError as error:
-            return task.number, Wrong(task.lines[error.row], error)
+            return task.number, FaultyText(task.lines[error.row], error)
         return task.number, write_shard(task.path, task.start, written)
 
 
@@ -118,7 +119,7 @@ def encode_folder(
     engine: Engine = "local",
     prompt_name: str | None = None,
     prompt: str | None = None,
-    precision: Precision = "float32",
+    precision: PrecisionName = "float32",
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -127,20 +128,20 @@ def encode_folder(
 ) -> EncodedFile:
     """Writes the vectors of ``source`` (its first column) to files in ``out``, and at the end their manifest.
 
-    Broken off (a kill, Ctrl-C, a full disk), the same call goes on, and the folder is the same to the bit as that of an
-    unbroken call with as many processes.
+    After an interruption (a kill, Ctrl-C, a full disk) the same call continues, and the folder is the same to the bit
+    as that of an uninterrupted call with as many processes.
 
     Args:
         source: texts; read twice, once to count and check them.
-        out: the folder; made if it is not there. It holds nothing else.
+        out: the folder; made if it does not exist. It must hold nothing else.
         model: what `SentenceEncoder.load` takes, or (in one process) an encoder.
-        form: numbers, dimensions, normalising.
+        form: type of the numbers, dimensions, normalisation.
         file_format: ``npy``: (rows, width); ``parquet``: columns ``row`` and ``vector``.
-        shard_rows: texts of a file.
+        shard_rows: number of texts per file.
         processes: None: one for each GPU, or on the CPU as many as there are cores and memory. Several are started
             as new interpreters, so a script needs its ``if __name__ == "__main__"``.
-        engine: ``local``, or ``ray``: the processes are actors of a Ray cluster, see `opencse.engines.ray`; they find
-            ``out`` and the model under the same names. None: one for each of its GPUs, else cores.
+        engine: ``local``, or ``ray``: the processes are actors of a Ray cluster, see `opencse.engines.ray`; ``out`` and
+            the model must have the same paths there. With processes=None there is one for each GPU, else core.
         prompt_name: name of the model's prompt that is put before each text; see `SentenceEncoder.encode`.
         prompt: text that is put before each text instead.
         precision: see `SentenceEncoder.encode`.
@@ -148,7 +149,7 @@ def encode_folder(
         device: where to put the model (not with an encoder).
         trust_remote_code: see `SentenceEncoder.load` (not with an encoder).
         progress: called with (texts done, texts in all).
-        say: hears what is gone on with, and how many processes there are.
+        say: called with lines about what is continued, and the number of processes.
 
     Raises:
         UserError: for a folder that cannot be used, a fault in the text or the model, a killed process, or a vector
@@ -172,8 +173,8 @@ def encode_folder(
     with _cluster(engine) as cluster:
         if cluster is not None:
             device = device or ("cuda" if cluster.gpus else "cpu")
-        here = device if cluster is None else "cpu"  # the actors have the GPUs
-        encoder = ready(model, form, say, pooling=pooling, device=here, trust_remote_code=trust_remote_code)
+        device_here = device if cluster is None else "cpu"  # the actors have the GPUs
+        encoder = ready(model, form, say, pooling=pooling, device=device_here, trust_remote_code=trust_remote_code)
         prompt = encoder.prompts.chosen(Role.PLAIN, prompt_name, prompt)
         dimension = form.kept(encoder.dimension)
         identity = {
@@ -190,16 +191,16 @@ def encode_folder(
                 if not shards.whole:
                     if not before:
                         tell_unknown(encoder, [texts[0] for _, texts in islice(source.examples(), AMONG)], say)
-                    report = None if progress is None else Reported(progress, before, rows)
-                    work = Work(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
-                    named = None if isinstance(model, SentenceEncoder) else model
-                    recipe = Recipe(named, pooling, device or "", trust_remote_code, prompt, precision, form)
+                    report = None if progress is None else TaskProgress(progress, before, rows)
+                    work = EncodingWork(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
+                    location = None if isinstance(model, SentenceEncoder) else model
+                    spec = EncoderSpec(location, pooling, device or "", trust_remote_code, prompt, precision, form)
                     if cluster is None:
-                        made = _locally(work, recipe, encoder, _devices(encoder, device, processes, work.left), say)
+                        results = _locally(work, spec, encoder, _devices(encoder, device, processes, work.count), say)
                     else:
-                        made = _by_actors(work, recipe, encoder, cluster, processes, say)
-                    for number, result in made:
-                        if isinstance(result, Wrong):
+                        results = _by_actors(work, spec, encoder, cluster, processes, say)
+                    for number, result in results:
+                        if isinstance(result, FaultyText):
                             raise fault(source, result.line, result.error)
                         shards.add(number, result)
                     if len(shards.done) != shards.count or shards.rows != rows:
@@ -210,12 +211,12 @@ def encode_folder(
                 return EncodedFile(rows, dimension, before, time.perf_counter() - begun, len(shards.done))
         except OSError as error:
             raise UserError(
-                f"{out}: cannot be written ({reason(error)}); what is made stays, and the same command goes on"
+                f"{out}: cannot be written ({reason(error)}); finished files stay, and the same command continues"
             ) from None
 
 
 def _cluster(engine: Engine) -> AbstractContextManager[Cluster | None]:
-    """The cluster of an engine that has one."""
+    """The cluster of the engine; None for ``local``."""
     if engine == "local":
         return nullcontext()
     from opencse.engines.ray import connected
@@ -223,41 +224,43 @@ def _cluster(engine: Engine) -> AbstractContextManager[Cluster | None]:
     return connected()
 
 
-class Reported:
-    """Counts of single tasks as one of all of them."""
+class TaskProgress:
+    """Adds up the progress of single tasks."""
 
     def __init__(self, progress: Count, before: int, rows: int) -> None:
         self._progress, self._base, self._rows = progress, before, rows
 
     def within(self, done: int, _: int = 0) -> None:
-        """So many texts of the task at work."""
+        """Reports ``done`` texts of the current task."""
         self._progress(min(self._base + done, self._rows), self._rows)
 
-    def ended(self, result: Shard | Wrong) -> None:
-        """A task is done."""
+    def ended(self, result: Shard | FaultyText) -> None:
+        """Adds a finished task."""
         self._base += result.rows if isinstance(result, Shard) else 0
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is to be done.
+class EncodingWork:
+    """The tasks that are not done yet.
 
     Attributes:
-        tasks: makes the tasks, one after another.
-        left: how many there are.
-        report: hears of them.
+        tasks: makes them, one after another.
+        count: their number.
+        report: is notified of their progress.
     """
 
-    tasks: Callable[[], Iterator[Task]]
-    left: int
-    report: Reported | None
+    tasks: Callable[[], Iterator[EncodingTask]]
+    count: int
+    report: TaskProgress | None
 
 
-def _locally(work: Work, recipe: Recipe, encoder: SentenceEncoder, devices: list[str], say: Say) -> Made:
-    """By this process, or by one for each of several devices."""
+def _locally(
+    work: EncodingWork, spec: EncoderSpec, encoder: SentenceEncoder, devices: list[str], say: Say
+) -> TaskResults:
+    """Does the work in this process, or in one process for each of several devices."""
     report = work.report
-    if len(devices) == 1 or recipe.model is None:
-        encoding = Encoding(encoder, recipe, None if report is None else report.within)
+    if len(devices) == 1 or spec.model is None:
+        encoding = TaskEncoder(encoder, spec, None if report is None else report.within)
         for number, result in map(encoding, work.tasks()):
             yield number, result
             if report is not None:
@@ -265,47 +268,47 @@ def _locally(work: Work, recipe: Recipe, encoder: SentenceEncoder, devices: list
         return
     say(f"{len(devices)} processes on {', '.join(dict.fromkeys(devices))}")
     context = get_context("spawn")
-    own, done = context.Value("q", 0), context.Value("q", 0)
-    recipes = [replace(recipe, device=device) for device in devices]
-    threads = max(1, torch.get_num_threads() // len(recipes))
-    with started(len(recipes), _work, _begin, recipes, threads, own, done) as workers:
-        for _, made in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
-            yield made
+    number, done = context.Value("q", 0), context.Value("q", 0)
+    specs = [replace(spec, device=device) for device in devices]
+    threads = max(1, torch.get_num_threads() // len(specs))
+    with started(len(specs), _work, _begin, specs, threads, number, done) as workers:
+        for _, outcome in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
+            yield outcome
 
 
 def _by_actors(
-    work: Work, recipe: Recipe, encoder: SentenceEncoder, cluster: Cluster, processes: int | None, say: Say
-) -> Made:
-    """By actors of a Ray cluster, each with a core and, where there are any, a GPU."""
-    gpu = recipe.device.startswith("cuda")
-    workers = max(1, min(work.left, processes or (cluster.gpus if gpu else cluster.cores)))
+    work: EncodingWork, spec: EncoderSpec, encoder: SentenceEncoder, cluster: Cluster, processes: int | None, say: Say
+) -> TaskResults:
+    """Does the work in actors of a Ray cluster, each with a core and, if there are GPUs, a GPU."""
+    gpu = spec.device.startswith("cuda")
+    workers = max(1, min(work.count, processes or (cluster.gpus if gpu else cluster.cores)))
     many = f"up to {workers} actors" if workers > 1 else "one actor"
-    say(f"{many} on {recipe.device} of a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs")
-    made = cluster.shared_out(
-        work.tasks, partial(recipe.encoding, 1), workers=workers, gpu=gpu, memory=_memory(encoder)
+    say(f"{many} on {spec.device} of a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs")
+    results = cluster.shared_out(
+        work.tasks, partial(spec.encoding, 1), workers=workers, gpu=gpu, memory=_memory(encoder)
     )
-    for number, result in made:
+    for number, result in results:
         yield number, result
         if work.report is not None:
             work.report.ended(result)
             work.report.within(0)
 
 
-_here: Encoding | None = None
-"""Of a process that works for another: its encoder, loaded once."""
+_worker: TaskEncoder | None = None
+"""In a worker process: its encoder, loaded once."""
 
 
-def _begin(recipes: list[Recipe], threads: int, number: Synchronized[int], done: Synchronized[int]) -> None:
-    """In a new process: which of the recipes is its own."""
-    global _here
+def _begin(specs: list[EncoderSpec], threads: int, number: Synchronized[int], done: Synchronized[int]) -> None:
+    """Loads the encoder of a new process; ``number`` is the number of the next process."""
+    global _worker
     with number.get_lock():
-        recipe = recipes[number.value]
+        spec = specs[number.value]
         number.value += 1
-    _here = recipe.encoding(threads, _added(done))
+    _worker = spec.encoding(threads, _added(done))
 
 
 def _added(shared: Synchronized[int]) -> Count:
-    """A count of single tasks that adds to one of all processes."""
+    """A progress function for single tasks that adds to a count of all processes."""
     before = 0
 
     def count(done: int, rows: int) -> None:
@@ -317,14 +320,14 @@ def _added(shared: Synchronized[int]) -> Count:
     return count
 
 
-def _work(task: Task) -> tuple[int, Shard | Wrong]:
-    if _here is None:
+def _work(task: EncodingTask) -> tuple[int, Shard | FaultyText]:
+    if _worker is None:
         raise RuntimeError("this process has no encoder")
-    return _here(task)
+    return _worker(task)
 
 
-def tasks_of(source: FileTexts, shards: Shards) -> Iterator[Task]:
-    """The pieces that are not done, in their order."""
+def tasks_of(source: FileTexts, shards: Shards) -> Iterator[EncodingTask]:
+    """The tasks that are not done, in their order."""
     examples, size = source.examples(), int(shards.identity["shard_rows"])
     for number in range(shards.count):
         if number in shards.done:
@@ -332,11 +335,11 @@ def tasks_of(source: FileTexts, shards: Shards) -> Iterator[Task]:
                 pass
         elif records := list(islice(examples, size)):
             texts, lines = [row[0] for _, row in records], [record.number for record, _ in records]
-            yield Task(number, number * size, texts, lines, shards.path(number))
+            yield EncodingTask(number, number * size, texts, lines, shards.path(number))
 
 
 def _devices(encoder: SentenceEncoder, device: str | None, processes: int | None, tasks: int) -> list[str]:
-    """Where each process runs: the GPUs in turn, or the CPU; no more processes than there is work."""
+    """The device of each process: the GPUs in turn, or the CPU; no more processes than tasks."""
     kind = encoder.device.type
     one = device or kind
     gpus = torch.cuda.device_count() if kind == "cuda" and ":" not in one else 0
@@ -347,21 +350,21 @@ def _devices(encoder: SentenceEncoder, device: str | None, processes: int | None
 
 
 def _on_cpu(encoder: SentenceEncoder) -> int:
-    """Processes of one thread each that the cores and half of the memory allow."""
+    """Number of one-thread processes that the cores and half of the memory allow."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 16 << 30
     return max(1, min(torch.get_num_threads(), memory // 2 // _memory(encoder)))
 
 
 def _memory(encoder: SentenceEncoder) -> int:
-    """Bytes that a process with such an encoder takes."""
-    return 2 * sum(parameter.nbytes for parameter in encoder.parameters()) + _EACH
+    """Bytes of memory that a process with such an encoder needs."""
+    return 2 * sum(parameter.nbytes for parameter in encoder.parameters()) + _OVERHEAD
 
 
 def _require_folder(folder: Path) -> None:
-    """Refuses, before any other work, what cannot become the folder."""
+    """Refuses, before any other work, a path that cannot become the folder."""
     try:
         if folder.exists() and not folder.is_dir():
-            raise UserError(f"{folder}: is a file; name a folder, or a file that ends in .npy")
+            raise UserError(f"{folder}: is a file; give --out a folder, or a file that ends in .npy")
         parent = folder if folder.exists() else folder.absolute().parent
         if not parent.is_dir():
             raise UserError(f"{folder}: there is no folder {parent}; make it, or choose another --out")

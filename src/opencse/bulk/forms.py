@@ -1,4 +1,4 @@
-"""What a vector is written as: all dimensions or the first ones, in float32, float16, int8 or bits."""
+"""Forms in which vectors are written: all or the first dimensions, in float32, float16, int8 or bits."""
 
 from __future__ import annotations
 
@@ -18,14 +18,22 @@ _LARGEST = 127
 
 @dataclass(frozen=True)
 class Form:
-    """How vectors are written.
+    """The form in which vectors are written: type of the numbers, dimensions, normalisation.
+
+    Example:
+        >>> form = Form("int8", dimensions=2)
+        >>> vectors = np.array([[1.0, -0.5, 9.0]], dtype=np.float32)
+        >>> form.of(vectors).tolist()
+        [[127, -64]]
+        >>> Form("binary").of(vectors).tolist()  # bits 101, filled with zeros to a byte
+        [[160]]
 
     Attributes:
-        numbers: ``float32``; ``float16``; ``int8``: round(127 v / max|v|), each vector by its own largest number, so
-            that cosines stay and lengths do not; ``binary``: a bit for each dimension, 1 where it is above 0, eight to
-            a byte (`numpy.packbits`), to be compared by how many bits differ.
+        numbers: ``float32``; ``float16``; ``int8``: round(127 v / max|v|), scaled by each vector's largest
+            number, which keeps cosines and not lengths; ``binary``: one bit per dimension, 1 where it is above 0, eight
+            in a byte (`numpy.packbits`), to be compared by the number of bits that differ.
         dimensions: only the first ones are kept; None: all.
-        normalize: L2-normalise, after dimensions were left out.
+        normalize: L2-normalise, after reducing the dimensions.
     """
 
     numbers: Numbers = "float32"
@@ -33,7 +41,7 @@ class Form:
     normalize: bool = False
 
     def require(self, dimension: int) -> None:
-        """Refuses what cannot be made of vectors of ``dimension`` numbers."""
+        """Refuses a form that vectors with ``dimension`` dimensions cannot have."""
         require_known(self.numbers, NUMBERS, "kind of numbers")
         if self.dimensions is not None and not 1 <= self.dimensions <= dimension:
             raise UserError(f"dimensions is from 1 to the {dimension} of this model, not {self.dimensions}")
@@ -44,30 +52,30 @@ class Form:
         return np.dtype({"float32": "<f4", "float16": "<f2", "int8": "i1", "binary": "u1"}[self.numbers])
 
     def kept(self, dimension: int) -> int:
-        """Dimensions that are left of a vector of ``dimension``."""
+        """Number of dimensions that are kept of ``dimension``."""
         return self.dimensions or dimension
 
     def width(self, dimension: int) -> int:
-        """Numbers on disk of a vector of ``dimension``."""
-        kept = self.kept(dimension)
-        return -(-kept // 8) if self.numbers == "binary" else kept
+        """Number of values on the disk for a vector with ``dimension`` dimensions."""
+        dimensions = self.kept(dimension)
+        return -(-dimensions // 8) if self.numbers == "binary" else dimensions
 
     def of(self, vectors: NDArray[np.float32]) -> NDArray[Any]:
-        """(n, dimension) -> (n, width) as they are written; what does not fit into float16 becomes infinite."""
-        kept = vectors[:, : self.dimensions]
+        """Converts (n, dimension) to (n, width), as written; values too large for float16 become infinite."""
+        reduced = vectors[:, : self.dimensions]
         if self.normalize:
-            kept = unit_rows(kept)
+            reduced = unit_rows(reduced)
         if self.numbers == "binary":
-            return np.packbits(kept > 0, axis=1)
+            return np.packbits(reduced > 0, axis=1)
         if self.numbers == "int8":
-            largest = np.abs(kept).max(axis=1, keepdims=True)
+            largest = np.abs(reduced).max(axis=1, keepdims=True)
             with np.errstate(invalid="ignore"):
-                return np.rint(kept * (_LARGEST / np.where(largest > 0, largest, 1))).astype(np.int8)
+                return np.rint(reduced * (_LARGEST / np.where(largest > 0, largest, 1))).astype(np.int8)
         with np.errstate(over="ignore"):
-            return np.ascontiguousarray(kept, dtype=self.stored)
+            return np.ascontiguousarray(reduced, dtype=self.stored)
 
     def restored(self, written: NDArray[Any], dimension: int) -> NDArray[np.float32]:
-        """Written vectors as float32 whose cosines are those of the written ones; bits become -1 and 1."""
+        """Converts written vectors back to float32, with the cosines of the written ones; bits become -1 and 1."""
         if self.numbers == "binary":
             bits = np.unpackbits(written, axis=1, count=self.kept(dimension))
             return 2 * bits.astype(np.float32) - 1
@@ -75,7 +83,7 @@ class Form:
 
 
 def first_wrong(written: NDArray[Any]) -> int | None:
-    """The first row of finite vectors, as they are written, that is not finite any more; None if there is none."""
+    """The first row of written vectors that is not finite; None if all are."""
     if written.dtype.kind != "f":
         return None
     wrong = np.flatnonzero(~np.isfinite(written).all(axis=1))

@@ -1,7 +1,7 @@
-"""A folder of vectors in files of equally many rows, with a manifest; what is made of it survives a kill.
+"""A folder of vectors in files with the same number of rows, and a manifest; finished files survive a kill.
 
-While it is made, ``encoding.json`` says what of, and ``shards.jsonl`` has a line for each file that is whole and on the
-disk. At the end ``manifest.json`` takes their place: who finds it has all vectors.
+Until all files are written, ``encoding.json`` records what they are made from, and ``shards.jsonl`` has one line for
+each finished file. At the end ``manifest.json`` replaces both: if it exists, the folder is complete.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ _OWN = re.compile(r"part-\d+\.(npy|parquet)|manifest\.json|encoding\.json|shards
 
 @dataclass(frozen=True)
 class Shard:
-    """A file of vectors.
+    """One file of vectors in the folder.
 
     Attributes:
         file: its name in the folder.
         start: its first row, counted from 0 over all files.
-        rows: vectors in it.
+        rows: number of vectors in it.
         bytes: its size.
         sha256: of its content.
     """
@@ -52,11 +52,12 @@ class Shard:
 
 
 class Shards:
-    """The folder while it is made; see `Shards.open`.
+    """The folder while its files are written; see `Shards.open`.
 
     Attributes:
-        identity: what all vectors are made of: equal identities give equal files.
-        done: the files that are whole, by number.
+        folder: its path.
+        identity: everything that the vectors depend on: equal identities give equal files.
+        done: the finished files, by number.
     """
 
     def __init__(self, folder: Path, identity: dict[str, Any]) -> None:
@@ -66,7 +67,7 @@ class Shards:
     @classmethod
     @contextmanager
     def open(cls, folder: Path, identity: dict[str, Any], say: Say) -> Iterator[Shards]:
-        """What an earlier call made of the same, or a new folder; locked against a second process.
+        """Opens a folder that an earlier call began with the same identity, or a new one, and locks it.
 
         Raises:
             UserError: if another process writes there, or the folder holds something else.
@@ -80,34 +81,34 @@ class Shards:
             try:
                 yield shards
             except BaseException:
-                if not shards.done:  # nothing could go on with it
-                    made = (shards.path(number) for number in range(shards.count))
-                    for path in (folder / _JOURNAL, folder / _BEGUN, *made):
+                if not shards.done:  # nothing to continue from
+                    files = (shards.path(number) for number in range(shards.count))
+                    for path in (folder / _JOURNAL, folder / _BEGUN, *files):
                         path.unlink(missing_ok=True)
                 raise
 
     @property
     def count(self) -> int:
-        """Files there will be."""
+        """Number of files when all are written."""
         return -(-int(self.identity["rows"]) // int(self.identity["shard_rows"]))
 
     @property
     def rows(self) -> int:
-        """Vectors that are made."""
+        """Number of vectors in the finished files."""
         return sum(shard.rows for shard in self.done.values())
 
     @property
     def whole(self) -> bool:
-        """Whether the manifest is there."""
+        """Whether the folder is complete."""
         return (self.folder / MANIFEST).exists()
 
     def path(self, number: int) -> Path:
-        """The file of a number."""
+        """The path of the file with a number."""
         digits = max(_DIGITS, len(str(self.count - 1)))
         return self.folder / f"part-{number:0{digits}}.{self.identity['format']}"
 
     def add(self, number: int, shard: Shard) -> None:
-        """Notes a file that is on the disk."""
+        """Records a file that is on the disk."""
         append_lines(self.folder / _JOURNAL, [json.dumps({"number": number, **asdict(shard)})])
         self.done[number] = shard
 
@@ -130,20 +131,20 @@ class Shards:
             return
         remove_leftovers(self.folder, lambda name: _OWN.fullmatch(name) is not None)
         if self.whole:
-            self.done = self._kept(json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["shards"])
+            self.done = self._unchanged(json.loads((self.folder / MANIFEST).read_text(encoding="utf-8"))["shards"])
             if len(self.done) == self.count:
                 for name in (_JOURNAL, _BEGUN):  # of a process that was killed at its very end
                     (self.folder / name).unlink(missing_ok=True)
-                say(f"{self.folder}: all {self.rows:,} vectors are there")
+                say(f"{self.folder}: all {self.rows:,} vectors exist already")
                 return
             write_text(self.folder / _BEGUN, json.dumps(self.identity, indent=1) + "\n")
             (self.folder / _JOURNAL).unlink(missing_ok=True)
-            kept, self.done = self.done, {}
-            for number, shard in kept.items():
+            finished, self.done = self.done, {}
+            for number, shard in finished.items():
                 self.add(number, shard)
             (self.folder / MANIFEST).unlink()
         else:
-            self.done = self._kept(self._noted())
+            self.done = self._unchanged(self._recorded())
         say(f"{self.folder}: continues after {self.rows:,} of {self.identity['rows']:,} texts")
 
     def _require_same(self, path: Path) -> None:
@@ -157,7 +158,7 @@ class Shards:
                 f"{_short(self.identity[key])}); choose another --out, or remove it"
             )
 
-    def _noted(self) -> list[dict[str, Any]]:
+    def _recorded(self) -> list[dict[str, Any]]:
         """The files that the journal lists."""
         path = self.folder / _JOURNAL
         try:
@@ -165,24 +166,24 @@ class Shards:
         except (ValueError, TypeError):
             raise UserError(f"{path}: damaged; remove {self.folder}, or choose another --out") from None
 
-    def _kept(self, noted: list[dict[str, Any]]) -> dict[int, Shard]:
-        """Those of the noted files that are there with their content; the others are made again."""
-        found: dict[int, Shard] = {}
-        for values in noted:
+    def _unchanged(self, recorded: list[dict[str, Any]]) -> dict[int, Shard]:
+        """The recorded files that still have their content; the others are written again."""
+        shards: dict[int, Shard] = {}
+        for values in recorded:
             number = int(values.get("number", values["start"] // self.identity["shard_rows"]))
             shard = Shard(**{key: value for key, value in values.items() if key != "number"})
             with suppress(FileNotFoundError):
                 path = self.folder / shard.file
                 if path.stat().st_size == shard.bytes and hash_file(path) == shard.sha256:
-                    found[number] = shard
-        return found
+                    shards[number] = shard
+        return shards
 
 
 def require_own(folder: Path) -> None:
-    """Refuses a folder that is neither new, nor empty, nor one of vectors; touches nothing.
+    """Refuses a folder that is neither new, nor empty, nor a folder of vectors; changes nothing.
 
     Raises:
-        UserError: saying what to do.
+        UserError: with the fix.
     """
     names = names_in(folder) - {_LOCK}
     if not names:
@@ -197,7 +198,7 @@ def require_own(folder: Path) -> None:
 
 
 def write_shard(path: Path, start: int, vectors: NDArray[Any]) -> Shard:
-    """Writes rows from ``start`` on to ``path``, in the format of its suffix, and makes sure of them.
+    """Writes the rows from ``start`` on to ``path``, in the format of its suffix, and waits until they are on the disk.
 
     Raises:
         OSError: if it cannot be written.

@@ -1,7 +1,6 @@
-"""Vectors of a text of any length, written to a file as they are made, and gone on with after a kill.
+"""Writes the vectors of a text of any length to a file, window by window; continues after a kill.
 
-Beside the target stand, until it is whole, ``NAME.partial`` (the file as far as it is made) and
-``NAME.partial.json`` (of what, and its checksum). The target itself is replaced at the end, in one step.
+Until the file is whole it is called ``NAME.partial``, with its record next to it; see `opencse.crash_safe`.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,27 +29,27 @@ from opencse.encoder.known import tell_unknown
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, npy_header
+from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
 from opencse.text.files.formats import Record
 from opencse.text.given import FileTexts
 
-Precision = Literal["float32", "bf16"]
 SUFFIX = ".npy"
 _NPY = b"\x93NUMPY"
 
 
 @dataclass(frozen=True)
 class EncodedFile:
-    """What was written.
+    """A report of what was written.
 
     Attributes:
-        rows: vectors in the file, or in all files of the folder.
-        dimension: of each.
-        before: of the rows, those that an earlier, broken off call had made.
-        seconds: spent on the others.
-        files: that they are in.
+        rows: number of vectors in the file, or in all files of the folder.
+        dimension: of each vector.
+        before: number of the rows that an earlier, interrupted call had written.
+        seconds: spent on the other rows.
+        files: number of files.
     """
 
     rows: int
@@ -68,7 +67,7 @@ def encode_file(
     form: Form | None = None,
     prompt_name: str | None = None,
     prompt: str | None = None,
-    precision: Precision = "float32",
+    precision: PrecisionName = "float32",
     pooling: str | None = None,
     device: str | None = None,
     trust_remote_code: bool = False,
@@ -79,23 +78,24 @@ def encode_file(
     """Writes the vectors of ``source`` (its first column) to ``out``: (rows, width) as ``form`` says, in ``.npy``.
 
     The text is read three times, first to count and check it; at most ``window`` texts and their vectors are in memory.
-    Broken off (a kill, Ctrl-C, a full disk), the same call goes on after the last whole window, and the file is the
-    same to the bit as that of an unbroken call. What ``out`` held stays until the new file is whole.
+    After an interruption (a kill, Ctrl-C, a full disk) the same call continues after the last whole window, and the
+    file is the same to the bit as that of an uninterrupted call. The previous content of ``out`` stays until the new
+    file is whole.
 
     Args:
         source: texts.
-        out: the file; its folder must be there.
+        out: the file; its folder must exist.
         model: what `SentenceEncoder.load` takes, or an encoder.
-        form: numbers, dimensions, normalising; by default float32, all, as they are.
+        form: type of the numbers, dimensions, normalisation; by default float32, all, none.
         prompt_name: name of the model's prompt that is put before each text; see `SentenceEncoder.encode`.
         prompt: text that is put before each text instead.
         precision: see `SentenceEncoder.encode`.
         pooling: replaces the model's own (not with an encoder).
         device: where to put the model (not with an encoder).
         trust_remote_code: see `SentenceEncoder.load` (not with an encoder).
-        window: texts that are encoded, written and made sure of together.
+        window: number of texts that are encoded, written and recorded together.
         progress: called with (texts done, texts in all).
-        say: hears whether an earlier call is gone on with, or why not.
+        say: called with one line if an earlier call is continued, or why it is not.
 
     Raises:
         UserError: for a file that cannot be written (before any other work), a fault in the text or the model, or a
@@ -134,9 +134,9 @@ def encode_file(
             file.finish()
             return EncodedFile(rows, form.kept(encoder.dimension), before, time.perf_counter() - started)
     except OSError as error:
-        kept = partial_path(target)
-        goes_on = f"; what is made is in {kept.name}, and the same command goes on" if kept.exists() else ""
-        raise UserError(f"{out}: cannot be written ({reason(error)}){goes_on}") from None
+        partial = partial_path(target)
+        continues = f"; finished rows are in {partial.name}, and the same command continues" if partial.exists() else ""
+        raise UserError(f"{out}: cannot be written ({reason(error)}){continues}") from None
 
 
 def ready(
@@ -148,7 +148,7 @@ def ready(
     device: str | None,
     trust_remote_code: bool,
 ) -> SentenceEncoder:
-    """The encoder of a text, loaded if it is not one yet; code of its own is told of, and ``form`` has to fit it."""
+    """The encoder, loaded from ``model`` unless it is one; checks that ``form`` fits, and reports code that it runs."""
     if isinstance(model, SentenceEncoder):
         encoder = model
     else:
@@ -160,9 +160,9 @@ def ready(
 
 
 def identity_of(
-    text: str, rows: int, encoder: SentenceEncoder, prompt: str, form: Form, precision: Precision
+    text: str, rows: int, encoder: SentenceEncoder, prompt: str, form: Form, precision: PrecisionName
 ) -> dict[str, Any]:
-    """What vectors are of and how they are made: a call that goes on with those of another has to be the same."""
+    """Everything that vectors depend on; a call continues an earlier one only if this is equal."""
     return {
         "text": text,
         "rows": rows,
@@ -181,10 +181,10 @@ def written_vectors(
     texts: Sequence[str],
     prompt: str,
     form: Form,
-    precision: Precision,
+    precision: PrecisionName,
     progress: Count | None = None,
 ) -> NDArray[Any]:
-    """(n, width): the vectors of ``texts``, each with ``prompt`` before it, as ``form`` writes them.
+    """Encodes ``texts``, each with ``prompt`` before it: (n, width), in the type that ``form`` writes.
 
     Raises:
         DamagedVectorError: for a vector that holds NaN or infinity, or does not fit into the numbers of ``form``.
@@ -198,7 +198,7 @@ def written_vectors(
 
 
 def fault(source: FileTexts, line: int, error: DamagedVectorError) -> UserError:
-    """Of a text whose vector is not finite."""
+    """The error for a text whose vector is not finite."""
     return UserError(f"{source.name}, {source.unit} {line}: {error}")
 
 
@@ -209,11 +209,11 @@ def write_lines(
     *,
     prompt: str,
     form: Form | None = None,
-    precision: Precision = "float32",
+    precision: PrecisionName = "float32",
     window: int = 1_024,
     say: Say | None = None,
 ) -> EncodedFile:
-    """Writes each text with its vector to ``out``, a JSON object a line, some at a time as they are made.
+    """Writes each text with its vector to ``out``, one JSON object per line, ``window`` texts at a time.
 
     Raises:
         UserError: for a fault in the text, or a vector that is not finite.
@@ -238,16 +238,16 @@ def write_lines(
 def _checked_target(out: Path) -> Path:
     """The file behind ``out``; a ``UserError`` if it could not be written."""
     if out.suffix != SUFFIX:
-        raise UserError(f"{out}: vectors are written as {SUFFIX}; name the file so")
+        raise UserError(f"{out}: vectors are written as {SUFFIX} files; give --out a name that ends in {SUFFIX}")
     try:
         target = out.resolve()
         if target.is_dir():
-            raise UserError(f"{out}: is a folder; name a file")
+            raise UserError(f"{out}: is a folder; give --out a file")
         if not target.parent.is_dir():
             raise UserError(f"{out}: there is no folder {out.parent}; make it, or choose another --out")
         if not os.access(target.parent, os.W_OK | os.X_OK) or (target.exists() and not os.access(target, os.W_OK)):
             raise UserError(f"{out}: may not be written; choose another --out")
-        # the longest name that is needed beside it
+        # the longest name that is needed next to it
         record_path(target).with_name(f"{WRITING}{os.getpid()}-{record_path(target).name}").exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise UserError(f"{out}: cannot be written ({reason(error)})") from None
@@ -255,7 +255,7 @@ def _checked_target(out: Path) -> Path:
 
 
 def _require_own(target: Path) -> None:
-    """Refuses to write over files of those names that no earlier call began."""
+    """Refuses to overwrite files with the names of the partial file and its record that no earlier call made."""
     partial, state = partial_path(target), record_path(target)
     with suppress(OSError, ValueError):
         if has_keys(json.loads(state.read_text(encoding="utf-8")), ["identity", "done"]):
@@ -280,4 +280,4 @@ def _counted_from(before: int, rows: int, progress: Count) -> Count:
 
 
 def _silent(line: str) -> None:
-    """Says nothing."""
+    """Ignores a line."""

@@ -206,10 +206,11 @@ def _through(encoder: SentenceEncoder, names: Sequence[str | None], own: int, pr
 
 
 def _around(encoder: SentenceEncoder) -> tuple[list[int], list[int]]:
-    """The special ids that the tokenizer puts before and after a text."""
-    found = encoder.tokenizer.hf.backend_tokenizer.encode("a")
-    inside = [place for place, special in enumerate(found.special_tokens_mask) if not special]
-    return found.ids[: inside[0]], found.ids[inside[-1] + 1 :]
+    """The special ids that the tokenizer puts before and after a text, without padding."""
+    text = encoder.tokenizer.encode_words(["a"], None)[0]
+    ids, words = text.ids.tolist(), np.zeros(0) if text.words is None else text.words
+    inside = np.flatnonzero(words >= 0)
+    return ids[: inside[0]], ids[inside[-1] + 1 :]
 
 
 def _components(vectors: Floats, dimension: int | None) -> tuple[Floats, Floats]:

@@ -10,6 +10,9 @@ import torch
 
 from opencse.kernels.processor import fast_bf16
 
+PrecisionName = Literal["float32", "bf16"]
+"""Names of the arithmetic of a forward pass."""
+
 
 @dataclass(frozen=True)
 class Precision:

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any, get_args
 
 from opencse.errors import UserError
-from opencse.evaluation.models.opening import Precision
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_named
+from opencse.kernels.precision import PrecisionName
 from opencse.runs.job import TrainJob
 from opencse.runs.start import Reading
 from opencse.studies.record import Which
@@ -83,7 +83,7 @@ class Study:
     device: str | None = None
     trust_remote_code: bool = False
     metric: str | None = None
-    precision: Precision = "float32"
+    precision: PrecisionName = "float32"
 
     def __post_init__(self) -> None:
         if self.out.exists() and not self.out.is_dir():
@@ -99,8 +99,8 @@ class Study:
             raise UserError("no suite given; a comparison evaluates on at least one")
         for choice in self.suites:
             suite_named(choice.name)
-        if self.precision not in get_args(Precision):
-            raise UserError(f"unknown precision {self.precision!r}; known: {', '.join(get_args(Precision))}")
+        if self.precision not in get_args(PrecisionName):
+            raise UserError(f"unknown precision {self.precision!r}; known: {', '.join(get_args(PrecisionName))}")
         scored = [choice.name.replace("-", "_") for choice in self.suites]
         if self.metric is not None and self.metric.partition(".")[0] not in scored:
             raise UserError(

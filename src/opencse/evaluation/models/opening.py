@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from types import FunctionType
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
 from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import checks_trust, told
+from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.text.files.lines import require_file
 
@@ -26,7 +27,6 @@ Progress = Callable[[int, int], None]
 """Called with (texts done, texts in all)."""
 Say = Callable[[str], None]
 """Called with a line worth reading."""
-Precision = Literal["float32", "bf16"]
 """The arithmetic of encoding."""
 
 
@@ -61,7 +61,7 @@ def open_model(
     progress: Progress | None = None,
     say: Say | None = None,
     trust_remote_code: bool = False,
-    precision: Precision = "float32",
+    precision: PrecisionName = "float32",
 ) -> EmbeddingModel:
     """Opens whatever can be evaluated.
 
@@ -125,7 +125,7 @@ def _named(
     progress: Progress | None,
     say: Say | None,
     trust_remote_code: bool,
-    precision: Precision,
+    precision: PrecisionName,
 ) -> EmbeddingModel:
     words = model.startswith(WORDS)
     if not words and model != BAG_OF_WORDS:
@@ -164,7 +164,7 @@ def _words_file(model: str) -> str:
     return file
 
 
-def _require_float32(model: str, precision: Precision) -> None:
+def _require_float32(model: str, precision: PrecisionName) -> None:
     if precision != "float32":
         raise UserError(f"{model}: computes as it does; a precision can be chosen for a whole encoder alone")
 
@@ -179,7 +179,7 @@ def _of_encoder(
     name: str,
     layer: int | None,
     progress: Progress | None,
-    precision: Precision,
+    precision: PrecisionName,
 ) -> EmbeddingModel:
     if layer is not None:
         _require_float32(f"{name}, layer {layer}", precision)
