@@ -15,9 +15,9 @@ import pytest
 import opencse
 from opencse.api import options
 from opencse.api.declaring import Option, declared_in, defaults_of, public
-from opencse.api.options.encoding import WriteOptions
+from opencse.api.options.encoding import EncodeOptions
 from opencse.api.options.evaluation import SuiteOptions
-from opencse.api.options.shared import Opening, Running
+from opencse.api.options.shared import DeviceOptions, ModelOptions
 from opencse.api.options.studies import CompareOptions
 
 MODULES = [importlib.import_module(f"{options.__name__}.{one.name}") for one in pkgutil.iter_modules(options.__path__)]
@@ -29,7 +29,7 @@ GROUPS = [
 ]
 
 
-class Kettle(Running, total=False):
+class Kettle(DeviceOptions, total=False):
     """Options of the function below."""
 
     litres: Annotated[float, Option(1.5, "How much water.", rank=-1)]
@@ -88,14 +88,14 @@ def test_choices_are_the_choices_of_the_functions_below() -> None:
     from opencse.evaluation.transforms import Kind
     from opencse.kernels.precision import PrecisionName
 
-    written = declared_in(WriteOptions)
+    written = declared_in(EncodeOptions)
     assert get_args(written["numbers"].kind) == get_args(Numbers)
     assert get_args(written["file_format"].kind) == get_args(FileFormat)
     assert get_args(written["engine"].kind) == get_args(Engine)
     assert get_args(written["precision"].kind) == get_args(PrecisionName)
     assert get_args(declared_in(CompareOptions)["precision"].kind) == get_args(PrecisionName)
     assert get_args(get_args(declared_in(SuiteOptions)["transform"].kind)[0]) == get_args(Kind)
-    assert set(declared_in(Opening)) == {"pooling", "device", "trust_remote_code", "progress"}
+    assert set(declared_in(ModelOptions)) == {"pooling", "device", "trust_remote_code", "progress"}
 
 
 def test_groups_load_nothing_heavy() -> None:

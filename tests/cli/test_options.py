@@ -25,7 +25,7 @@ class Kinds(TypedDict, total=False):
     seeds: Annotated[Sequence[int], Option((1, 2), "Seeds.", typed="1-2")]
     processes: Annotated[int | None, Option(1, "Processes.", typed=None, least=1)]
     report: Annotated[bool, Option(False, "Report.", ("--report/--no-report",), typed=True)]
-    fast: Annotated[bool, Option(False, "Fast.")]
+    fast: Annotated[bool, Option(False, "FastOptions.")]
     skip_lines: Annotated[Collection[int], Option((), "Lines.", typed=None, file=True)]
     secret: Annotated[str, Option("none", "secret.", hidden=True)]
 

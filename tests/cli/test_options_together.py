@@ -42,8 +42,8 @@ def text(tmp_path: Path) -> Path:
             ("evaluate", "opencse-mini", "--suite", "dev", "--data", ".", "--fit", "text.txt"),
             "--fit text.txt needs --transform",
         ),
-        (("pretrain", "text.txt", "--out", "p", "--model", "m", "--layers", "2"), "of a new backbone; leave them out"),
-        (("pretrain", "text.txt", "--out", "p", "--model", "m", "--vocabulary", "99"), "of a new backbone"),
+        (("pretrain", "text.txt", "--out", "p", "--model", "m", "--layers", "2"), "for a new backbone; leave them out"),
+        (("pretrain", "text.txt", "--out", "p", "--model", "m", "--vocabulary", "99"), "for a new backbone"),
         (
             ("static", "text.txt", "--out", "s", "--model", "m", "--vocabulary", "99"),
             "--vocabulary is for a new tokenizer",

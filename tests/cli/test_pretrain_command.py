@@ -123,7 +123,7 @@ def test_columns_and_lines_to_skip(opencse: Run, tmp_path: Path) -> None:
     [
         (["--hidden", "30", "--heads", "4"], ["hidden 30 is not a multiple of heads 4"]),
         (["--layers", "-1"], ["layers"]),
-        (["--positions", "16"], ["beyond the 16 positions", "--positions 32", "data.max_length=16"]),
+        (["--positions", "16"], ["above the 16 positions", "--positions 32", "data.max_length=16"]),
         (["--vocabulary", "50"], ["50 pieces is too small"]),
         (["--tokens", "0"], ["training.tokens", "greater than 0"]),
         (["--minutes", "-1"], ["training.minutes", "greater than 0"]),

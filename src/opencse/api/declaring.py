@@ -2,18 +2,18 @@
 
 A group of options is a typed dictionary, and each of its keys is an option: its type, its default and a line of help.
 
-    class Running(TypedDict, total=False):
+    class DeviceOptions(TypedDict, total=False):
         device: Annotated[str | None, Option(None, "cpu, cuda or mps; by default a GPU if there is one.")]
 
 A command names one group (which may extend others), and so does its function. Both unpack it:
 
     @public                                                      # api/encoding.py
-    def encode(model: Model, text: Text, **options: Unpack[EncodeOptions]) -> Vectors:
-        ...                                                      # docstring with "**options: see `EncodeOptions`."
+    def encode(model: Model, text: Text, **options: Unpack[InMemoryOptions]) -> Vectors:
+        ...                                                      # docstring with "**options: see `InMemoryOptions`."
         device = options["device"]                               # what the caller passed, or the default
 
     @with_options()                                              # cli/encode.py; see `opencse.cli.options`
-    def encode(model: EncoderArgument, text: TextArgument, **options: Unpack[EncodeOptions]) -> None:
+    def encode(model: EncoderArgument, text: TextArgument, **options: Unpack[InMemoryOptions]) -> None:
         from opencse.api.encoding import encode
         encode(model, text, **options)
 
@@ -114,8 +114,8 @@ def declared_in(group: type) -> dict[str, Declared]:
     """The options of a group by name, in the order of ``--help``.
 
     Example:
-        >>> from opencse.api.options.shared import Running
-        >>> declared_in(Running)["device"].option.default is None
+        >>> from opencse.api.options.shared import DeviceOptions
+        >>> declared_in(DeviceOptions)["device"].option.default is None
         True
 
     Args:
@@ -148,8 +148,8 @@ def defaults_of(group: type) -> dict[str, object]:
     """The default of each option of a group.
 
     Example:
-        >>> from opencse.api.options.shared import Running
-        >>> defaults_of(Running)
+        >>> from opencse.api.options.shared import DeviceOptions
+        >>> defaults_of(DeviceOptions)
         {'device': None, 'trust_remote_code': False, 'progress': None}
     """
     return {name: one.option.default for name, one in declared_in(group).items()}

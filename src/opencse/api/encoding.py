@@ -8,7 +8,7 @@ from typing import TextIO, Unpack, overload
 
 from opencse.api.declaring import defaults_of, public
 from opencse.api.models import Model, encoded, load_encoder
-from opencse.api.options.encoding import EncodeOptions, WriteOptions
+from opencse.api.options.encoding import EncodeOptions, InMemoryOptions
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import SUFFIX, EncodedFile, encode_file, write_lines
@@ -22,16 +22,16 @@ from opencse.text.given import GivenTexts, Text, TextSource, open_texts
 
 
 @overload
-def encode(model: Model, text: Text, out: None = None, **options: Unpack[EncodeOptions]) -> Vectors: ...
+def encode(model: Model, text: Text, out: None = None, **options: Unpack[InMemoryOptions]) -> Vectors: ...
 
 
 @overload
-def encode(model: Model, text: Text, out: str | Path | TextIO, **options: Unpack[WriteOptions]) -> EncodedFile: ...
+def encode(model: Model, text: Text, out: str | Path | TextIO, **options: Unpack[EncodeOptions]) -> EncodedFile: ...
 
 
 @public
 def encode(
-    model: Model, text: Text, out: str | Path | TextIO | None = None, **options: Unpack[WriteOptions]
+    model: Model, text: Text, out: str | Path | TextIO | None = None, **options: Unpack[EncodeOptions]
 ) -> Vectors | EncodedFile:
     """Encodes a text as an array, or writes its vectors to a file or a folder as they are computed.
 
@@ -50,7 +50,7 @@ def encode(
             Vector i belongs to line i + 1 of a text file; blank lines are refused, except at its end.
         out: ``.npy`` file to write, a folder for files of ``shard_rows`` vectors each and a manifest, or an open text
             file for JSON lines (``text``, ``vector``). A list of texts cannot be written.
-        **options: see `WriteOptions`; without ``out`` see `EncodeOptions`.
+        **options: see `EncodeOptions`; without ``out`` see `InMemoryOptions`.
 
     Returns:
         (n, dimension) float32, or what was written to ``out``.
@@ -132,7 +132,7 @@ def encode(
         progress.finish()
 
 
-def _in_memory(model: Model, source: TextSource, form: Form, options: EncodeOptions) -> Vectors:
+def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOptions) -> Vectors:
     encoder = load_encoder(model, options)
     form.require(encoder.dimension)
     if not isinstance(source, GivenTexts):
@@ -143,11 +143,11 @@ def _in_memory(model: Model, source: TextSource, form: Form, options: EncodeOpti
     return form.of(encoded(encoder, first_texts, "encoding", progress, prompt=prompt, precision=options["precision"]))
 
 
-def _require_no_folder_options(options: WriteOptions) -> None:
+def _require_no_folder_options(options: EncodeOptions) -> None:
     """Refuses options that only have a meaning for a folder of vectors."""
     if options["engine"] != "local":
         raise UserError(f"--engine {options['engine']} needs --out FOLDER")
-    defaults = defaults_of(WriteOptions)
+    defaults = defaults_of(EncodeOptions)
     several = options["processes"] not in (None, 1)
     if several or any(options[name] != defaults[name] for name in ("file_format", "shard_rows")):
         raise UserError("--format, --shard-rows and --processes need --out FOLDER")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from opencse.api.options.shared import Opening
+from opencse.api.options.shared import ModelOptions
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.errors import UserError
 from opencse.foreign import told
@@ -16,7 +16,7 @@ Model = str | Path | SentenceEncoder
 """The built-in encoder's name, a folder or a Hub id; or an encoder."""
 
 
-def load_encoder(model: Model, options: Opening) -> SentenceEncoder:
+def load_encoder(model: Model, options: ModelOptions) -> SentenceEncoder:
     """Opens an encoder as the options of a command say.
 
     Raises:

@@ -1,10 +1,11 @@
-"""The recipes there are, and what they are made of."""
+"""Lists recipes and presets, shows their settings and the differences between them."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from typing import Unpack
 
 from opencse.api.declaring import public
+from opencse.api.options.recipes import ShowRecipeOptions
 from opencse.errors import UserError
 from opencse.recipes.recipe import (
     Preset,
@@ -20,13 +21,24 @@ from opencse.recipes.summary import Difference, differences
 
 @public
 def list_recipes() -> dict[str, Recipe]:
-    """The recipes of the package by name, each as its file has it, without a preset."""
+    """Lists the recipes of the package by name, each without a preset.
+
+    Example:
+        >>> import opencse
+        >>> opencse.list_recipes()["simcse"].name
+        'simcse'
+    """
     return {name: load_recipe(name) for name in recipe_names()}
 
 
 @public
 def list_presets(recipe: str) -> dict[str, Preset]:
-    """A recipe's presets by name: for which backbone or table, what they change, what was published.
+    """Lists a recipe's presets by name: for which backbone or table, what they change, the published scores.
+
+    Example:
+        >>> import opencse
+        >>> opencse.list_presets("simcse")["bert-large"].model
+        'google-bert/bert-large-uncased'
 
     Args:
         recipe: name or TOML file, without presets.
@@ -34,30 +46,43 @@ def list_presets(recipe: str) -> dict[str, Preset]:
     Raises:
         UserError: if there is no such recipe, or presets are named.
     """
-    base, given = split_name(recipe)
-    if given:
+    base, presets = split_name(recipe)
+    if presets:
         raise UserError(f"{recipe}: all presets of a recipe are listed; name the recipe alone, {base}")
     return load_recipe(base).presets
 
 
 @public
-def show_recipe(recipe: str, *, preset: str | None = None, settings: Iterable[str] = ()) -> Resolved:
-    """A recipe with presets and settings applied; `opencse.recipes.recipe.to_toml` writes it as a file.
+def show_recipe(recipe: str, **options: Unpack[ShowRecipeOptions]) -> Resolved:
+    """Shows a recipe with presets and settings applied; `opencse.recipes.recipe.to_toml` writes it as a file.
+
+    Example:
+        >>> import opencse
+        >>> opencse.show_recipe("simcse:dropout-0.2", settings=["training.epochs=2"]).recipe.encoder.dropout
+        0.2
 
     Args:
         recipe: name or TOML file; presets may follow after colons (``simcse:bert-large:crop-10``).
-        preset: more presets, joined by colons.
-        settings: ``key.path=value`` each; they come last.
+        **options: see `ShowRecipeOptions`.
 
     Raises:
         UserError: if there is no such recipe, preset or setting.
     """
-    return resolve_recipe(recipe, preset=preset, overrides=settings)
+    return resolve_recipe(recipe, preset=options["preset"], overrides=options["settings"])
 
 
 @public
 def diff_recipes(a: str, b: str) -> list[Difference]:
-    """The settings in which two recipes differ, presets applied.
+    """Lists the settings in which two recipes differ, presets applied.
+
+    Example:
+        >>> import opencse
+        >>> [(one.key, one.a, one.b) for one in opencse.diff_recipes("simcse", "simcse:dropout-0.2")]
+        [('encoder.dropout', '', '0.2')]
+
+    Args:
+        a: a recipe's name or TOML file; presets may follow after colons.
+        b: another one.
 
     Raises:
         UserError: if there is no such recipe or preset.

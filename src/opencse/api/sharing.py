@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Unpack
 
 from opencse.api.declaring import public
-from opencse.api.options.shared import Reporting
+from opencse.api.options.shared import ProgressOptions
 from opencse.api.options.sharing import PushOptions
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
@@ -19,7 +19,7 @@ from opencse.runs.card import merged_card
 
 
 @public
-def merge(adapters: str | Path, out: str | Path, **options: Unpack[Reporting]) -> SentenceEncoder:
+def merge(adapters: str | Path, out: str | Path, **options: Unpack[ProgressOptions]) -> SentenceEncoder:
     """Merges adapters (LoRA, in peft's layout) into the model they belong to; the folder opens anywhere.
 
     Each adapted weight W becomes W + (alpha / r) B A (Hu et al. 2021, arXiv:2106.09685, equation 3).
@@ -28,7 +28,7 @@ def merge(adapters: str | Path, out: str | Path, **options: Unpack[Reporting]) -
         adapters: folder or Hub id with ``adapter_config.json``, for instance ``adapter/`` in the folder of a run with
             ``encoder.lora``.
         out: folder for the merged encoder; a new or empty one.
-        **options: see `Reporting`.
+        **options: see `ProgressOptions`.
 
     Raises:
         UserError: where there are no adapters, their model is not found, they do not fit, or peft is not installed.

@@ -11,7 +11,7 @@ from opencse.analysis import calibration
 from opencse.analysis.calibration import Calibration
 from opencse.api.declaring import public
 from opencse.api.models import Model, encoded, load_encoder, name_of, open_encoder
-from opencse.api.options.shared import Opening
+from opencse.api.options.shared import ModelOptions
 from opencse.api.options.vectors import CalibrateOptions, NearestOptions
 from opencse.encoder.encoder import SentenceEncoder, Vectors
 from opencse.encoder.known import tell_unknown
@@ -51,7 +51,7 @@ class Similar:
 
 
 @public
-def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack[Opening]) -> list[Similar]:
+def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack[ModelOptions]) -> list[Similar]:
     """Similarity of one text to others by the model's own function (the cosine, if it names none), the nearest first.
 
     With a calibration in the model's folder (see `calibrate`), used with its own pooling, also what the cosines mean.
@@ -60,7 +60,7 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
         text: the one.
         others: at least one.
-        **options: see `Opening`.
+        **options: see `ModelOptions`.
 
     Raises:
         UserError: without another text, or if the model cannot be loaded.

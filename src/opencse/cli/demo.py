@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
-from opencse.cli import options as own
+from opencse.cli.options import folder_option
 
 
 def demo(
-    out: Annotated[Path, own.out("for the encoders and the report")] = Path("demo-out"),
+    out: Annotated[Path, folder_option("for the encoders and the report")] = Path("demo-out"),
     seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 42,
 ) -> None:
     """Train, evaluate before and after, search and report on the built-in sample; offline, about a minute."""

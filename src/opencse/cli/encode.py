@@ -7,7 +7,7 @@ from typing import Annotated, Unpack
 
 import typer
 
-from opencse.api.options.encoding import WriteOptions
+from opencse.api.options.encoding import EncodeOptions
 from opencse.cli.options import EncoderArgument, path_of_out, with_options
 
 
@@ -30,7 +30,7 @@ def encode(
             help="FILE.npy, a folder (several files and a manifest), or - (JSON lines to standard output).",
         ),
     ],
-    **options: Unpack[WriteOptions],
+    **options: Unpack[EncodeOptions],
 ) -> None:
     """Turn texts into vectors in a file or folder; after an interruption the same command continues."""
     import sys

@@ -7,7 +7,7 @@ from typing import Annotated, Unpack
 
 import typer
 
-from opencse.api.options.shared import Reporting
+from opencse.api.options.shared import ProgressOptions
 from opencse.cli.options import folder_option, with_options
 
 
@@ -15,7 +15,7 @@ from opencse.cli.options import folder_option, with_options
 def merge(
     adapters: Annotated[str, typer.Argument(help="Adapters: a folder with adapter_config.json, or a Hub id.")],
     out: Annotated[Path, folder_option("for the merged encoder")],
-    **options: Unpack[Reporting],
+    **options: Unpack[ProgressOptions],
 ) -> None:
     """Merge adapters (LoRA) into the model they belong to, and write an encoder that opens anywhere."""
     from opencse.api.sharing import merge

@@ -50,14 +50,11 @@ DataOption = Annotated[
         help="Evaluation data: a folder with sts/, transfer/, ... (or one of these), or 'hub' to download them."
     ),
 ]
+SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of the run; by default the recipe's.")]
 named, place, out = require_name, path_of_out, folder_option
 Text = TextArgument
 Encoder = EncoderArgument
 Json = JsonOption
-Columns = Annotated[
-    str | None,
-    typer.Option(help="Columns to read, by name or (without header) by position: anchor[,positive[,negative]]."),
-]
 Fields = Annotated[
     str | None,
     typer.Option(
@@ -72,48 +69,21 @@ OwnColumns = Annotated[
     str | None,
     typer.Option(help="Columns to read, by name or (without header) by position; each text is read by itself."),
 ]
-SkipLines = Annotated[Path | None, typer.Option(help="File of line numbers of TEXT to leave out, one a line, from 1.")]
 Split = Annotated[str, typer.Option(help="Split of a Hub data set.")]
 Pooling = Annotated[
     str | None, typer.Option(help="How token vectors become one: mean, cls, max, ...; by default the model's own.")
 ]
-Set = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--set",
-        "-s",
-        help="Change a setting: training.epochs=2; may be repeated. All of them: opencse recipes show RECIPE.",
-    ),
-]
-Seed = Annotated[int | None, typer.Option(help="Seed of the run; by default the recipe's.")]
 Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default a GPU if there is one.")]
 Trust = Annotated[
     bool,
     typer.Option("--trust-remote-code", help="Run the Python code that the model's folder brings; read it first."),
 ]
-Metric = Annotated[
-    str | None,
-    typer.Option(help="Measure of retrieval that --dev selects by: mrr@10, recall@100, ...; by default ndcg@10."),
-]
-KeepIdenticalIds = Annotated[
-    bool,
-    typer.Option(
-        "--keep-identical-ids",
-        help="Retrieval: rank a document that has the query's own id also where it is not judged relevant.",
-    ),
-]
-Resume = Annotated[bool, typer.Option("--resume", help="Continue from the checkpoint in --out.")]
 Overwrite = Annotated[
     bool,
     typer.Option(
         "--overwrite", help="Replace the run or encoder in --out, from the first step on; other files there stay."
     ),
 ]
-Report = Annotated[bool, typer.Option("--report/--no-report", help="Write report.html at the end.")]
-Track = Annotated[
-    str | None, typer.Option("--track", help="Log to tensorboard or wandb too; metrics.jsonl is always written.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Check everything, print the plan, and stop before training.")]
 
 
 def with_options(**parsers: Callable[[str], object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -217,9 +187,9 @@ def lines_of(file: Path | None) -> Collection[int]:
     return read_line_numbers(file)
 
 
-def settings(given: list[str] | None, **short: float | None) -> list[str]:
-    """``--set``, and what is short for a setting of ``training``."""
-    return [*(given or []), *(f"training.{key}={value}" for key, value in short.items() if value is not None)]
+def settings_with(settings: Iterable[str], **training: float | None) -> list[str]:
+    """The settings of ``--set``, and those of ``training`` that have an option of their own."""
+    return [*settings, *(f"training.{key}={value}" for key, value in training.items() if value is not None)]
 
 
 def require_json(

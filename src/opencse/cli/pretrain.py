@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 
-from opencse.cli import options as own
+from opencse.api.options.training import PretrainOptions
+from opencse.cli.options import SeedOption, folder_option, settings_with, with_options
 
 
+@with_options()
 def pretrain(
     text: Annotated[
         str, typer.Argument(help="Raw text, in the forms that `opencse train` reads; the more the better.")
     ],
-    out: Annotated[Path, own.out("for the backbone")],
-    model: Annotated[
-        str | None,
-        typer.Option("--model", "-m", help="Backbone to continue from (domain adaptation); by default a new BERT."),
-    ] = None,
-    vocabulary: Annotated[int, typer.Option(help="Size of the new vocabulary, at most.")] = 16_384,
+    out: Annotated[Path, folder_option("for the backbone")],
     layers: Annotated[int, typer.Option(help="Layers of the new backbone.")] = 4,
     hidden: Annotated[int, typer.Option(help="Dimensions of its token embeddings and hidden states.")] = 256,
     heads: Annotated[int, typer.Option(help="Its attention heads.")] = 4,
@@ -30,36 +27,17 @@ def pretrain(
         float | None,
         typer.Option(
             help="Minutes of training steps, by a pace measured at the start; reading, a new vocabulary and the report "
-            "come on top, and a machine that gets busier takes longer."
+            "take additional time, and a machine that gets busier takes longer."
         ),
     ] = None,
     tokens: Annotated[int | None, typer.Option(help="Tokens to train on; by default the recipe's budget.")] = None,
-    recipe: Annotated[str, typer.Option("--recipe", "-r", help="Recipe by name or TOML file.")] = "pretrain",
-    columns: own.Columns = None,
-    fields: own.Fields = None,
-    keep_code: own.KeepCode = False,
-    skip_lines: own.SkipLines = None,
-    split: own.Split = "train",
-    dev: Annotated[
-        str, typer.Option(help="Graded pairs that the best step is selected by: a file, 'sample' (built in) or 'none'.")
-    ] = "none",
-    set_: own.Set = None,
-    seed: own.Seed = None,
-    report: own.Report = True,
-    track: own.Track = None,
-    device: own.Device = None,
-    trust_remote_code: own.Trust = False,
-    resume: own.Resume = False,
-    overwrite: own.Overwrite = False,
-    dry_run: own.DryRun = False,
+    seed: SeedOption = None,
+    **options: Unpack[PretrainOptions],
 ) -> None:
     """Pretrain a small BERT on raw text by masked language modelling, or adapt one to your domain.
 
-    The masked-LM head is kept with the weights, so that pretraining and the mlm term can go on from them.
+    The masked-LM head is saved with the weights, so that pretraining and the mlm term can continue from them.
     """
-    from opencse.cli.loading import terminal
-
-    progress = terminal()
     from opencse.api.training import pretrain
     from opencse.cli.console import show_run
     from opencse.making.backbone import Shape
@@ -73,27 +51,7 @@ def pretrain(
         "positions": positions,
         "dropout": dropout,
     }
-    result = pretrain(
-        text,
-        out,
-        model=model,
-        vocabulary=vocabulary,
-        shape=None if (shape := validate(Shape, size, "shape")) == Shape() else shape,
-        recipe=recipe,
-        columns=own.listed(columns),
-        split=split,
-        skip_lines=own.lines_of(skip_lines),
-        fields=own.listed(fields),
-        keep_code=keep_code,
-        settings=own.settings(set_, seed=seed, minutes=minutes, tokens=tokens),
-        dev=dev,
-        resume=resume,
-        overwrite=overwrite,
-        dry_run=dry_run,
-        report=report,
-        track=track,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        progress=progress,
-    )
-    show_run(result, dry_run)
+    shape = validate(Shape, size, "shape")
+    options["shape"] = None if shape == Shape() else shape
+    options["settings"] = settings_with(options["settings"], seed=seed, minutes=minutes, tokens=tokens)
+    show_run(pretrain(text, out, **options), options["dry_run"])

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Unpack
 
 import typer
 
-from opencse.cli import options as own
+from opencse.api.options.recipes import ShowRecipeOptions
+from opencse.cli.options import with_options
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,11 +77,11 @@ def presets(name: Annotated[str, typer.Argument(help="Recipe by name or TOML fil
 
 
 @recipes.command()
+@with_options()
 def show(
     name: Annotated[str, typer.Argument(help=_NAMED)],
-    preset: Annotated[str | None, typer.Option(help="More presets, joined by colons.")] = None,
-    set_: own.Set = None,
     source: Annotated[bool, typer.Option("--source", help="Print the recipe's own file, with its comments.")] = False,
+    **options: Unpack[ShowRecipeOptions],
 ) -> None:
     """Print every setting of a recipe, presets applied, as TOML that --recipe reads."""
     from opencse.api.recipes import show_recipe
@@ -89,14 +90,16 @@ def show(
 
     base, presets = split_name(name)
     if source:
-        if presets or preset is not None or set_:
+        if presets or options["preset"] is not None or options["settings"]:
             raise UserError(
                 f"--source prints {base} as it is written, without presets and --set; leave one of them out"
             )
         typer.echo(printable(recipe_text(base), keep="\n\t"), nl=False)
         return
-    resolved = show_recipe(name, preset=preset, settings=set_ or [])
-    overrides = "".join(f" --set {text}" for text in set_ or [])
+    settings = list(options["settings"])
+    options["settings"] = settings
+    resolved = show_recipe(name, **options)
+    overrides = "".join(f" --set {setting}" for setting in settings)
     called = " ".join(f"{':'.join([base, *resolved.presets])}{overrides}".split())
     typer.echo(printable(f"# {printable(called)}\n{to_toml(resolved.recipe)}", keep="\n\t"), nl=False)
 

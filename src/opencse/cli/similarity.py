@@ -6,7 +6,7 @@ from typing import Annotated, Unpack
 
 import typer
 
-from opencse.api.options.shared import Opening
+from opencse.api.options.shared import ModelOptions
 from opencse.cli.options import EncoderArgument, with_options
 
 
@@ -14,7 +14,7 @@ from opencse.cli.options import EncoderArgument, with_options
 def similarity(
     model: EncoderArgument,
     texts: Annotated[list[str], typer.Argument(help="A text and one or more others, each quoted.", metavar="TEXT")],
-    **options: Unpack[Opening],
+    **options: Unpack[ModelOptions],
 ) -> None:
     """Print the similarity of one text to others, the most similar first.
 

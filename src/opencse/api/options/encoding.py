@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Documents, Opening, Scheduling
+from opencse.api.options.shared import DocumentOptions, EngineOptions, ModelOptions
 
 
-class EncodeOptions(Documents, Opening, total=False):
+class InMemoryOptions(DocumentOptions, ModelOptions, total=False):
     """How texts are encoded into memory."""
 
     column: Annotated[str | None, Option(None, "Column to read, by name or position; each of its texts is one vector.")]
@@ -47,7 +47,7 @@ class EncodeOptions(Documents, Opening, total=False):
     ]
 
 
-class WriteOptions(EncodeOptions, Scheduling, total=False):
+class EncodeOptions(InMemoryOptions, EngineOptions, total=False):
     """How vectors are written to a file or folder."""
 
     numbers: Annotated[

@@ -7,16 +7,16 @@ from pathlib import Path
 from typing import Annotated, Literal, TypedDict
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Identical, Opening
+from opencse.api.options.shared import IdenticalIdOptions, ModelOptions
 
 
-class Fast(TypedDict, total=False):
+class FastOptions(TypedDict, total=False):
     """How exactly SentEval's classifiers are trained."""
 
     fast: Annotated[bool, Option(False, "Transfer, probing: SentEval's faster settings, for a first look.", rank=1)]
 
 
-class SuiteOptions(Fast, Identical, Opening, total=False):
+class SuiteOptions(FastOptions, IdenticalIdOptions, ModelOptions, total=False):
     """How models are scored on a suite of tasks."""
 
     tasks: Annotated[

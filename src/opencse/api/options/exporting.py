@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Columns, Opening, Pooled, Split
+from opencse.api.options.shared import ColumnOptions, ModelOptions, PoolingOptions, SplitOptions
 
 if TYPE_CHECKING:
     from opencse.export.distil import DistilSettings
     from opencse.text.given import Text
 
 
-class OnnxOptions(Columns, Split, Pooled, total=False):
+class OnnxOptions(ColumnOptions, SplitOptions, PoolingOptions, total=False):
     """How an encoder is exported as a graph."""
 
     int8: Annotated[bool, Option(False, "Write 8-bit weights too, and print what they lose.")]
@@ -31,7 +31,7 @@ class OnnxOptions(Columns, Split, Pooled, total=False):
     ]
 
 
-class StaticTableOptions(Columns, Split, Opening, total=False):
+class StaticTableOptions(ColumnOptions, SplitOptions, ModelOptions, total=False):
     """How an encoder is distilled into a table of word vectors."""
 
     corpus: Annotated[

@@ -7,7 +7,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Columns, Documents, Opening, RowColumns, Split, Trusting
+from opencse.api.options.shared import (
+    ColumnOptions,
+    DocumentOptions,
+    ModelOptions,
+    RowColumnOptions,
+    SplitOptions,
+    TrustOptions,
+)
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -15,7 +22,7 @@ if TYPE_CHECKING:
     from opencse.text.given import Text
 
 
-class CheckOptions(RowColumns, Documents, Split, Trusting, total=False):
+class CheckOptions(RowColumnOptions, DocumentOptions, SplitOptions, TrustOptions, total=False):
     """How a text is checked."""
 
     model: Annotated[
@@ -47,7 +54,7 @@ class CheckOptions(RowColumns, Documents, Split, Trusting, total=False):
     ]
 
 
-class AnalyzeOptions(Columns, Opening, total=False):
+class AnalyzeOptions(ColumnOptions, ModelOptions, total=False):
     """What an analysis looks at."""
 
     text: Annotated[

@@ -6,13 +6,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Columns, Documents, Lines, Opening, Split, Trusting
+from opencse.api.options.shared import (
+    ColumnOptions,
+    DocumentOptions,
+    LineOptions,
+    ModelOptions,
+    SplitOptions,
+    TrustOptions,
+)
 
 if TYPE_CHECKING:
     from opencse.making.static import StaticSettings
 
 
-class StaticOptions(Columns, Documents, Lines, Split, Trusting, total=False):
+class StaticOptions(ColumnOptions, DocumentOptions, LineOptions, SplitOptions, TrustOptions, total=False):
     """How an encoder is made by counting words."""
 
     model: Annotated[
@@ -27,7 +34,7 @@ class StaticOptions(Columns, Documents, Lines, Split, Trusting, total=False):
     settings: Annotated[StaticSettings | None, Option(None, "sizes and constants.", hidden=True)]
 
 
-class WhitenOptions(Columns, Split, Opening, total=False):
+class WhitenOptions(ColumnOptions, SplitOptions, ModelOptions, total=False):
     """How an encoder is whitened."""
 
     dimension: Annotated[int | None, Option(None, "Keep the first N dimensions; by default all that vary.", least=1)]

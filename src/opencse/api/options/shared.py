@@ -9,7 +9,7 @@ from opencse.api.declaring import Option
 from opencse.progress import Progress
 
 
-class Reporting(TypedDict, total=False):
+class ProgressOptions(TypedDict, total=False):
     """Where a command reports what it does."""
 
     progress: Annotated[
@@ -23,7 +23,7 @@ class Reporting(TypedDict, total=False):
     ]
 
 
-class Trusting(Reporting, total=False):
+class TrustOptions(ProgressOptions, total=False):
     """Whether Python code of a model's folder may run."""
 
     trust_remote_code: Annotated[
@@ -37,13 +37,13 @@ class Trusting(Reporting, total=False):
     ]
 
 
-class Running(Trusting, total=False):
+class DeviceOptions(TrustOptions, total=False):
     """Where a model runs."""
 
     device: Annotated[str | None, Option(None, "cpu, cuda or mps; by default a GPU if there is one.", rank=7)]
 
 
-class Pooled(Trusting, total=False):
+class PoolingOptions(TrustOptions, total=False):
     """How a model that runs on the CPU alone is opened."""
 
     pooling: Annotated[
@@ -52,11 +52,11 @@ class Pooled(Trusting, total=False):
     ]
 
 
-class Opening(Pooled, Running, total=False):
+class ModelOptions(PoolingOptions, DeviceOptions, total=False):
     """How a model is opened."""
 
 
-class Columns(TypedDict, total=False):
+class ColumnOptions(TypedDict, total=False):
     """Which columns of a file or data set are read, each text by itself."""
 
     columns: Annotated[
@@ -69,7 +69,7 @@ class Columns(TypedDict, total=False):
     ]
 
 
-class RowColumns(TypedDict, total=False):
+class RowColumnOptions(TypedDict, total=False):
     """Which columns of a file or data set make a row: a text, a pair or a triple."""
 
     columns: Annotated[
@@ -82,13 +82,13 @@ class RowColumns(TypedDict, total=False):
     ]
 
 
-class Split(TypedDict, total=False):
+class SplitOptions(TypedDict, total=False):
     """Which part of a Hub data set is read."""
 
     split: Annotated[str | None, Option(None, "Split of a Hub data set; by default train.", rank=5)]
 
 
-class Documents(TypedDict, total=False):
+class DocumentOptions(TypedDict, total=False):
     """How documents are read."""
 
     fields: Annotated[
@@ -112,7 +112,7 @@ class Documents(TypedDict, total=False):
     ]
 
 
-class Lines(TypedDict, total=False):
+class LineOptions(TypedDict, total=False):
     """Which lines of a file are left out."""
 
     skip_lines: Annotated[
@@ -128,7 +128,7 @@ class Lines(TypedDict, total=False):
     ]
 
 
-class Changes(TypedDict, total=False):
+class SettingOptions(TypedDict, total=False):
     """Settings of a recipe that are changed."""
 
     settings: Annotated[
@@ -144,7 +144,7 @@ class Changes(TypedDict, total=False):
     ]
 
 
-class Identical(TypedDict, total=False):
+class IdenticalIdOptions(TypedDict, total=False):
     """Whether a document with the query's own id counts."""
 
     keep_identical_ids: Annotated[
@@ -157,7 +157,7 @@ class Identical(TypedDict, total=False):
     ]
 
 
-class Scheduling(TypedDict, total=False):
+class EngineOptions(TypedDict, total=False):
     """Where much work runs."""
 
     engine: Annotated[
@@ -166,7 +166,7 @@ class Scheduling(TypedDict, total=False):
     ]
 
 
-class Report(TypedDict, total=False):
+class ReportOptions(TypedDict, total=False):
     """Whether a report is written."""
 
     report: Annotated[
@@ -183,5 +183,5 @@ class Report(TypedDict, total=False):
     ]
 
 
-class FinishOptions(Report, Trusting, total=False):
+class FinishOptions(ReportOptions, TrustOptions, total=False):
     """How an interrupted run is finished."""

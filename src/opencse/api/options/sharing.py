@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Reporting
+from opencse.api.options.shared import ProgressOptions
 
 
-class PushOptions(Reporting, total=False):
+class PushOptions(ProgressOptions, total=False):
     """How an encoder is put on the Hub."""
 
     token: Annotated[

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from opencse.api.declaring import Option
-from opencse.api.options.evaluation import Fast
-from opencse.api.options.shared import Changes, RowColumns, Running, Scheduling
+from opencse.api.options.evaluation import FastOptions
+from opencse.api.options.shared import DeviceOptions, EngineOptions, RowColumnOptions, SettingOptions
 
 
-class StudyOptions(Fast, Changes, RowColumns, Running, total=False):
+class StudyOptions(FastOptions, SettingOptions, RowColumnOptions, DeviceOptions, total=False):
     """How recipes are trained and scored."""
 
     suites: Annotated[
@@ -20,7 +20,7 @@ class StudyOptions(Fast, Changes, RowColumns, Running, total=False):
     ]
 
 
-class CompareOptions(StudyOptions, Scheduling, total=False):
+class CompareOptions(StudyOptions, EngineOptions, total=False):
     """How recipes are compared."""
 
     starts: Annotated[

@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Columns, Opening, Running, Split
+from opencse.api.options.shared import ColumnOptions, DeviceOptions, ModelOptions, SplitOptions
 
 if TYPE_CHECKING:
     from opencse.evaluation import ScoredPairs
 
 
-class NearestOptions(Columns, Split, Opening, total=False):
+class NearestOptions(ColumnOptions, SplitOptions, ModelOptions, total=False):
     """How the nearest sentences are found."""
 
     k: Annotated[int, Option(3, "Sentences to show for each query.", ("-k",), least=1)]
@@ -37,7 +37,7 @@ class NearestOptions(Columns, Split, Opening, total=False):
     ]
 
 
-class CalibrateOptions(Columns, Split, Running, total=False):
+class CalibrateOptions(ColumnOptions, SplitOptions, DeviceOptions, total=False):
     """How a model's cosines are calibrated."""
 
     pairs: Annotated[

@@ -1,0 +1,200 @@
+"""Options of `opencse.train`, `opencse.pretrain` and `opencse.adapt`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from opencse.api.declaring import Option
+from opencse.api.options.shared import (
+    DeviceOptions,
+    DocumentOptions,
+    IdenticalIdOptions,
+    LineOptions,
+    ReportOptions,
+    RowColumnOptions,
+    SettingOptions,
+    SplitOptions,
+)
+
+if TYPE_CHECKING:
+    from opencse.adapting.dev_choice import DevChoice
+    from opencse.encoder.encoder import SentenceEncoder
+    from opencse.making.backbone import Shape
+    from opencse.recipes.recipe import Recipe
+    from opencse.text.given import Text
+    from opencse.training.callbacks import Callback
+
+
+class RunOptions(DocumentOptions, SettingOptions, ReportOptions, DeviceOptions, total=False):
+    """How a run is started, continued and followed."""
+
+    resume: Annotated[
+        bool,
+        Option(
+            False,
+            "Continue from the checkpoint in --out.",
+            rank=6,
+            in_python="continue from the checkpoint in ``out``; refused if the content of the start, the text or the "
+            "dev data, or any setting, differs.",
+        ),
+    ]
+    overwrite: Annotated[
+        bool,
+        Option(
+            False,
+            "Replace the run or encoder in --out, from the first step on; other files there stay.",
+            rank=6,
+        ),
+    ]
+    dry_run: Annotated[bool, Option(False, "Check everything, print the plan, and stop before training.", rank=6)]
+    track: Annotated[
+        str | None,
+        Option(None, "Log to tensorboard or wandb too; metrics.jsonl is always written.", rank=6),
+    ]
+    callbacks: Annotated[
+        Sequence[Callback],
+        Option(
+            (),
+            "called at steps, evaluations, checkpoints and the end; see `opencse.training.callbacks.Callback`.",
+            rank=6,
+            hidden=True,
+        ),
+    ]
+
+
+class QuestionOptions(IdenticalIdOptions, total=False):
+    """How answers to questions are scored."""
+
+    metric: Annotated[
+        str | None,
+        Option(
+            None,
+            "Measure of retrieval that --dev selects by: mrr@10, recall@100, ...; by default ndcg@10.",
+        ),
+    ]
+
+
+class TrainOptions(QuestionOptions, RunOptions, RowColumnOptions, LineOptions, SplitOptions, total=False):
+    """How a sentence encoder is trained."""
+
+    recipe: Annotated[
+        str | Recipe,
+        Option(
+            "simcse",
+            "Recipe by name (opencse recipes) or TOML file; presets follow after colons.",
+            ("--recipe", "-r"),
+            rank=-1,
+            in_python="a recipe's name or a TOML file, either with presets (``simcse:dropout-0.2``), or a `Recipe`.",
+        ),
+    ]
+    model: Annotated[
+        str | Path | SentenceEncoder,
+        Option(
+            "opencse-mini",
+            "Model to start from: a folder, a Hub id, or a preset's name.",
+            ("--model", "-m"),
+            rank=-1,
+            in_python="the built-in encoder, a folder, a Hub id, one of the recipe's presets, or a `SentenceEncoder`, "
+            "which is written to ``out/start`` and not changed.",
+        ),
+    ]
+    preset: Annotated[
+        str | None,
+        Option(
+            None,
+            "More presets of the recipe, joined by colons; the preset of --model is applied anyway.",
+            rank=-1,
+        ),
+    ]
+    dev: Annotated[
+        DevChoice,
+        Option(
+            "auto",
+            "Data that the best step is selected by: 'text' (questions from a held-out share of TEXT), 'auto' ('text', "
+            "or 'sample' where TEXT is small), 'sample' (150 built-in graded pairs), a file of graded pairs, a folder "
+            "of queries with relevant documents (BEIR's layout), or 'none' (keep the last step).",
+            rank=-1,
+            in_python="data that the best step is selected by: ``text`` (questions from a held-out share of the text), "
+            "``auto`` (``text``, or ``sample`` where the text is small), ``sample`` (built-in graded pairs), a file or "
+            "a list of graded pairs (score, sentence, sentence), a folder of queries with relevant documents in BEIR's "
+            "layout, or None (keep the last step).",
+        ),
+    ]
+
+
+class PretrainOptions(RunOptions, RowColumnOptions, LineOptions, SplitOptions, total=False):
+    """How a backbone is pretrained."""
+
+    model: Annotated[
+        str | Path | None,
+        Option(
+            None,
+            "Backbone to continue from (domain adaptation); by default a new BERT.",
+            ("--model", "-m"),
+        ),
+    ]
+    vocabulary: Annotated[int, Option(16_384, "Size of the new vocabulary, at most.")]
+    shape: Annotated[Shape | None, Option(None, "size of the new backbone.", hidden=True)]
+    recipe: Annotated[
+        str | Recipe,
+        Option(
+            "pretrain",
+            "Recipe by name or TOML file.",
+            ("--recipe", "-r"),
+            in_python="how to train: a recipe without contrast.",
+        ),
+    ]
+    dev: Annotated[
+        DevChoice,
+        Option(
+            None,
+            "Graded pairs that the best step is selected by: a file, 'sample' (built in) or 'none'.",
+            typed="none",
+            in_python="graded pairs that the best step is selected by; by default none, and the last step is kept.",
+        ),
+    ]
+
+
+class AdaptOptions(QuestionOptions, RunOptions, total=False):
+    """How an encoder is adapted to documents."""
+
+    pairs: Annotated[
+        Text | None,
+        Option(
+            None,
+            "Questions with texts that answer them, if you have any: a table of two columns, or a folder in BEIR's "
+            "layout (its train judgements). They are trained on too, and some are held out to select by.",
+            rank=-1,
+            in_python="questions with texts that answer them, if there are any: a file, a `Source` or a list of pairs; "
+            "or a folder in BEIR's layout, whose judgements called ``train`` are read.",
+        ),
+    ]
+    columns: Annotated[
+        Sequence[str] | None,
+        Option(None, "The two columns of --pairs: question,answer. [default: anchor,positive]", rank=-1),
+    ]
+    model: Annotated[
+        str | Path,
+        Option(
+            "opencse-mini",
+            "Encoder to adapt: a folder, a Hub id, or a preset's name.",
+            ("--model", "-m"),
+            rank=-1,
+        ),
+    ]
+    recipe: Annotated[
+        str,
+        Option("adapt", "Recipe by name (opencse recipes) or TOML file.", ("--recipe", "-r"), rank=-1),
+    ]
+    dev: Annotated[
+        str | Path | None,
+        Option(
+            "auto",
+            "Data that the best step is selected by: 'auto' (questions about held-out documents), a folder of your "
+            "queries with their relevant documents (BEIR's layout), a file of graded pairs, 'sample' (150 built-in "
+            "graded pairs), or 'none' (keep the last step).",
+            rank=-1,
+        ),
+    ]
