@@ -34,7 +34,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation.retrieval.data import RetrievalTask, load_retrieval
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 from opencse.progress import Terminal
 from opencse.ranking import ndcg, nearest_prepared
 from opencse.search.approximate import IndexKind, require_faiss

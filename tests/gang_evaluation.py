@@ -16,7 +16,7 @@ import torch
 from opencse.adapting.dev_choice import load_selector
 from opencse.adapting.selection import DevScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.together import evaluated
+from opencse.encoder.together import evaluate_together
 from opencse.processes import joined
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -43,7 +43,7 @@ def main() -> None:
             chooser = load_selector(dev, source)
             assert chooser is not None
             counts.clear()
-            score = evaluated(encoder, world, partial(both, chooser))
+            score = evaluate_together(encoder, world, partial(both, chooser))
             found[dev] = {**asdict(score), "cosines": None, "counted": sum(counts)}
             encoder.encode(["Alone again."])
             assert sum(counts) == found[dev]["counted"] + 1

@@ -13,3 +13,5 @@ Flags = NDArray[np.bool_]
 """True or false, of any shape."""
 Vectors = NDArray[np.floating]
 """(n, d) vectors, one in each row, in any precision."""
+Embeddings = NDArray[np.float32]
+"""(n, d) vectors as an encoder returns them, in single precision."""

@@ -6,7 +6,7 @@ from numpy.typing import NDArray
 
 from opencse.bulk.forms import NUMBERS, Form, first_wrong
 from opencse.errors import UserError
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 
 
 @pytest.fixture

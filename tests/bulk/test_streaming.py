@@ -18,7 +18,7 @@ from opencse import SentenceEncoder
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import EncodedFile, encode_file
 from opencse.crash_safe import GrowingFile
-from opencse.encoder.encoding import encoded
+from opencse.encoder.encoding import encode_in_batches
 from opencse.errors import UserError
 from opencse.text.readers import Source
 
@@ -200,11 +200,11 @@ def test_vectors_that_are_not_finite_are_refused(
     source: Source, out: Path, encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch, value: float
 ) -> None:
     def overflowing(encoder: SentenceEncoder, texts: list[str], *how: Any) -> NDArray[np.float32]:
-        vectors = encoded(encoder, texts, *how)
+        vectors = encode_in_batches(encoder, texts, *how)
         vectors[[text.startswith("sentence number 7 ") for text in texts], 3] = value
         return vectors
 
-    monkeypatch.setattr("opencse.encoder.encoder.encoded", overflowing)
+    monkeypatch.setattr("opencse.encoder.encoder.encode_in_batches", overflowing)
     out.write_bytes(b"the old vectors")
     assert told(source, out, encoder, window=5) == (
         f"{source.location}, line 8: the vector of 'sentence number 7 of the text and more a' holds NaN or "

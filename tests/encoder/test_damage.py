@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 import opencse
 from helpers import write_small_sts
-from opencse.encoder.damage import DamagedVectorError, require_whole
+from opencse.encoder.damage import DamagedVectorError, require_sound_vectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 
@@ -74,11 +74,11 @@ def test_every_command_refuses_a_damaged_model(damaged: Path, command: str, tmp_
 
 def test_a_zero_vector_of_one_text_is_no_damage(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    require_whole(encoder, np.zeros((2, 32), dtype=np.float32), ["", ""])
-    require_whole(encoder, np.zeros((0, 32), dtype=np.float32))
+    require_sound_vectors(encoder, np.zeros((2, 32), dtype=np.float32), ["", ""])
+    require_sound_vectors(encoder, np.zeros((0, 32), dtype=np.float32))
     with pytest.raises(DamagedVectorError, match="the vector of 'b' holds NaN or infinity; the weights") as caught:
-        require_whole(encoder, np.array([[0.0], [np.nan]], dtype=np.float32), ["a", "b"])
+        require_sound_vectors(encoder, np.array([[0.0], [np.nan]], dtype=np.float32), ["a", "b"])
     assert caught.value.row == 1
     assert pickle.loads(pickle.dumps(caught.value)).row == 1
     with pytest.raises(DamagedVectorError, match="try precision float32"):
-        require_whole(encoder, np.array([[np.inf]], dtype=np.float32), bf16=True)
+        require_sound_vectors(encoder, np.array([[np.inf]], dtype=np.float32), bf16=True)

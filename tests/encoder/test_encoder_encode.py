@@ -82,8 +82,8 @@ def test_windows_join_in_order(encoder: SentenceEncoder, shuffled: list[str], mo
     whole = encoder.encode(shuffled)
     monkeypatch.setattr(encoding, "WINDOW", 7)
     assert largest_difference(encoder.encode(shuffled), whole) < 1e-6
-    ahead = encoding.made_ahead
-    monkeypatch.setattr(encoding, "made_ahead", lambda make, of, beside: ahead(make, of, beside=True))
+    ahead = encoding.prefetched
+    monkeypatch.setattr(encoding, "prefetched", lambda make, items, in_thread: ahead(make, items, in_thread=True))
     assert largest_difference(encoder.encode(shuffled), whole) < 1e-6, "as a GPU has its windows tokenised"
 
 

@@ -21,7 +21,7 @@ from opencse.errors import UserError
 from opencse.export import distil
 from opencse.export.distil import DistilSettings, Floats, _fitted
 from opencse.modules.prompts import Prompts
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 from opencse.progress import Silent
 from opencse.text.tokenizer import Tokenizer
 

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opencse.kernels.attention import Places, attention
+from opencse.kernels.attention import HeadPositions, attention
 
 HEADS, HIDDEN, LENGTHS = 2, 6, [3, 5, 1, 4]
 
@@ -37,7 +37,7 @@ def test_it_is_the_formula_with_its_gradients(first: bool, padded: bool) -> None
     relative = torch.randn(1, HEADS, 1 if first else length, length, dtype=torch.float64, requires_grad=True)
     blocked = torch.zeros(rows, 1, 1, length, dtype=torch.float64).masked_fill_(~mask[:, None, None], float("-inf"))
     kept = (torch.rand(rows, HEADS, 1 if first else length, length) > 0.3).double()
-    places = Places.of((rows, length), where, HEADS, parts)
+    places = HeadPositions.of((rows, length), where, HEADS, parts)
     leaves = [joined, relative, *([] if query is None else [query])]
 
     def outcome(mixed: Tensor) -> list[Tensor]:

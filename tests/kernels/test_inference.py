@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 
 from helpers import filled
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.kernels import states
+from opencse.kernels import inference
 from opencse.kernels.attention import Gather, inferred_attention
 from opencse.kernels.linear import Kernel, float32_kernel, kernel_of
-from opencse.kernels.packed import Rows
+from opencse.kernels.packed import PackedRows
 from opencse.text import sample
 
 TEXTS = [*filled(sample.TRAIN)[:40], "a", ""]
@@ -39,9 +39,9 @@ def test_float32_is_transformers_own(
     kernel: Kernel, pooling: str, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling=pooling, device="cpu")
-    monkeypatch.setattr(states, "float32_kernel", lambda: kernel)
+    monkeypatch.setattr(inference, "float32_kernel", lambda: kernel)
     vectors = encoder.encode(TEXTS)
-    assert encoder.kernels._made, "the packed forward was taken"
+    assert encoder.fast._prepared, "the packed forward was taken"
     np.testing.assert_allclose(vectors, plain(encoder, TEXTS), rtol=0, atol=1e-5)
 
 
@@ -65,13 +65,13 @@ def test_attention_in_bf16_is_near(length: int, asked: str, scores: int, monkeyp
     rows, heads, hidden = 5, 4, 32
     counts = torch.tensor([length, 1, length, 2, 3])
     mask = (torch.arange(length) < counts.view(-1, 1)).long()
-    place = Rows.of(mask, torch.float32)
+    place = PackedRows.of(mask, torch.float32)
     first = asked == "the first tokens"
     joined = torch.randn(len(place.places), (2 if first else 3) * hidden)
     query = torch.randn(rows, hidden) if first else None
     made = {}
     for dtype in (torch.float32, torch.bfloat16):
-        near = Rows.of(mask, dtype)
+        near = PackedRows.of(mask, dtype)
         gather = Gather.of(near.shape, near.places, heads, near.blocked, joined.to(dtype), first=first)
         made[dtype] = inferred_attention(joined.to(dtype), None if query is None else query.to(dtype), gather).float()
     tokens = rows if first else place.tokens
@@ -131,7 +131,7 @@ def _matrix(encoder: SentenceEncoder) -> torch.nn.Parameter:
 def test_a_change_of_the_weights_is_seen(
     change: Callable[[SentenceEncoder], None], kernel: Kernel, tiny_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(states, "float32_kernel", lambda: kernel)
+    monkeypatch.setattr(inference, "float32_kernel", lambda: kernel)
     encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
     before = encoder.encode(TEXTS)
     change(encoder)
@@ -142,11 +142,11 @@ def test_a_change_of_the_weights_is_seen(
 
 def test_copies_leave_the_prepared_weights_out(encoder: SentenceEncoder) -> None:
     encoder.encode(TEXTS, precision="bf16")
-    assert encoder.kernels._made
-    for other in (encoder.twin(), copy.deepcopy(encoder.kernels), pickle.loads(pickle.dumps(encoder.kernels))):
-        kernels = other.kernels if isinstance(other, SentenceEncoder) else other
-        assert not kernels._made
-    assert not any("kernels" in name for name in encoder.state_dict())
+    assert encoder.fast._prepared
+    for other in (encoder.twin(), copy.deepcopy(encoder.fast), pickle.loads(pickle.dumps(encoder.fast))):
+        fast = other.fast if isinstance(other, SentenceEncoder) else other
+        assert not fast._prepared
+    assert not any("fast" in name for name in encoder.state_dict())
 
 
 @pytest.mark.parametrize(

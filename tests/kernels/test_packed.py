@@ -16,9 +16,8 @@ from helpers import Stopped
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError, UserError
 from opencse.kernels import groups
-from opencse.kernels.inference import Kernels
+from opencse.kernels.inference import InferenceForward
 from opencse.kernels.packed import Masks, pack, round_count
-from opencse.kernels.states import inferred_states
 from opencse.runs.job import TrainJob
 from opencse.text import sample
 from opencse.text.readers import Source
@@ -158,8 +157,8 @@ def test_inference_is_transformers_own(family: str, lengths: list[int], first: b
     tokens = Tokens(ids, mask)
     with torch.inference_mode():
         own = model(input_ids=ids, attention_mask=mask).last_hidden_state
-        found = inferred_states(model, Kernels(), tokens, [3], first=first)[0]
-        near = inferred_states(model, Kernels(), tokens, [3], first=first, bf16=True)[0]
+        found = InferenceForward().states(model, tokens, [3], first=first)[0]
+        near = InferenceForward().states(model, tokens, [3], first=first, bf16=True)[0]
     expected = own[:, :1] if first else own * mask[:, :, None]
     assert torch.allclose(found, expected, atol=1e-5)
     assert found.shape == expected.shape

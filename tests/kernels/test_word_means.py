@@ -25,7 +25,7 @@ def plain(encoder: SentenceEncoder) -> np.ndarray[tuple[int, int], np.dtype[np.f
 def test_the_built_in_encoder_is_the_same() -> None:
     encoder = SentenceEncoder.load(device="cpu")
     np.testing.assert_allclose(encoder.encode(TEXTS), plain(encoder), rtol=0, atol=2e-6)
-    assert isinstance(encoder.kernels.word_means(encoder.backbone), WordMeans)
+    assert WordMeans.fits(encoder.backbone)
 
 
 @pytest.mark.parametrize("pooling", ["mean", "cls", "max"])
@@ -36,6 +36,6 @@ def test_any_weights_and_every_change_of_them(pooling: str, tiny_folder: Path) -
             for weights in encoder.parameters():
                 weights.add_(0.3 * torch.randn_like(weights))
         vectors = encoder.encode(TEXTS)
-        assert encoder.kernels._made is not None
-        assert isinstance(encoder.kernels._made[1], WordMeans) == (pooling == "mean")
+        assert encoder.fast._prepared is not None
+        assert isinstance(encoder.fast._prepared[1], WordMeans) == (pooling == "mean")
         np.testing.assert_allclose(vectors, plain(encoder), rtol=0, atol=1e-5)

@@ -9,7 +9,7 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 from opencse.search import pairs
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index

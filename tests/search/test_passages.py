@@ -15,7 +15,7 @@ from helpers import Heard
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Prompts
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.passages import PassageSplitter, _packed

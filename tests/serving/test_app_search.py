@@ -10,7 +10,7 @@ import pytest
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.prompts import Prompts
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.serving.app import create_app

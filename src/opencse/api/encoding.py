@@ -9,10 +9,11 @@ from typing import TextIO, Unpack, overload
 from opencse.api.declaring import defaults_of, public
 from opencse.api.models import Model, encoded, load_encoder
 from opencse.api.options.encoding import EncodeOptions, InMemoryOptions
+from opencse.arrays import Embeddings
 from opencse.bulk.folders import encode_folder
 from opencse.bulk.forms import Form
 from opencse.bulk.streaming import SUFFIX, EncodedFile, encode_file, write_lines
-from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.engines.choice import require_engine
 from opencse.errors import InterruptedRunError, UserError
 from opencse.modules.prompts import Role
@@ -22,7 +23,7 @@ from opencse.text.given import GivenTexts, Text, TextSource, open_texts
 
 
 @overload
-def encode(model: Model, text: Text, out: None = None, **options: Unpack[InMemoryOptions]) -> Vectors: ...
+def encode(model: Model, text: Text, out: None = None, **options: Unpack[InMemoryOptions]) -> Embeddings: ...
 
 
 @overload
@@ -32,7 +33,7 @@ def encode(model: Model, text: Text, out: str | Path | TextIO, **options: Unpack
 @public
 def encode(
     model: Model, text: Text, out: str | Path | TextIO | None = None, **options: Unpack[EncodeOptions]
-) -> Vectors | EncodedFile:
+) -> Embeddings | EncodedFile:
     """Encodes a text as an array, or writes its vectors to a file or a folder as they are computed.
 
     When vectors are written, at most 32,768 texts and their vectors are in memory (of each process), and after an
@@ -132,7 +133,7 @@ def encode(
         progress.finish()
 
 
-def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOptions) -> Vectors:
+def _in_memory(model: Model, source: TextSource, form: Form, options: InMemoryOptions) -> Embeddings:
     encoder = load_encoder(model, options)
     form.require(encoder.dimension)
     if not isinstance(source, GivenTexts):

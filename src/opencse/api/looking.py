@@ -14,7 +14,7 @@ from opencse.api.declaring import public
 from opencse.api.models import name_of, open_encoder
 from opencse.api.options.looking import AnalyzeOptions, CheckOptions
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.known import UNKNOWN
+from opencse.encoder.unknown_tokens import UNKNOWN_LIMIT
 from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation import Sts, read_scored_pairs
@@ -74,7 +74,7 @@ def check(text: Text, **options: Unpack[CheckOptions]) -> CorpusCheck:
         near_duplicates=near_duplicates,
         command=sample_of_text.command,
         read_as=sample_of_text.read_as,
-        refused_unknown=UNKNOWN,
+        refused_unknown=UNKNOWN_LIMIT,
     )
     return checked.model_copy(update={"advice": [*sample_of_text.advice, *checked.advice]})
 

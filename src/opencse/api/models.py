@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from opencse.api.options.shared import ModelOptions
-from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.arrays import Embeddings
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.foreign import told
 from opencse.kernels.precision import PrecisionName
@@ -70,7 +71,7 @@ def encoded(
     *,
     prompt: str,
     precision: PrecisionName = "float32",
-) -> Vectors:
+) -> Embeddings:
     """The vectors of ``texts``, each with ``prompt`` before it; progress is shown as a bar called ``what``."""
     progress.start(what, len(texts))
     try:

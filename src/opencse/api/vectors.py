@@ -13,8 +13,9 @@ from opencse.api.declaring import public
 from opencse.api.models import Model, encoded, load_encoder, name_of, open_encoder
 from opencse.api.options.shared import ModelOptions
 from opencse.api.options.vectors import CalibrateOptions, NearestOptions
-from opencse.encoder.encoder import SentenceEncoder, Vectors
-from opencse.encoder.known import tell_unknown
+from opencse.arrays import Embeddings
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, read_scored_pairs
 from opencse.evaluation.embedding import SearchEncode
@@ -71,7 +72,7 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
         raise UserError("a text is blank; give each some words")
     progress = options["progress"] or Silent()
     encoder = load_encoder(model, options)
-    tell_unknown(encoder, [text, *others], progress.say)
+    warn_of_unknown_tokens(encoder, [text, *others], progress.say)
     scores = encoder.similarity(text, others)[0].tolist()
     folder = _calibrated(model, options["pooling"])
     function = encoder.similarity_fn_name
@@ -146,7 +147,7 @@ def nearest(
     def encoding(number: int, model: Model) -> SearchEncode:
         """Loads its model when it is called, so that one at a time is in memory."""
 
-        def encode(queries: Sequence[str], documents: Sequence[str]) -> tuple[Vectors, Vectors]:
+        def encode(queries: Sequence[str], documents: Sequence[str]) -> tuple[Embeddings, Embeddings]:
             encoder = load_encoder(model, options)
             if not indexes and cache is None:
                 title = f"encoding with {name_of(model)}"

@@ -27,7 +27,7 @@ from opencse.encoder.batches import require_options
 from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
-from opencse.encoder.known import AMONG, tell_unknown
+from opencse.encoder.unknown_tokens import TEXTS_CHECKED, warn_of_unknown_tokens
 from opencse.engines.choice import Engine, require_engine
 from opencse.errors import UserError, reason
 from opencse.kernels.precision import PrecisionName
@@ -190,7 +190,8 @@ def encode_folder(
                 before, begun = shards.rows, time.perf_counter()
                 if not shards.whole:
                     if not before:
-                        tell_unknown(encoder, [texts[0] for _, texts in islice(source.examples(), AMONG)], say)
+                        examples = islice(source.examples(), TEXTS_CHECKED)
+                        warn_of_unknown_tokens(encoder, [texts[0] for _, texts in examples], say)
                     report = None if progress is None else TaskProgress(progress, before, rows)
                     work = EncodingWork(partial(tasks_of, source, shards), shards.count - len(shards.done), report)
                     location = None if isinstance(model, SentenceEncoder) else model

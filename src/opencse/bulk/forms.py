@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.errors import UserError, require_known
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 
 Numbers = Literal["float32", "float16", "int8", "binary"]
 NUMBERS: tuple[str, ...] = get_args(Numbers)

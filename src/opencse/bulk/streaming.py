@@ -25,7 +25,7 @@ from opencse.encoder.damage import DamagedVectorError
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.encoding import WINDOW
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.known import tell_unknown
+from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError, reason
 from opencse.foreign import told
 from opencse.io import WRITING, npy_header
@@ -120,7 +120,7 @@ def encode_file(
             for records in _windows(source, before, window):
                 first = [texts[0] for _, texts in records]
                 if file.done == before:
-                    tell_unknown(encoder, first, say)
+                    warn_of_unknown_tokens(encoder, first, say)
                 counting = None if progress is None else _counted_from(file.done, rows, progress)
                 try:
                     written = written_vectors(encoder, first, prompt, form, precision, counting)
@@ -223,7 +223,7 @@ def write_lines(
     rows, started = 0, time.perf_counter()
     for records in _windows(source, 0, window):
         if not rows:
-            tell_unknown(encoder, [texts[0] for _, texts in records], say)
+            warn_of_unknown_tokens(encoder, [texts[0] for _, texts in records], say)
         try:
             written = written_vectors(encoder, [texts[0] for _, texts in records], prompt, form, precision)
         except DamagedVectorError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import numpy as np
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import torch
 
 
-class EncodeOptions(TypedDict, total=False):
+class EncodingOptions(TypedDict, total=False):
     """Options that every way of encoding has; see `SentenceEncoder.encode`."""
 
     batch_size: int | None
@@ -55,7 +55,7 @@ def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) 
     return batches
 
 
-def listed(texts: object) -> list[Any]:
+def as_list(texts: object) -> list[Any]:
     """The members of ``texts``, in their order; what has no texts in an order is refused."""
     flat = getattr(texts, "ndim", 1) == 1  # a table's members are its columns
     if isinstance(texts, Iterable) and flat and not isinstance(texts, bytes | bytearray | Mapping | Set):
@@ -82,3 +82,28 @@ def require_options(precision: str, *, token_budget: int | None = None, batch_si
     for name, most in (("token_budget", token_budget), ("batch_size", batch_size)):
         if most is not None and most < 1:
             raise UserError(f"{name} is at least 1, not {most}")
+
+
+def as_vectors(
+    name: str,
+    given: str | Sequence[str] | NDArray[np.floating],
+    encode: Callable[[Sequence[str]], NDArray[np.float32]],
+) -> NDArray[np.floating]:
+    """(n, d) vectors: those given, or of the texts given.
+
+    Args:
+        name: of the argument, for messages.
+        given: a text, texts, or vectors (n, d) or (d,).
+        encode: gives texts their vectors.
+
+    Raises:
+        UserError: for arrays of another shape.
+        TypeError: for what is neither texts nor an array.
+    """
+    if not isinstance(given, Iterable):
+        raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(given).__name__}")
+    if not isinstance(given, np.ndarray):
+        return encode([given] if isinstance(given, str) else given)
+    if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":
+        raise UserError(f"vectors are a (n, d) array of numbers, not {given.dtype} of shape {given.shape}")
+    return np.atleast_2d(given)

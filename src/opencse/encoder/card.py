@@ -107,10 +107,10 @@ def framed(body: str, encoder: EncoderNetwork, *, base: str | None = None, limit
         prompt=as_text(encoder.prompts.line(*Role) + encoder.prompts.note) if encoder.prompts else "none",
         versions=", ".join([f"opencse {__version__}", *(f"{name} {version}" for name, version in packages if version)]),
     )
-    listed = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
+    limits_list = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
     use = _USE + (_RETRIEVAL if encoder.prompts.differ else "") + ("" if config.model_type == TABLE else _ONNX)
     head = front_matter("sentence-transformers", ["sentence-transformers"], base)
-    return without_home(f"{head}{body}{told}## Limits\n\n{listed}\n{use.format(here=THIS_FOLDER)}")
+    return without_home(f"{head}{body}{told}## Limits\n\n{limits_list}\n{use.format(here=THIS_FOLDER)}")
 
 
 def _weighing(encoder: EncoderNetwork) -> str:

@@ -35,7 +35,7 @@ class DamagedVectorError(UserError):
         return type(self), (str(self), self.row)
 
 
-def require_whole(
+def require_sound_vectors(
     encoder: EncoderNetwork, vectors: NDArray[np.float32], texts: Sequence[str] | None = None, *, bf16: bool = False
 ) -> None:
     """Refuses vectors that hold NaN or infinity, and those of a model that gives zeros for everything.

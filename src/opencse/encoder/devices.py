@@ -7,7 +7,7 @@ import torch
 from opencse.errors import UserError, reason, shortened
 
 
-def usable(device: str | torch.device) -> torch.device:
+def usable_device(device: str | torch.device) -> torch.device:
     """``device``, if tensors can be made there and read again.
 
     Raises:

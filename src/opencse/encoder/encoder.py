@@ -12,25 +12,24 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opencse.encoder.batches import EncodeOptions, listed, require_options, require_texts
+from opencse.arrays import Embeddings
+from opencse.encoder.batches import EncodingOptions, as_list, as_vectors, require_options, require_texts
 from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.card import plain_card
-from opencse.encoder.damage import require_whole
-from opencse.encoder.devices import default_device, usable
-from opencse.encoder.encoding import Batching, encoded
+from opencse.encoder.damage import require_sound_vectors
+from opencse.encoder.devices import default_device, usable_device
+from opencse.encoder.encoding import Batching, encode_in_batches
 from opencse.encoder.network import EncoderNetwork
 from opencse.encoder.together import encode_together
 from opencse.errors import UserError
 from opencse.foreign import checks_trust
 from opencse.modules.pooling import Pooling
 from opencse.modules.prompts import Role
-from opencse.modules.rows import as_vectors, unit_rows
+from opencse.modules.similarity import unit_rows
 from opencse.progress import Count, Counted, Terminal
 
 if TYPE_CHECKING:
     from opencse.model_folder.hub import HubOptions
-
-Vectors = NDArray[np.float32]
 
 
 class LoadOptions(TypedDict, total=False):
@@ -100,7 +99,7 @@ class SentenceEncoder(EncoderNetwork):
         from opencse.model_folder.reading import read_folder
 
         super().__init__()
-        target = default_device() if device is None else usable(device)
+        target = default_device() if device is None else usable_device(device)
         parts = read_folder(
             model,
             pooling=pooling,
@@ -173,8 +172,8 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: Literal[False] = False,
-        **options: Unpack[EncodeOptions],
-    ) -> Vectors: ...
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings: ...
 
     @overload
     def encode(
@@ -184,7 +183,7 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: Literal[True],
-        **options: Unpack[EncodeOptions],
+        **options: Unpack[EncodingOptions],
     ) -> Tensor: ...
 
     @torch.inference_mode()
@@ -202,7 +201,7 @@ class SentenceEncoder(EncoderNetwork):
         precision: Literal["float32", "bf16"] = "float32",
         token_budget: int | None = None,
         progress: Count | None = None,
-    ) -> Vectors | Tensor:
+    ) -> Embeddings | Tensor:
         """Vectors of ``texts``, in their order.
 
         Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
@@ -233,7 +232,7 @@ class SentenceEncoder(EncoderNetwork):
                 budget below 1, a progress bar and ``progress`` together, or vectors that hold NaN, infinity or zeros
                 alone.
         """
-        rows = [texts] if isinstance(texts, str) else listed(texts)
+        rows = [texts] if isinstance(texts, str) else as_list(texts)
         require_texts(rows)
         require_options(precision, token_budget=token_budget, batch_size=batch_size)
         prompt = self.prompts.chosen(Role.PLAIN, prompt_name, prompt)
@@ -242,10 +241,13 @@ class SentenceEncoder(EncoderNetwork):
                 raise UserError("show_progress_bar and progress are two ways to be told; give one of them")
             progress = Counted(Terminal(), "encoding")
         if device is not None:
-            self.to(usable(device))
-        how = Batching(token_budget or budget_of(self.device), batch_size, precision == "bf16", prompt)
-        vectors = encode_together(self, rows, how) if self.together.several else encoded(self, rows, how, progress)
-        require_whole(self, vectors, rows, bf16=how.bf16)
+            self.to(usable_device(device))
+        batching = Batching(token_budget or budget_of(self.device), batch_size, precision == "bf16", prompt)
+        if self.together.several:
+            vectors = encode_together(self, rows, batching)
+        else:
+            vectors = encode_in_batches(self, rows, batching, progress)
+        require_sound_vectors(self, vectors, rows, bf16=batching.bf16)
         if normalize_embeddings:
             vectors = unit_rows(vectors)
         given = vectors[0] if isinstance(texts, str) else vectors
@@ -259,8 +261,8 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: Literal[False] = False,
-        **options: Unpack[EncodeOptions],
-    ) -> Vectors: ...
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings: ...
 
     @overload
     def encode_query(
@@ -270,7 +272,7 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: Literal[True],
-        **options: Unpack[EncodeOptions],
+        **options: Unpack[EncodingOptions],
     ) -> Tensor: ...
 
     def encode_query(
@@ -280,8 +282,8 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: bool = False,
-        **options: Unpack[EncodeOptions],
-    ) -> Vectors | Tensor:
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings | Tensor:
         """Vectors of queries: `encode` with the model's prompt called ``query``, as in sentence-transformers.
 
         A model without that prompt reads queries as they are; its default prompt is not used.
@@ -311,8 +313,8 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: Literal[False] = False,
-        **options: Unpack[EncodeOptions],
-    ) -> Vectors: ...
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings: ...
 
     @overload
     def encode_document(
@@ -322,7 +324,7 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: Literal[True],
-        **options: Unpack[EncodeOptions],
+        **options: Unpack[EncodingOptions],
     ) -> Tensor: ...
 
     def encode_document(
@@ -332,8 +334,8 @@ class SentenceEncoder(EncoderNetwork):
         prompt: str | None = None,
         *,
         convert_to_tensor: bool = False,
-        **options: Unpack[EncodeOptions],
-    ) -> Vectors | Tensor:
+        **options: Unpack[EncodingOptions],
+    ) -> Embeddings | Tensor:
         """Vectors of documents: `encode` with the model's prompt called ``document``, as in sentence-transformers.
 
         A model without that prompt reads documents as they are; its default prompt is not used.
@@ -357,7 +359,7 @@ class SentenceEncoder(EncoderNetwork):
 
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Vectors:
+    ) -> Embeddings:
         """Compares every a with every b by the model's own function (``similarity_fn_name``): (n, m) float32.
 
         That is the cosine, the dot product, or the negative Euclidean or Manhattan distance, as the folder says and as
@@ -371,7 +373,7 @@ class SentenceEncoder(EncoderNetwork):
 
     def similarity_pairwise(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
-    ) -> Vectors:
+    ) -> Embeddings:
         """Compares each a with the b of its number, as `similarity` does: (n,) float32.
 
         Raises:

@@ -43,7 +43,7 @@ class Batching:
     prompt: str = ""
 
 
-def encoded(
+def encode_in_batches(
     encoder: EncoderNetwork, texts: Sequence[str], how: Batching, progress: Count | None = None
 ) -> NDArray[np.float32]:
     """(n, dimension) vectors of ``texts``; see `SentenceEncoder.encode`.
@@ -60,7 +60,7 @@ def encoded(
     starts = range(0, len(texts), WINDOW)
     windows = (texts[start : start + WINDOW] for start in starts)
     tokenise = partial(encoder.tokenize, prompt=how.prompt)
-    tokenised = made_ahead(tokenise, windows, beside=encoder.device.type != "cpu")
+    tokenised = prefetched(tokenise, windows, in_thread=encoder.device.type != "cpu")
     done, unpooled = 0, encoder.unpooled(how.prompt)
     with evaluating(encoder):
         for start, ids in zip(starts, tokenised, strict=True):
@@ -82,16 +82,20 @@ def encoded(
     return vectors
 
 
-def made_ahead(make: Callable[[S], T], of: Iterable[S], *, beside: bool) -> Iterator[T]:
-    """``make`` of each, in order; with ``beside`` the next is made in a thread while the last is worked with."""
-    if not beside:
-        yield from map(make, of)
+def prefetched(make: Callable[[S], T], items: Iterable[S], *, in_thread: bool) -> Iterator[T]:
+    """``make`` of each item, in order; ``in_thread`` makes the next one in a thread while the last is used.
+
+    >>> list(prefetched(str.upper, ["a", "b"], in_thread=True))
+    ['A', 'B']
+    """
+    if not in_thread:
+        yield from map(make, items)
         return
-    waiting: deque[Future[T]] = deque()
+    pending: deque[Future[T]] = deque()
     with ThreadPoolExecutor(1) as worker:
-        for one in of:
-            waiting.append(worker.submit(make, one))
-            if len(waiting) > 1:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+        for item in items:
+            pending.append(worker.submit(make, item))
+            if len(pending) > 1:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()

@@ -10,8 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from opencse.encoder.batches import listed, require_texts, token_batches
-from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.arrays import Embeddings
+from opencse.encoder.batches import as_list, require_texts, token_batches
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
 from opencse.text.tokenizer import Ids, Tokens
@@ -28,7 +29,7 @@ def layer_vectors(
     role: Role = Role.PLAIN,
     token_budget: int = BUDGET,
     progress: Callable[[int, int], None] | None = None,
-) -> Vectors:
+) -> Embeddings:
     """Sentence vectors of one layer, by the encoder's own pooling, without dense layers; for probing layer by layer.
 
     With pooling of the last layer alone and no dense layers, those of layer L are ``encoder.encode``'s.
@@ -58,7 +59,7 @@ def vectors_by_layer(
     role: Role = Role.PLAIN,
     token_budget: int = BUDGET,
     progress: Callable[[int, int], None] | None = None,
-) -> dict[int, Vectors]:
+) -> dict[int, Embeddings]:
     """`layer_vectors` of several layers, of one forward pass over the texts."""
     for layer in layers:
         require_layer(encoder, layer)
@@ -137,7 +138,7 @@ def token_ids(encoder: SentenceEncoder, texts: Sequence[str], prompt: str = "") 
         raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")
     if isinstance(texts, str):
         raise UserError("texts: a list of strings is expected, not one string")
-    rows = listed(texts)
+    rows = as_list(texts)
     require_texts(rows)
     return encoder.tokenize(rows, prompt)
 

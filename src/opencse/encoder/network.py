@@ -10,11 +10,9 @@ from typing import Self
 import torch
 from torch import Tensor, nn
 
-from opencse.kernels.inference import Kernels
+from opencse.kernels.inference import InferenceForward
 from opencse.kernels.outputs import Disturb, Encoded, MaskedTokens
-from opencse.kernels.packed import unpackable
-from opencse.kernels.states import inferred_states, plain_states, trained_states
-from opencse.kernels.word_means import WordMeans
+from opencse.kernels.states import plain_states, trained_states
 from opencse.model_folder.adapters import merge_adapters
 from opencse.model_folder.backbone import dropout_rates
 from opencse.modules.dense import Dense, Head, Projection, as_dense
@@ -64,7 +62,7 @@ class EncoderNetwork(nn.Module):
         self.similarity_fn_name = parts.similarity_fn_name
         self.lower_case = parts.lower_case
         self.packed = False
-        self.kernels = Kernels()
+        self.fast = InferenceForward()
         self.own_code = parts.own_code
         self.own_dropout = dict(parts.own_dropout)
         self.adapted = False
@@ -174,27 +172,29 @@ class EncoderNetwork(nn.Module):
     def embed(self, tokens: Tokens, *, bf16: bool = False) -> Tensor:
         """The inference forward: (rows, dimension) vectors as saved models give them.
 
-        On a CPU, without gradient, backbones of BERT's shape go through `opencse.kernels.packed` with the weights in
-        order for this processor (`opencse.kernels.inference`): the same vectors up to rounding.
+        On a CPU, without gradient, backbones of BERT's shape are computed by `opencse.kernels.inference`: the same
+        vectors up to rounding.
 
         Args:
             tokens: of the texts.
             bf16: compute the backbone in bf16.
         """
-        fast = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled() and not self.training
-        fast = fast and self.backbone.dtype == torch.float32 and unpackable(self.backbone) is None
-        plain_mean = self.pooling is Pooling.MEAN and self.token_weights is None and tokens.unpooled is None
-        if fast and plain_mean and WordMeans.fits(self.backbone):
-            pooled = self.kernels.word_means(self.backbone)(tokens)
-        elif fast:
-            layers, first = self._layers(need_all=self._need_all()), self.pooling is Pooling.CLS
-            states = inferred_states(self.backbone, self.kernels, tokens, layers, first=first, bf16=bf16)
-            pooled = self._pool(states, tokens)
+        if not self.training and self.fast.supports(self.backbone, tokens):
+            pooled = self._fast_pooled(tokens, bf16=bf16)
         else:
             with torch.autocast(self.device.type, torch.bfloat16) if bf16 else nullcontext():
                 pooled = self._pool(self._states(tokens), tokens)
         vectors: Tensor = self.dense(pooled)
         return nn.functional.normalize(vectors, dim=-1) if self.normalize else vectors
+
+    def _fast_pooled(self, tokens: Tokens, *, bf16: bool) -> Tensor:
+        """Pooled vectors (rows, hidden) by the fast forward."""
+        if self.pooling is Pooling.MEAN and self.token_weights is None and tokens.unpooled is None:
+            means = self.fast.token_means(self.backbone, tokens)
+            if means is not None:
+                return means
+        layers, first = self._layers(need_all=self._need_all()), self.pooling is Pooling.CLS
+        return self._pool(self.fast.states(self.backbone, tokens, layers, first=first, bf16=bf16), tokens)
 
     def _need_all(self) -> bool:
         """Whether pooling reads other layers than the last."""
@@ -214,7 +214,7 @@ class EncoderNetwork(nn.Module):
     ) -> Sequence[Tensor]:
         """Hidden states, of all layers or the last; of ``first`` tokens alone where a ``packed`` forward can."""
         if torch.is_grad_enabled():
-            self.kernels.forget()
+            self.fast.forget()
         need_all = need_all or self._need_all()
         if packed:
             layers = self._layers(need_all=need_all)

@@ -11,20 +11,19 @@ from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
-from opencse.encoder.encoding import Batching, encoded
+from opencse.arrays import Embeddings
+from opencse.encoder.encoding import Batching, encode_in_batches
 from opencse.processes import ALONE, Processes
 
 if TYPE_CHECKING:
     from opencse.encoder.network import EncoderNetwork
 
-Vectors = NDArray[np.float32]
 T = TypeVar("T")
 E = TypeVar("E", bound="EncoderNetwork")
 
 
-def evaluated(encoder: E, world: Processes, evaluate: Callable[[E], T]) -> T:
+def evaluate_together(encoder: E, world: Processes, evaluate: Callable[[E], T]) -> T:
     """What ``evaluate`` finds about ``encoder`` in the first process, in all of them.
 
     Each process encodes its share of whatever texts ``evaluate`` encodes; the rest of it is done once.
@@ -48,7 +47,7 @@ def evaluated(encoder: E, world: Processes, evaluate: Callable[[E], T]) -> T:
     return world.share(found)
 
 
-def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching) -> Vectors:
+def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching) -> Embeddings:
     """(n, dimension): the vectors of ``texts``, a share by each process; called by the first one.
 
     Args:
@@ -65,10 +64,10 @@ def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching
 
 
 @torch.inference_mode()
-def _encoded(encoder: EncoderNetwork, world: Processes, texts: Sequence[str], how: Batching) -> Vectors:
+def _encoded(encoder: EncoderNetwork, world: Processes, texts: Sequence[str], how: Batching) -> Embeddings:
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
     shares = [order[rank :: world.count] for rank in range(world.count)]
-    own = encoded(encoder, [texts[row] for row in shares[world.rank]], how)
+    own = encode_in_batches(encoder, [texts[row] for row in shares[world.rank]], how)
     gathered = world.gathered(torch.from_numpy(own).to(encoder.device), [len(share) for share in shares])
     vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
     vectors[np.concatenate(shares).astype(np.intp)] = gathered.cpu().numpy()

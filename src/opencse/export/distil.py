@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from pydantic import Field
 
 from opencse.encoder.batches import token_batches
-from opencse.encoder.damage import require_whole
+from opencse.encoder.damage import require_sound_vectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.model_folder.table import model2vec_tokenizer, new_table, without_unknown
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 from opencse.progress import Progress
 from opencse.settings import Settings
 
@@ -201,7 +201,7 @@ def _through(encoder: SentenceEncoder, names: Sequence[str | None], own: int, pr
     finally:
         encoder.normalize = unit
         progress.finish()
-    require_whole(encoder, found)
+    require_sound_vectors(encoder, found)
     return found
 
 

@@ -24,7 +24,7 @@ _SCORES = 2**25
 
 
 @dataclass(frozen=True)
-class Places:
+class HeadPositions:
     """Where parts of packed rows lie, cut by heads; a part is a head's share of one token's query, key or value.
 
     Attributes:
@@ -44,7 +44,7 @@ class Places:
     tokens: Tensor | None
 
     @classmethod
-    def of(cls, shape: tuple[int, int], places: Tensor, heads: int, parts: int) -> Places:
+    def of(cls, shape: tuple[int, int], places: Tensor, heads: int, parts: int) -> HeadPositions:
         """Of tokens at ``places`` (T,) of a flattened (rows, length) batch; ``parts``: 3, or 2 for key and value."""
         rows, length = shape
         count, device = len(places), places.device
@@ -184,7 +184,7 @@ def _by_products(q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None) -> Tensor
 
 
 def attention(
-    joined: Tensor, query: Tensor | None, places: Places, bias: Tensor | None, kept: Tensor | None, rate: float
+    joined: Tensor, query: Tensor | None, places: HeadPositions, bias: Tensor | None, kept: Tensor | None, rate: float
 ) -> Tensor:
     """``dropout(softmax(q k^T / sqrt(d) + bias)) v`` of each head.
 
@@ -211,7 +211,7 @@ class _Attention(torch.autograd.Function):
         query: Tensor | None,
         bias: Tensor | None,
         kept: Tensor | None,
-        places: Places,
+        places: HeadPositions,
         rate: float,
     ) -> Tensor:
         rows, heads, length = places.shape
@@ -235,7 +235,7 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
         parts, q, weights, dropped, kept = ctx.saved_tensors
-        places: Places = ctx.places
+        places: HeadPositions = ctx.places
         rows, heads, length = places.shape
         first, size = len(parts) == 2, parts.shape[-1]
         k, v = parts[-2:]

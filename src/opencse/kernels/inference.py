@@ -1,6 +1,7 @@
-"""The linear maps of a backbone as inference computes them: weights put in order once, for the fastest kernel here.
+"""The fast forward of inference on a CPU: weights prepared once for the kernel that is fastest on this processor.
 
-Which one that is `linear` tells. oneDNN's weights are packed: torch's own call packs them anew each time.
+The kernel is chosen by `opencse.kernels.linear`. oneDNN's weights are packed: torch's own call packs them again each
+time.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from opencse.kernels.linear import Kernel
-from opencse.kernels.packed import Block, Maps
+from opencse.kernels.linear import Kernel, bf16_kernel, float32_kernel
+from opencse.kernels.packed import Block, Maps, pack, why_not_packed
 from opencse.kernels.word_means import WordMeans
+from opencse.text.tokenizer import Tokens
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -27,7 +29,7 @@ _ROWS = 1_024
 
 
 @dataclass(frozen=True)
-class Packed:
+class OneDnnLinear:
     """A linear map with weights packed for oneDNN, and maybe GELU after it: (T, in) -> (T, out)."""
 
     weight: Tensor
@@ -35,21 +37,21 @@ class Packed:
     gelu: bool
 
     @classmethod
-    def of(cls, weight: Tensor, bias: Tensor, *, gelu: bool) -> Packed:
-        """Copies of both, in order for oneDNN; of their type."""
+    def of(cls, weight: Tensor, bias: Tensor, *, gelu: bool) -> OneDnnLinear:
+        """Copies of both, packed for oneDNN; of their type."""
         reorder: Any = torch.ops.mkldnn._reorder_linear_weight
         return cls(reorder(weight.contiguous(), _ROWS), bias, gelu)
 
     def __call__(self, x: Tensor) -> Tensor:
         """``W x + b``, or GELU of it (by erf)."""
         call: Any = torch.ops.mkldnn._linear_pointwise
-        name, how = ("gelu", "none") if self.gelu else ("none", "")
-        made: Tensor = call(x, self.weight, self.bias, name, [], how)
-        return made
+        name, algorithm = ("gelu", "none") if self.gelu else ("none", "")
+        output: Tensor = call(x, self.weight, self.bias, name, [], algorithm)
+        return output
 
 
 @dataclass(frozen=True)
-class Plain:
+class TorchLinear:
     """A linear map by torch's own call, and maybe GELU after it: (T, in) -> (T, out)."""
 
     weight: Tensor
@@ -58,54 +60,90 @@ class Plain:
 
     def __call__(self, x: Tensor) -> Tensor:
         """``W x + b``, or GELU of it (by erf)."""
-        made = functional.linear(x, self.weight, self.bias)
-        return functional.gelu(made) if self.gelu else made
+        output = functional.linear(x, self.weight, self.bias)
+        return functional.gelu(output) if self.gelu else output
 
 
-class Kernels:
-    """The maps of a backbone's layers for inference (or its `WordMeans`), made anew once the weights changed.
+class InferenceForward:
+    """Computes the hidden states of BERT-shaped backbones on a CPU without gradient, faster than transformers does.
 
-    They are copies (but for float32 by torch's own call, where only query, key and value are joined), so a change of
-    the weights has to be seen: by the tensors themselves, the count torch keeps of changes in place, and a number out
-    of each, which shows when a whole tensor is written past that count (through ``.data``). Of rows alone that are
-    written so nothing tells: `forget` then. Copies and pickles of an encoder leave them out.
+    It works on prepared copies of the weights (but for float32 by torch's own call, where only query, key and value are
+    joined), so it has to notice when the weights change: by the tensors themselves, the count torch keeps of changes in
+    place, and one number out of each tensor, which shows when a whole tensor is written past that count (through
+    ``.data``). Single rows that are written in that way go unnoticed: call `forget` then. Copies and pickles of an
+    encoder leave the prepared weights out.
     """
 
     def __init__(self) -> None:
-        self._made: tuple[object, Any] | None = None
+        self._prepared: tuple[object, Any] | None = None
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Kernels:
-        return Kernels()
+    def __deepcopy__(self, memo: dict[int, Any]) -> InferenceForward:
+        return InferenceForward()
 
-    def __reduce__(self) -> tuple[Callable[[], Kernels], tuple[()]]:
-        return Kernels, ()
+    def __reduce__(self) -> tuple[Callable[[], InferenceForward], tuple[()]]:
+        return InferenceForward, ()
 
-    def maps(self, blocks: Sequence[Block], kernel: Kernel, dtype: torch.dtype, *, first_only: bool) -> list[Maps]:
-        """Of each layer, the last one's apart for the first token if ``first_only``."""
+    @staticmethod
+    def supports(backbone: PreTrainedModel, tokens: Tokens) -> bool:
+        """Whether it computes ``tokens``: float32 weights of BERT's shape, on a CPU, without gradient."""
+        on_cpu = tokens.input_ids.device.type == "cpu" and not torch.is_grad_enabled()
+        return on_cpu and backbone.dtype == torch.float32 and why_not_packed(backbone) is None
+
+    def states(
+        self,
+        backbone: PreTrainedModel,
+        tokens: Tokens,
+        layers: Sequence[int],
+        *,
+        first: bool = False,
+        bf16: bool = False,
+    ) -> Sequence[Tensor]:
+        """(rows, length, hidden) of each of ``layers``.
+
+        Args:
+            backbone: one that it `supports`.
+            tokens: of the texts.
+            layers: from 0 (the embeddings' output) to the last.
+            first: of the last layer compute the first token alone.
+            bf16: compute in bf16.
+        """
+        packed = pack(backbone)
+        dtype, kernel = (torch.bfloat16, bf16_kernel()) if bf16 else (torch.float32, float32_kernel())
+        maps = self._maps(packed.blocks, kernel, dtype, first_only=first)
+        states = packed.states(
+            tokens.input_ids, tokens.attention_mask, layers, first_only=first, maps=maps, dtype=dtype
+        )
+        return [states[layer] for layer in layers]
+
+    def token_means(self, backbone: PreTrainedModel, tokens: Tokens) -> Tensor | None:
+        """(rows, hidden) mean over each text's tokens, of a backbone without layers; None for any other."""
+        if not WordMeans.fits(backbone):
+            return None
+        tables = self._cached(("word means",), WordMeans.reads(backbone), lambda: WordMeans.of(backbone))
+        return tables(tokens)
+
+    def forget(self) -> None:
+        """Drops the prepared weights: the weights are about to change, which a fused optimizer does not record."""
+        self._prepared = None
+
+    def _maps(self, blocks: Sequence[Block], kernel: Kernel, dtype: torch.dtype, *, first_only: bool) -> list[Maps]:
+        """The maps of each layer; if ``first_only``, the last one's with the query by itself."""
         last = len(blocks) - 1
 
         def make() -> list[Maps]:
             return [_prepared(block, kernel, dtype, apart=first_only and i == last) for i, block in enumerate(blocks)]
 
-        read = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
-        return self._kept((kernel, dtype, first_only), read, make)
+        weights = [t for block in blocks for linear in block.linears for t in (linear.weight, linear.bias)]
+        return self._cached((kernel, dtype, first_only), weights, make)
 
-    def word_means(self, backbone: PreTrainedModel) -> WordMeans:
-        """The tables of a backbone that is embeddings alone."""
-        return self._kept(("word means",), WordMeans.reads(backbone), lambda: WordMeans.of(backbone))
-
-    def forget(self) -> None:
-        """Drops what was made: the weights are about to change, which a fused optimizer does not let them tell."""
-        self._made = None
-
-    def _kept(self, key: tuple[object, ...], read: Sequence[Tensor], make: Callable[[], T]) -> T:
-        """What was made of the tensors ``read``, if they are as they were; one thing at a time, for it is large."""
-        wanted = (key, _stamp_of(read))
-        held = self._made  # read and set as one, for threads that share an encoder
-        if held is None or held[0] != wanted:
-            held = self._made = (wanted, make())
-        made: T = held[1]
-        return made
+    def _cached(self, key: tuple[object, ...], weights: Sequence[Tensor], make: Callable[[], T]) -> T:
+        """What was made of ``weights``, if they are unchanged; one thing at a time, for it is large."""
+        stamp = (key, _stamp_of(weights))
+        prepared = self._prepared  # read and set as one, for threads that share an encoder
+        if prepared is None or prepared[0] != stamp:
+            prepared = self._prepared = (stamp, make())
+        result: T = prepared[1]
+        return result
 
 
 def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
@@ -119,18 +157,18 @@ def _stamp_of(tensors: Sequence[Tensor]) -> tuple[object, ...]:
 def _prepared(block: Block, kernel: Kernel, dtype: torch.dtype, *, apart: bool) -> Maps:
     """The maps of one layer; ``apart``: query by itself, else with key and value in one product."""
 
-    def made(*linears: nn.Linear, gelu: bool = False) -> Packed | Plain:
+    def joined(*linears: nn.Linear, gelu: bool = False) -> OneDnnLinear | TorchLinear:
         weight = torch.cat([linear.weight for linear in linears]) if len(linears) > 1 else linears[0].weight
         bias = torch.cat([linear.bias for linear in linears]) if len(linears) > 1 else linears[0].bias
         if kernel == "torch":
-            return Plain(weight.to(dtype), bias.to(dtype), gelu)
-        return Packed.of(weight.to(dtype), bias.to(dtype), gelu=gelu)
+            return TorchLinear(weight.to(dtype), bias.to(dtype), gelu)
+        return OneDnnLinear.of(weight.to(dtype), bias.to(dtype), gelu=gelu)
 
     q, k, v = block.query, block.key, block.value
     return Maps(
-        query=made(q) if apart else None,
-        others=made(k, v) if apart else made(q, k, v),
-        attention=made(block.attention),
-        inner=made(block.inner, gelu=True),
-        outer=made(block.outer),
+        query=joined(q) if apart else None,
+        others=joined(k, v) if apart else joined(q, k, v),
+        attention=joined(block.attention),
+        inner=joined(block.inner, gelu=True),
+        outer=joined(block.outer),
     )

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from opencse.errors import UserError
-from opencse.kernels.attention import Gather, Places, attention, inferred_attention
+from opencse.kernels.attention import Gather, HeadPositions, attention, inferred_attention
 from opencse.kernels.groups import grouped, order
 from opencse.kernels.linear import linear
 
@@ -89,7 +89,7 @@ class Block:
         )
 
 
-Map = Callable[[Tensor], Tensor]
+TensorMap = Callable[[Tensor], Tensor]
 """(T, in) -> (T, out)."""
 
 
@@ -109,11 +109,11 @@ class Maps:
         outer: its second.
     """
 
-    query: Map | None
-    others: Map
-    attention: Map
-    inner: Map
-    outer: Map
+    query: TensorMap | None
+    others: TensorMap
+    attention: TensorMap
+    inner: TensorMap
+    outer: TensorMap
 
 
 def round_count(tokens: int) -> int:
@@ -127,7 +127,7 @@ def round_count(tokens: int) -> int:
 
 
 @dataclass(frozen=True)
-class Rows:
+class PackedRows:
     """Where the tokens of a padded batch lie among the packed rows.
 
     Attributes:
@@ -148,7 +148,7 @@ class Rows:
     lengths: Sequence[int]
 
     @classmethod
-    def of(cls, mask: Tensor, dtype: torch.dtype) -> Rows:
+    def of(cls, mask: Tensor, dtype: torch.dtype) -> PackedRows:
         """The rows of a (rows, length) mask, padding on the right."""
         rows, length = mask.shape
         counts = mask.sum(dim=1)
@@ -221,7 +221,7 @@ class PackedBackbone:
         if dtype is None:
             dtype = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else self.backbone.dtype
         drop = None if seed is None else Masks(seed)
-        rows = Rows.of(mask, dtype)
+        rows = PackedRows.of(mask, dtype)
         with torch.autocast(device, enabled=False):
             x = self._embedded(ids, rows, drop, disturb).to(dtype)
             if leading is not None:
@@ -240,7 +240,7 @@ class PackedBackbone:
         return found
 
     def _embedded(
-        self, ids: Tensor, rows: Rows, drop: Masks | None, disturb: Callable[[Tensor], Tensor] | None
+        self, ids: Tensor, rows: PackedRows, drop: Masks | None, disturb: Callable[[Tensor], Tensor] | None
     ) -> Tensor:
         """(T, hidden): token, type and position embeddings, normalised, with dropout."""
         made: Any = self.backbone.embeddings
@@ -257,7 +257,7 @@ class PackedBackbone:
             return x
         return x * drop(x.shape, self.hidden_rate, x) / (1 - self.hidden_rate)
 
-    def _position_bias(self, rows: Rows, dtype: torch.dtype) -> Tensor | None:
+    def _position_bias(self, rows: PackedRows, dtype: torch.dtype) -> Tensor | None:
         """What is added to attention scores, of a shape that broadcasts to theirs: relative positions, padding."""
         encoder: Any = self.backbone.encoder
         if not hasattr(encoder, "compute_position_bias"):
@@ -267,7 +267,7 @@ class PackedBackbone:
         return relative if rows.blocked is None else relative + rows.blocked
 
     def _mix(
-        self, rows: Rows, bias: Tensor | None, drop: Masks | None, like: Tensor, *, first: bool, inferred: bool
+        self, rows: PackedRows, bias: Tensor | None, drop: Masks | None, like: Tensor, *, first: bool, inferred: bool
     ) -> Mix:
         """The attention of layers; of ``first`` tokens alone, or of all."""
         bias = bias[:, :, :1] if first and bias is not None else bias
@@ -293,7 +293,7 @@ class PackedBackbone:
         self, shape: tuple[int, int], places: Tensor, bias: Tensor | None, drop: Masks | None, *, first: bool
     ) -> Mix:
         """The attention, with gradient, of tokens at ``places`` of a flattened batch of ``shape``."""
-        found = Places.of(shape, places, self.heads, parts=2 if first else 3)
+        found = HeadPositions.of(shape, places, self.heads, parts=2 if first else 3)
         rows, length = shape
         of_scores = (rows, self.heads, 1 if first else length, length)
         if drop is None or self.attention_rate == 0:
@@ -301,7 +301,7 @@ class PackedBackbone:
         rate = self.attention_rate
         return lambda joined, query: attention(joined, query, found, bias, drop(of_scores, rate, joined), rate)
 
-    def _layer(self, block: Block, maps: Maps, x: Tensor, rows: Rows, mix: Mix, drop: Masks | None) -> Tensor:
+    def _layer(self, block: Block, maps: Maps, x: Tensor, rows: PackedRows, mix: Mix, drop: Masks | None) -> Tensor:
         """(T, hidden) -> (T, hidden), or (rows, hidden) of the first tokens."""
         joined, query = maps.others(x), None
         if maps.query is not None:
@@ -320,7 +320,7 @@ class PackedBackbone:
         return functional.layer_norm(total, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
-def unpackable(backbone: PreTrainedModel) -> str | None:
+def why_not_packed(backbone: PreTrainedModel) -> str | None:
     """Why `pack` has no packed forward for ``backbone``; None where it has one."""
     from transformers import BertModel, MPNetModel, RobertaModel, XLMRobertaModel
 
@@ -341,7 +341,7 @@ def pack(backbone: PreTrainedModel) -> PackedBackbone:
     Raises:
         UserError: where it is of another shape than BERT's.
     """
-    why = unpackable(backbone)
+    why = why_not_packed(backbone)
     if why is not None:
         raise UserError(f"training.packed: {why}; set it to auto")
     encoder: Any = backbone.encoder

@@ -1,4 +1,4 @@
-"""Hidden states of a backbone: by transformers' own forward, or by the packed one in training and in inference."""
+"""Hidden states of a backbone in training: by transformers' own forward or by the packed one."""
 
 from __future__ import annotations
 
@@ -10,8 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from opencse.errors import UserError
-from opencse.kernels.inference import Kernels
-from opencse.kernels.linear import bf16_kernel, float32_kernel
 from opencse.kernels.outputs import Disturb
 from opencse.kernels.packed import pack
 from opencse.text.tokenizer import Tokens
@@ -132,30 +130,4 @@ def trained_states(
     ids, mask = tokens.input_ids, tokens.attention_mask
     seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None
     found = pack(backbone).states(ids, mask, layers, first_only=first, seed=seed, disturb=disturb, leading=leading)
-    return [found[layer] for layer in layers]
-
-
-def inferred_states(
-    backbone: PreTrainedModel,
-    kernels: Kernels,
-    tokens: Tokens,
-    layers: Sequence[int],
-    *,
-    first: bool = False,
-    bf16: bool = False,
-) -> Sequence[Tensor]:
-    """(rows, length, hidden) of each of ``layers``, packed, without gradient, by weights in order for this processor.
-
-    Args:
-        backbone: one of BERT's shape, on a CPU.
-        kernels: keeps its weights in order.
-        tokens: of the texts.
-        layers: from 0 (the embeddings' output) to the last.
-        first: of the last layer compute the first token alone.
-        bf16: compute in bf16.
-    """
-    packed = pack(backbone)
-    dtype, kernel = (torch.bfloat16, bf16_kernel()) if bf16 else (torch.float32, float32_kernel())
-    maps = kernels.maps(packed.blocks, kernel, dtype, first_only=first)
-    found = packed.states(tokens.input_ids, tokens.attention_mask, layers, first_only=first, maps=maps, dtype=dtype)
     return [found[layer] for layer in layers]

@@ -9,7 +9,7 @@ import torch
 from pydantic import Field, model_validator
 
 from opencse.errors import UserError, reason
-from opencse.model_folder.quiet import quiet_transformers
+from opencse.model_folder.backbone import quiet_transformers
 from opencse.settings import Settings
 
 if TYPE_CHECKING:

@@ -20,8 +20,8 @@ from torch import Tensor
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
+from opencse.model_folder.backbone import quiet_transformers
 from opencse.model_folder.layout import entry, read_config
-from opencse.model_folder.quiet import quiet_transformers
 from opencse.settings import Settings
 
 if TYPE_CHECKING:

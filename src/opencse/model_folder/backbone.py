@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +12,6 @@ from torch import nn
 
 from opencse.errors import UserError, reason
 from opencse.foreign import checks_trust, not_trusted, own_code, refuse_foreign
-from opencse.model_folder.quiet import quiet_transformers
 from opencse.model_folder.weight_files import require_repeats, require_sizes
 
 if TYPE_CHECKING:
@@ -25,6 +26,22 @@ _DROPOUT_KEYS = (
     "embedding_dropout",
     "mlp_dropout",
 )
+
+
+@contextmanager
+def quiet_transformers() -> Iterator[None]:
+    """Keeps transformers' own bars and load reports off the terminal within the block."""
+    from transformers.utils import logging
+
+    verbosity, bars = logging.get_verbosity(), logging.is_progress_bar_enabled()
+    logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    try:
+        yield
+    finally:
+        logging.set_verbosity(verbosity)
+        if bars:
+            logging.enable_progress_bar()  # type: ignore[no-untyped-call]
 
 
 @checks_trust

@@ -52,7 +52,7 @@ TOKEN_WEIGHTS_TENSOR = "emb_layer.weight"
 THIS_FOLDER = "path/to/this/folder"
 """The name of its own folder in a model card; replaced by the model's name when it is uploaded to the Hub."""
 
-Plain = TypeVar("Plain", str, int, bool, dict[str, Any])
+JsonType = TypeVar("JsonType", str, int, bool, dict[str, Any])
 _KINDS: dict[type, str] = {str: "a string", int: "a whole number", bool: "true or false", dict: "a JSON object"}
 
 
@@ -98,7 +98,7 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
         raise UserError(f"{file}: cannot be read ({reason(error)})") from None
 
 
-def entry(path: Path, config: dict[str, Any], key: str, kind: type[Plain], default: Plain) -> Plain:
+def entry(path: Path, config: dict[str, Any], key: str, kind: type[JsonType], default: JsonType) -> JsonType:
     """The value of ``key`` in ``config``, which was read from ``path``; ``default`` where it is not there, or null.
 
     Raises:

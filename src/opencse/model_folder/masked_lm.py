@@ -8,8 +8,7 @@ import torch
 from torch import nn
 
 from opencse.errors import UserError, reason
-from opencse.model_folder.backbone import load_config
-from opencse.model_folder.quiet import quiet_transformers
+from opencse.model_folder.backbone import load_config, quiet_transformers
 from opencse.model_folder.reading import transformer_folder
 from opencse.modules.masked_lm import MaskedLMHead
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from opencse import io
 from opencse.errors import UserError, reason
 from opencse.model_folder.adapters import write_adapters
+from opencse.model_folder.backbone import quiet_transformers
 from opencse.model_folder.layout import (
     ACTIVATION_PATHS,
     POOLING_FLAGS,
@@ -25,7 +26,6 @@ from opencse.model_folder.layout import (
     WRITTEN_BY,
     read_config,
 )
-from opencse.model_folder.quiet import quiet_transformers
 from opencse.model_folder.table import write_table
 from opencse.modules.dense import Dense
 from opencse.modules.masked_lm import MaskedLMHead

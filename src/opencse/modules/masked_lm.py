@@ -7,7 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 
-class _Given(nn.Module):
+class _PassedOn(nn.Module):
     """Stands where the backbone was and hands through the hidden states it is given."""
 
     def forward(self, *_: Any, inputs_embeds: Tensor, **__: Any) -> Any:  # noqa: ANN401 - transformers' call
@@ -29,7 +29,7 @@ class MaskedLMHead(nn.Module):
         super().__init__()
         lm: Any = masked_lm
         self.prefix = str(lm.base_model_prefix)
-        setattr(lm, lm.base_model_prefix, _Given())
+        setattr(lm, lm.base_model_prefix, _PassedOn())
         self.tied = tied and bool(lm.config.tie_word_embeddings)
         if self.tied:
             lm.get_output_embeddings().weight = word_embeddings.weight

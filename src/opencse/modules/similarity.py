@@ -7,10 +7,15 @@ from enum import StrEnum
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Vectors
 from opencse.errors import UserError
-from opencse.modules.rows import unit_rows
 
-Vectors = NDArray[np.floating]
+
+def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
+    """(n, d) -> (n, d) float32, L2-normalised; zero rows stay zero, half precision does not overflow."""
+    wide = vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
+    norms = np.linalg.norm(wide, axis=1, keepdims=True)
+    return np.asarray(wide / np.maximum(norms, 1e-12), dtype=np.float32)
 
 
 class Similarity(StrEnum):

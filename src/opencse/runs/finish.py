@@ -10,7 +10,7 @@ from torch import nn
 
 from opencse.adapting.selection import Choice, DevScore, OwnPoolingScore, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.together import evaluated
+from opencse.encoder.together import evaluate_together
 from opencse.model_folder.locate import locate
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.objective import Objective
@@ -64,12 +64,12 @@ def start_score(
     """
     if plan.dev is None:
         return None
-    start = evaluated(_untrained(plan, "start"), world, plan.dev.begin)
+    start = evaluate_together(_untrained(plan, "start"), world, plan.dev.begin)
     if record.start is None:
         encoder = _with_own_pooling(plan)
         if encoder is not None:
             weights = "" if plan.token_weights is None else ", all tokens weighted equally"
-            value = evaluated(encoder, world, plan.dev.score).value
+            value = evaluate_together(encoder, world, plan.dev.score).value
             record.given = OwnPoolingScore(f"{encoder.pooling}{weights}", value)
         record.start = replace(start, cosines=None)
         if world.first:

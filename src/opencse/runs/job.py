@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 import torch
 
 from opencse.adapting.dev_choice import AUTO, DevChoice, load_selector, without_trained
-from opencse.encoder.devices import default_device, usable
+from opencse.encoder.devices import default_device, usable_device
 from opencse.errors import InterruptedRunError, UserError
 from opencse.model_folder.locate import BUILTIN
 from opencse.outputs import made_folder
@@ -290,7 +290,7 @@ def device_of_process(requested: str | None) -> str | None:
             f"--device {requested}: {process.count} processes need a GPU each; use --device cuda, or leave it out"
         )
     kind = str(default_device()) if requested is None else requested
-    return str(usable(f"cuda:{process.local}")) if kind == "cuda" else kind
+    return str(usable_device(f"cuda:{process.local}")) if kind == "cuda" else kind
 
 
 def report_idle_gpus(device: torch.device, progress: Progress) -> None:

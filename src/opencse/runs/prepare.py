@@ -13,7 +13,7 @@ from opencse.adapting.selection import DevScore, Selector
 from opencse.arrays import Flags
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.packed import pack, unpackable
+from opencse.kernels.packed import pack, why_not_packed
 from opencse.kernels.precision import Precision, choose_precision
 from opencse.model_folder.locate import locate
 from opencse.model_folder.masked_lm import load_masked_lm_head
@@ -215,7 +215,7 @@ def choose_forward(encoder: SentenceEncoder, setting: bool | Literal["auto"]) ->
     plain = str(encoder.backbone.config._attn_implementation)
     if setting is False:
         return f"{plain} (padded: training.packed = false)"
-    obstacle = unpackable(encoder.backbone) if encoder.device.type == "cpu" else f"on {encoder.device.type}"
+    obstacle = why_not_packed(encoder.backbone) if encoder.device.type == "cpu" else f"on {encoder.device.type}"
     if setting == "auto" and obstacle is not None:
         return f"{plain} (padded: {obstacle})"
     if encoder.device.type != "cpu":

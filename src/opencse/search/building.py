@@ -12,7 +12,7 @@ from pathlib import Path
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
-from opencse.encoder.known import tell_unknown
+from opencse.encoder.unknown_tokens import warn_of_unknown_tokens
 from opencse.errors import UserError
 from opencse.io import write_text
 from opencse.modules.prompts import Role
@@ -228,7 +228,7 @@ def _append(
         writer.remove_ids(ids)
     texts = [row.text for row in named]
     if not done:
-        tell_unknown(encoder, texts, progress.say)
+        warn_of_unknown_tokens(encoder, texts, progress.say)
     passages = [[text] for text in texts] if splitter is None else splitter.split(texts)
     parts = [
         (IndexRow(text, row.id, row.metadata), part)

@@ -18,8 +18,7 @@ from starlette.middleware import Middleware
 from starlette.staticfiles import StaticFiles
 
 from opencse.modules.prompts import Role
-from opencse.modules.rows import unit_rows
-from opencse.modules.similarity import Similarity
+from opencse.modules.similarity import Similarity, unit_rows
 from opencse.serving.errors import ApiError, answer_errors
 from opencse.serving.guard import Keys, RequestGuard
 from opencse.serving.metrics import CONTENT_TYPE

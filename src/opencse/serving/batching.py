@@ -11,10 +11,11 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from opencse.arrays import Embeddings
 from opencse.encoder.batches import token_batches
 from opencse.encoder.batches import token_budget as budget_of
-from opencse.encoder.damage import require_whole
-from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.encoder.damage import require_sound_vectors
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.text.tokenizer import Ids
 
 _ROUND = 4
@@ -38,7 +39,7 @@ class _Job:
         self.vectors = np.zeros((len(rows), dimension), dtype=np.float32)
         self.selected = 0
         self.encoded = 0
-        self.future: Future[Vectors] = Future()
+        self.future: Future[Embeddings] = Future()
 
     @property
     def remaining(self) -> int:
@@ -66,7 +67,7 @@ class Batcher:
         self._thread = threading.Thread(target=self._run, name="opencse-encoder", daemon=True)
         self._thread.start()
 
-    def submit(self, rows: Sequence[Ids], unpooled: int = 0) -> Future[Vectors]:
+    def submit(self, rows: Sequence[Ids], unpooled: int = 0) -> Future[Embeddings]:
         """Queues a request, and returns the future of its (n, dimension) vectors; cancel it to skip what is left.
 
         Args:
@@ -152,7 +153,7 @@ class Batcher:
                 tokens = self.encoder.tokenizer.pad(rows).leaving_out([job.unpooled for job, _ in filled])
                 tokens = tokens.to(self.encoder.device)
                 vectors = self.encoder.embed(tokens).float().cpu().numpy()
-                require_whole(self.encoder, vectors)
+                require_sound_vectors(self.encoder, vectors)
                 for (job, row), vector in zip(filled, vectors, strict=True):
                     job.vectors[row] = vector
                 spent = time.perf_counter() - started

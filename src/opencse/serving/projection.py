@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.environment import require_packages
-from opencse.modules.rows import unit_rows
+from opencse.modules.similarity import unit_rows
 
 Method = Literal["pca", "tsne"]
 _COMPONENTS = 50

@@ -14,7 +14,8 @@ from functools import partial
 import numpy as np
 import torch
 
-from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.arrays import Embeddings
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.serving.batching import Batcher
 from opencse.serving.errors import ApiError, overloaded
@@ -126,7 +127,7 @@ class ServedModel:
         are_texts = bool(inputs) and isinstance(inputs[0], str)
         return TokenizedTexts(rows, long, self.encoder.unpooled(prompt) if are_texts else 0)
 
-    async def vectors(self, texts: TokenizedTexts) -> Vectors:
+    async def vectors(self, texts: TokenizedTexts) -> Embeddings:
         """Encodes texts: (n, dimension) float32, the same as from `SentenceEncoder.encode`.
 
         Raises:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import torch
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.known import AMONG, UNKNOWN, unknown_share
+from opencse.encoder.unknown_tokens import TEXTS_CHECKED, UNKNOWN_LIMIT, unknown_share
 from opencse.errors import UserError
 from opencse.modules.modes import evaluating
 from opencse.text.corpus import Corpus
@@ -20,7 +20,7 @@ SAME = 1e-6
 
 def probes_of(corpus: Corpus) -> list[Ids]:
     """A few texts of the training text, as ids that differ: texts that differ after the longest input do not."""
-    ids = (corpus.text_ids(row, 0) for row in range(min(AMONG, len(corpus))))
+    ids = (corpus.text_ids(row, 0) for row in range(min(TEXTS_CHECKED, len(corpus))))
     return list({text.tobytes(): text for text in ids if len(text)}.values())[:PROBES]
 
 
@@ -30,8 +30,9 @@ def require_known(encoder: SentenceEncoder, corpus: Corpus, model: str) -> None:
     Raises:
         UserError: with the share of unknown tokens among the first texts, and the mend.
     """
-    share = unknown_share(encoder.tokenizer, [corpus.text_ids(row, 0) for row in range(min(AMONG, len(corpus)))])
-    if share > UNKNOWN:
+    rows = range(min(TEXTS_CHECKED, len(corpus)))
+    share = unknown_share(encoder.tokenizer, [corpus.text_ids(row, 0) for row in rows])
+    if share > UNKNOWN_LIMIT:
         raise UserError(
             f"{model}: {share:.0%} of the text's tokens are unknown to it; choose a model of the text's language "
             "with --model, or make one (opencse static, opencse pretrain)"

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from opencse.adapting.selection import DevScore, History, Selector
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.encoder.together import evaluated
+from opencse.encoder.together import evaluate_together
 from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.kernels.precision import Precision
 from opencse.model_folder.adapters import shares_the_start
@@ -224,7 +224,7 @@ class Trainer:
         taken = weights if share == 1 else average(self.began, weights, share)
         if self.began:
             self.encoder.load_state_dict(taken)
-        return replace(evaluated(self.encoder, self.world, dev.score), share=share), taken
+        return replace(evaluate_together(self.encoder, self.world, dev.score), share=share), taken
 
     def _weights(self) -> dict[str, Tensor]:
         """A copy of the encoder's weights."""

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from opencse.encoder.encoder import SentenceEncoder, Vectors
+from opencse.arrays import Embeddings
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import require_packages
 from opencse.errors import UserError
@@ -28,7 +29,7 @@ ORGANISATION = "opencse"
 class MtebEncoder:
     """A sentence encoder as MTEB's ``EncoderProtocol`` wants it (mteb 2.26).
 
-    Vectors are compared by cosine. What MTEB calls queries and documents (in retrieval and reranking) is encoded by
+    Embeddings are compared by cosine. What MTEB calls queries and documents (in retrieval and reranking) is encoded by
     ``encode_query`` and ``encode_document``, everything else by ``encode``, with the prompts that the model's folder
     names. MTEB's own prompts and instructions are not used.
 
@@ -100,7 +101,7 @@ class MtebEncoder:
         batch_size: int = 32,
         show_progress_bar: bool = False,
         precision: str = "float32",
-    ) -> Vectors:
+    ) -> Embeddings:
         """The vectors (n, dimension) of the texts that a loader gives in batches.
 
         Of the other arguments, which MTEB passes, only ``precision`` and ``prompt_type`` say something about the

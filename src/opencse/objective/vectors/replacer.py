@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.kernels.outputs import MaskedTokens
-from opencse.kernels.packed import unpackable
+from opencse.kernels.packed import why_not_packed
 from opencse.model_folder.locate import locate
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.vectors.chunks import Chunks
@@ -85,7 +85,7 @@ class Replacer(nn.Module):
         model.lm_head = load_masked_lm_head(locate(generator), words, instead="choose another generator").to(
             encoder.device
         )
-        model.packed = encoder.packed and unpackable(model.backbone) is None
+        model.packed = encoder.packed and why_not_packed(model.backbone) is None
         return cls(model, pick=pick, places=places, dropout=dropout)
 
     def train(self, mode: bool = True) -> Self:

@@ -13,9 +13,9 @@ from opencse.text.tokenizer import Ids, Tokenizer
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
-AMONG = 1_000
+TEXTS_CHECKED = 1_000
 """Texts that tell."""
-UNKNOWN = 0.5
+UNKNOWN_LIMIT = 0.5
 """Share of unknown tokens above which a model does not know a text's language."""
 
 
@@ -29,10 +29,10 @@ def unknown_share(tokenizer: Tokenizer, texts: Sequence[Ids]) -> float:
     return float((plain == hf.unk_token_id).mean()) if len(plain) else 0.0
 
 
-def tell_unknown(encoder: SentenceEncoder, texts: Sequence[str], say: Say) -> None:
+def warn_of_unknown_tokens(encoder: SentenceEncoder, texts: Sequence[str], say: Say) -> None:
     """Warns of texts whose language the encoder does not know: their vectors would be nearly the same."""
-    share = unknown_share(encoder.tokenizer, encoder.tokenize(texts[:AMONG]))
-    if share > UNKNOWN:
+    share = unknown_share(encoder.tokenizer, encoder.tokenize(texts[:TEXTS_CHECKED]))
+    if share > UNKNOWN_LIMIT:
         say(
             f"warning    {share:.0%} of the texts' tokens are unknown to the model, so their vectors are much alike; "
             "choose a model of their language"
