@@ -5,27 +5,38 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from opencse.api.models import Model, name_of, open_encoder
+from opencse.api.declaring import public
+from opencse.api.models import Model, load_encoder, name_of, open_encoder
+from opencse.api.options.index import (
+    AddOptions,
+    BuildOptions,
+    DeleteOptions,
+    DuplicateOptions,
+    ExportOptions,
+    IndexModel,
+    NegativeOptions,
+    PairOptions,
+    QueryOptions,
+    RowOptions,
+)
+from opencse.api.options.shared import Reporting
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import UserError, plain_failures, require_known
-from opencse.foreign import checks_trust
+from opencse.errors import UserError, require_known
 from opencse.outputs import paths_of, require_absent, require_apart
-from opencse.progress import Progress, Silent
-from opencse.search.approximate import KINDS, IndexKind
+from opencse.progress import Silent
+from opencse.search.approximate import KINDS
 from opencse.search.building import BuildSettings, require_new
 from opencse.search.checking import IndexCheck, check
-from opencse.search.filters import Where
 from opencse.search.index import Index
-from opencse.search.negatives import Mined, Mining, mine
+from opencse.search.negatives import Mined, mine
 from opencse.search.pairs import Duplicates, SimilarPair
 from opencse.search.recall import Recall, measure_recall
 from opencse.search.result import IndexInfo, SearchResult
-from opencse.search.row_sources import open_rows
+from opencse.search.row_sources import RowSource, open_rows
 from opencse.text.given import Text, open_texts
 from opencse.text.readers import Source
-from opencse.text.stems import AUTO
 
 if TYPE_CHECKING:
     from opencse.search.rows import RowLike
@@ -45,28 +56,9 @@ class Built:
     recall: Recall | None
 
 
-@plain_failures
-@checks_trust
+@public
 def build_index(
-    folder: str | Path,
-    model: Model,
-    text: str | Path | Source | Sequence[RowLike],
-    *,
-    fields: Sequence[str] | None = None,
-    ids: str | None = None,
-    metadata: Sequence[str] = (),
-    split: str | None = None,
-    keep_code: bool = False,
-    kind: IndexKind = "flat",
-    cut: bool = True,
-    max_length: int | None = None,
-    overlap: int = 0,
-    language: str = AUTO,
-    overwrite: bool = False,
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    folder: str | Path, model: Model, text: str | Path | Source | Sequence[RowLike], **options: Unpack[BuildOptions]
 ) -> Built:
     """Builds a search index of a text in a folder.
 
@@ -83,131 +75,90 @@ def build_index(
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
         text: documents as `opencse.adapt` reads them (a file of any kind, a folder, a Hub data set id), a `Source`, or
             a list of texts, `IndexRow`s or mappings (``text``, maybe ``id``, and columns of metadata).
-        fields: names of the fields of title and text in a file, or of the text alone; by default ``title`` and
-            ``text``. Nested keys have dots; further names are further texts. Title and text are indexed.
-        ids: column with the id of each row; by default ``_id``; without it rows are numbered from 0.
-        metadata: columns that are stored, and that searches may filter by.
-        split: of a Hub data set.
-        keep_code: keep code blocks of HTML and Markdown.
-        kind: ``flat`` is exact; ``hnsw`` and ``ivfpq`` are faster on many rows, and their recall is measured.
-        cut: split texts that are longer than the model reads into passages, at the ends of sentences.
-        max_length: tokens of the longest passage; by default as many as the model reads.
-        overlap: tokens of complete sentences that a passage may share with the one before.
-        language: whose word stems a hybrid search compares (singing finds sings): a name or a code such as ``german``
-            or ``de``; ``auto`` detects the language of the texts, ``none`` compares words without stemming.
-        overwrite: replace an existing index.
-        pooling: replaces the model's own pooling.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
-        progress: shows the progress.
+        **options: see `BuildOptions`.
 
     Raises:
         UserError: for bad input, in one line.
     """
-    require_known(kind, KINDS, "kind of index")
-    shown = progress or Silent()
+    require_known(options["kind"], KINDS, "kind of index")
+    progress = options["progress"] or Silent()
     require_apart(folder, read=paths_of(text), models=paths_of(model), option="INDEX")
-    require_new(Path(folder), overwrite=overwrite)
-    rows = open_rows(text, fields=fields, ids=ids, metadata=metadata, split=split, keep_code=keep_code)
-    encoder = open_encoder(model, shown, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
+    require_new(Path(folder), overwrite=options["overwrite"])
+    rows = _rows(text, options)
+    encoder = load_encoder(model, options)
     for line in rows.notes.lines():
-        shown.say(line)
+        progress.say(line)
+    settings = BuildSettings(
+        options["kind"], options["cut"], options["max_length"], options["overlap"], options["language"]
+    )
     with Index.build(
         folder,
         rows,
         encoder,
-        how=BuildSettings(kind=kind, cut=cut, max_length=max_length, overlap=overlap, language=language),
+        how=settings,
         model=_lasting_name(model),
-        pooling=pooling,
-        overwrite=overwrite,
-        progress=shown,
+        pooling=options["pooling"],
+        overwrite=options["overwrite"],
+        progress=progress,
     ) as index:
-        return Built(index.info(), None if kind == "flat" else measure_recall(index))
+        return Built(index.info(), None if settings.kind == "flat" else measure_recall(index))
 
 
-@plain_failures
-@checks_trust
+@public
 def add_to_index(
-    folder: str | Path,
-    text: str | Path | Source | Sequence[RowLike],
-    *,
-    fields: Sequence[str] | None = None,
-    ids: str | None = None,
-    metadata: Sequence[str] = (),
-    split: str | None = None,
-    keep_code: bool = False,
-    replace: bool = False,
-    model: Model | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
+    folder: str | Path, text: str | Path | Source | Sequence[RowLike], **options: Unpack[AddOptions]
 ) -> int:
     """Adds the rows of a text to an index, all of them or none; returns their number.
+
+    Example:
+        >>> import opencse
+        >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
+        >>> _ = opencse.build_index("more", "opencse-mini", texts, device="cpu")
+        >>> opencse.add_to_index("more", ["Snow falls."], device="cpu"), opencse.index_info("more").rows
+        (1, 4)
 
     Args:
         folder: of the index.
         text: see `build_index`.
-        fields: see `build_index`.
-        ids: see `build_index`.
-        metadata: see `build_index`.
-        split: see `build_index`.
-        keep_code: see `build_index`.
-        replace: replace rows that have the same ids.
-        model: folder to which the index's model was moved; another model is refused.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
-        progress: shows the progress.
+        **options: see `AddOptions`.
 
     Raises:
         UserError: for bad input, an id that exists already, or an index that another process is writing.
     """
     with Index.open(folder) as index:
-        index.encoder = _load_encoder(index.info(), model, device, trust_remote_code, progress)
-        rows = open_rows(text, fields=fields, ids=ids, metadata=metadata, split=split, keep_code=keep_code)
+        index.encoder = _encoder_of(index.info(), options)
+        rows = _rows(text, options)
+        progress = options["progress"] or Silent()
         for line in rows.notes.lines():
-            (progress or Silent()).say(line)
-        return index.add(rows, replace=replace, progress=progress)
+            progress.say(line)
+        return index.add(rows, replace=options["replace"], progress=progress)
 
 
-@plain_failures
-def delete_from_index(
-    folder: str | Path,
-    ids: Sequence[str] | None = None,
-    *,
-    where: Where | None = None,
-    progress: Progress | None = None,
-) -> int:
+@public
+def delete_from_index(folder: str | Path, ids: Sequence[str] | None = None, **options: Unpack[DeleteOptions]) -> int:
     """Deletes rows of an index, all of them or none; returns their number.
+
+    Example:
+        >>> import opencse
+        >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
+        >>> _ = opencse.build_index("fewer", "opencse-mini", texts, device="cpu")
+        >>> opencse.delete_from_index("fewer", ["2"]), opencse.index_info("fewer").rows
+        (1, 2)
 
     Args:
         folder: of the index.
         ids: of the rows or documents.
-        where: conditions on metadata, instead of ids; see `query_index`.
-        progress: shows the progress.
+        **options: see `DeleteOptions`.
 
     Raises:
         UserError: for an id that does not exist, neither ids nor conditions, or an index that another process writes.
     """
     with Index.open(folder) as index:
-        return index.delete(ids, where=where, progress=progress)
+        return index.delete(ids, where=options["where"], progress=options["progress"])
 
 
-@plain_failures
-@checks_trust
-def query_index(
-    folder: str | Path,
-    queries: Sequence[str],
-    *,
-    k: int = 10,
-    threshold: float | None = None,
-    where: Where | None = None,
-    hybrid: bool = False,
-    hybrid_weight: float | None = None,
-    model: Model | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> SearchResult:
+@public
+def query_index(folder: str | Path, queries: Sequence[str], **options: Unpack[QueryOptions]) -> SearchResult:
     """Finds the rows of an index that are most similar to each query.
 
     Example:
@@ -221,16 +172,7 @@ def query_index(
     Args:
         folder: of the index.
         queries: texts.
-        k: number of hits for each query.
-        threshold: lowest similarity, by the model's function; None: any.
-        where: conditions on metadata, which all hits meet: by column a value, a list of values, or comparisons such as
-            ``(">=", 2)``; or a list such as ``["year>=2020"]``.
-        hybrid: rank by keywords (BM25) and vectors together.
-        hybrid_weight: weight of the vectors in a hybrid search, from 0 to 1; by default 0.5.
-        model: folder to which the index's model was moved; another model is refused.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
-        progress: shows the progress.
+        **options: see `QueryOptions`.
 
     Raises:
         UserError: for bad input, no query, or a model that is not the index's.
@@ -240,14 +182,29 @@ def query_index(
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a text")
     with Index(Path(folder)) as index, index.snapshot() as snapshot:  # all that follows reads this one snapshot
-        snapshot.matching(where)  # refuses bad conditions before a model is loaded
-        index.encoder = _load_encoder(index.info(), model, device, trust_remote_code, progress)
-        return index.search(queries, k, threshold=threshold, where=where, hybrid=hybrid, hybrid_weight=hybrid_weight)
+        snapshot.matching(options["where"])  # refuses bad conditions before a model is loaded
+        index.encoder = _encoder_of(index.info(), options)
+        return index.search(
+            queries,
+            options["k"],
+            threshold=options["threshold"],
+            where=options["where"],
+            hybrid=options["hybrid"],
+            hybrid_weight=options["hybrid_weight"],
+        )
 
 
-@plain_failures
+@public
 def index_info(folder: str | Path) -> IndexInfo:
     """Describes an index: rows, dimension, kind, model, columns.
+
+    Example:
+        >>> import opencse
+        >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
+        >>> _ = opencse.build_index("described", "opencse-mini", texts, device="cpu")
+        >>> info = opencse.index_info("described")
+        >>> info.rows, info.kind, info.similarity, info.model
+        (3, 'flat', 'cosine', 'opencse-mini')
 
     Args:
         folder: of the index.
@@ -259,13 +216,20 @@ def index_info(folder: str | Path) -> IndexInfo:
         return index.info()
 
 
-@plain_failures
-def check_index(folder: str | Path, *, progress: Progress | None = None) -> IndexCheck:
+@public
+def check_index(folder: str | Path, **options: Unpack[Reporting]) -> IndexCheck:
     """Checks an index: reads every file completely and compares it with the stored checksums.
+
+    Example:
+        >>> import opencse
+        >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
+        >>> _ = opencse.build_index("checked", "opencse-mini", texts, device="cpu")
+        >>> opencse.check_index("checked").faults
+        ()
 
     Args:
         folder: of the index.
-        progress: shows the progress.
+        **options: see `Reporting`.
 
     Returns:
         The result; its ``faults`` are empty for an intact index.
@@ -273,74 +237,73 @@ def check_index(folder: str | Path, *, progress: Progress | None = None) -> Inde
     Raises:
         UserError: if there is no index.
     """
-    return check(Path(folder), progress or Silent())
+    return check(Path(folder), options["progress"] or Silent())
 
 
-@plain_failures
-def index_pairs(folder: str | Path, *, most: int = 100, progress: Progress | None = None) -> list[SimilarPair]:
+@public
+def index_pairs(folder: str | Path, **options: Unpack[PairOptions]) -> list[SimilarPair]:
     """Finds the most similar pairs of texts in an index, exactly.
+
+    Example:
+        >>> import opencse
+        >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
+        >>> _ = opencse.build_index("paired", "opencse-mini", texts, device="cpu")
+        >>> pair = opencse.index_pairs("paired", most=1)[0]
+        >>> pair.first, pair.second
+        ('0', '1')
 
     Args:
         folder: of the index.
-        most: number of pairs.
-        progress: shows the progress.
+        **options: see `PairOptions`.
 
     Raises:
         UserError: for a number below 1, or no such index.
     """
     with Index.open(folder) as index:
-        return index.pairs(most, progress=progress)
+        return index.pairs(options["most"], progress=options["progress"])
 
 
-@plain_failures
-def index_duplicates(
-    folder: str | Path, *, threshold: float | None = None, progress: Progress | None = None
-) -> list[Duplicates]:
+@public
+def index_duplicates(folder: str | Path, **options: Unpack[DuplicateOptions]) -> list[Duplicates]:
     """Groups the texts of an index that are duplicates.
+
+    Example:
+        >>> import opencse
+        >>> texts = ["A cat sleeps.", "a CAT sleeps.", "Rain."]
+        >>> _ = opencse.build_index("repeated", "opencse-mini", texts, device="cpu")
+        >>> [group.ids for group in opencse.index_duplicates("repeated")]
+        [('0', '1')]
 
     Args:
         folder: of the index.
-        threshold: similarity from which two texts are duplicates; None: texts that are equal except for case and white
-            space.
-        progress: shows the progress.
+        **options: see `DuplicateOptions`.
 
     Raises:
         UserError: for a threshold outside the range of the similarity, or no such index.
     """
     with Index.open(folder) as index:
-        return index.duplicates(threshold, progress=progress)
+        return index.duplicates(options["threshold"], progress=options["progress"])
 
 
-@plain_failures
-@checks_trust
-def index_negatives(
-    folder: str | Path,
-    pairs: Text,
-    out: str | Path,
-    *,
-    how: Mining | None = None,
-    columns: Sequence[str] | None = None,
-    split: str | None = None,
-    overwrite: bool = False,
-    model: Model | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> Mined:
+@public
+def index_negatives(folder: str | Path, pairs: Text, out: str | Path, **options: Unpack[NegativeOptions]) -> Mined:
     """Mines hard negatives for pairs from an index, into a file of triples that `train` reads.
+
+    Example:
+        >>> import opencse
+        >>> from opencse.search.negatives import Mining
+        >>> texts = ["A cat sleeps.", "A dog sleeps.", "Rain falls."]
+        >>> _ = opencse.build_index("candidates", "opencse-mini", texts, device="cpu")
+        >>> pairs, how = [("A cat.", "A cat sleeps.")], Mining(ceiling=1)
+        >>> mined = opencse.index_negatives("candidates", pairs, "out.jsonl", how=how, device="cpu")
+        >>> mined.triples
+        1
 
     Args:
         folder: of the index that holds the candidates.
         pairs: queries, each with a text that answers it: a file, a Hub data set id, a `Source` or a list of pairs.
         out: ``.jsonl`` file to write.
-        how: which candidates are taken; see `opencse.search.negatives.Mining`.
-        columns: of query and answer in a file.
-        split: of a Hub data set.
-        overwrite: replace ``out`` if it exists, when the new file is complete.
-        model: folder to which the index's model was moved; another model is refused.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the model's folder brings; see `SentenceEncoder.load`.
-        progress: shows the progress.
+        **options: see `NegativeOptions`.
 
     Raises:
         UserError: for bad input, a file ``out`` that exists or is an input, or if no pair has a negative.
@@ -348,23 +311,29 @@ def index_negatives(
     path = Path(out)
     if path.suffix != ".jsonl":
         raise UserError(f"{out}: triples are written as .jsonl; choose a file name with that ending")
-    require_apart(path, read=paths_of(folder, pairs), models=paths_of(model))
-    require_absent(path, overwrite=overwrite)
-    rows = open_texts(pairs, columns=columns, split=split).read().rows
+    require_apart(path, read=paths_of(folder, pairs), models=paths_of(options["model"]))
+    require_absent(path, overwrite=options["overwrite"])
+    rows = open_texts(pairs, columns=options["columns"], split=options["split"]).read().rows
     with Index(Path(folder)) as index, index.snapshot():  # all queries search the same snapshot
-        index.encoder = _load_encoder(index.info(), model, device, trust_remote_code, progress)
-        return mine(index, rows, path, how, progress=progress or Silent())
+        index.encoder = _encoder_of(index.info(), options)
+        return mine(index, rows, path, options["how"], progress=options["progress"] or Silent())
 
 
-@plain_failures
-def export_index(folder: str | Path, to: str, target: str, *, name: str = "opencse") -> Exported:
+@public
+def export_index(folder: str | Path, to: str, target: str, **options: Unpack[ExportOptions]) -> Exported:
     """Exports an index to another store: ids, texts, metadata and vectors.
+
+    Example:
+        >>> import opencse
+        >>> _ = opencse.build_index("exported", "opencse-mini", ["A cat sleeps."], device="cpu")
+        >>> opencse.export_index("exported", "lancedb", "store", name="pets").rows  # doctest: +SKIP
+        1
 
     Args:
         folder: of the index.
         to: ``qdrant``, ``lancedb`` or ``pgvector``.
         target: a folder or URL for Qdrant, a folder for LanceDB, a connection string for PostgreSQL.
-        name: of the new collection or table.
+        **options: see `ExportOptions`.
 
     Raises:
         UserError: for an unknown store, a missing client, a store that cannot be reached, or a name that is taken.
@@ -372,23 +341,36 @@ def export_index(folder: str | Path, to: str, target: str, *, name: str = "openc
     from opencse.search.vector_stores import export
 
     with Index.open(folder) as index:
-        return export(index, to, target, name)
+        return export(index, to, target, options["name"])
 
 
-def _load_encoder(
-    info: IndexInfo, model: Model | None, device: str | None, trust_remote_code: bool, progress: Progress | None
-) -> SentenceEncoder:
-    """The encoder of an index: the model that it names, or ``model`` in its place."""
-    source = info.model if model is None else model
+def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) -> RowSource:
+    return open_rows(
+        text,
+        fields=options["fields"],
+        ids=options["ids"],
+        metadata=options["metadata"],
+        split=options["split"],
+        keep_code=options["keep_code"],
+    )
+
+
+def _encoder_of(info: IndexInfo, options: IndexModel) -> SentenceEncoder:
+    """The encoder of an index: the model that it names, or the option ``model`` in its place."""
+    source = info.model if options["model"] is None else options["model"]
     if not source:
         raise UserError(f"{info.folder}: names no model; give the one it was built with (--model)")
     pooling = None if isinstance(source, SentenceEncoder) else info.pooling
     try:
         return open_encoder(
-            source, progress or Silent(), pooling=pooling, device=device, trust_remote_code=trust_remote_code
+            source,
+            options["progress"] or Silent(),
+            pooling=pooling,
+            device=options["device"],
+            trust_remote_code=options["trust_remote_code"],
         )
     except UserError as error:
-        if model is not None:
+        if options["model"] is not None:
             raise
         raise UserError(f"{error}; if the model was moved, give its folder with --model") from None
 

@@ -8,14 +8,15 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Literal
+from typing import Unpack
 
-from opencse.api.models import Model, name_of, open_encoder
+from opencse.api.declaring import public
+from opencse.api.models import Model, load_encoder, name_of
+from opencse.api.options.serving import ServeOptions
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.encoder.fingerprint import fingerprint
 from opencse.environment import require_packages
-from opencse.errors import UserError, plain_failures, reason
-from opencse.foreign import checks_trust
+from opencse.errors import UserError, reason
 from opencse.progress import Progress, Silent
 from opencse.search.index import Index
 from opencse.search.rows import IndexRow
@@ -28,27 +29,8 @@ _FEW = 20_000
 """Rows up to which the first index is encoded at the start for a model without an index."""
 
 
-@plain_failures
-@checks_trust
-def serve(
-    models: Model | Sequence[Model],
-    *,
-    index: str | Path | Sequence[str | Path] | None = None,
-    name: Sequence[str] | None = None,
-    host: str = "127.0.0.1",
-    port: int = 8000,
-    api_key_file: str | Path | None = None,
-    allow_host: Sequence[str] | None = None,
-    too_long: Literal["cut", "refuse"] = "cut",
-    max_body: int = 4 * 2**20,
-    max_texts: int = 2_048,
-    max_waiting: int = 8_192,
-    grace: float = 30,
-    pooling: str | None = None,
-    device: str | None = None,
-    trust_remote_code: bool = False,
-    progress: Progress | None = None,
-) -> None:
+@public
+def serve(models: Model | Sequence[Model], **options: Unpack[ServeOptions]) -> None:
     """Serves models over HTTP until it is stopped: OpenAI-style embeddings, search, similarity, and a page at ``/``.
 
     Vectors are the same as from `SentenceEncoder.encode`, whichever requests are encoded together. To mount the
@@ -61,25 +43,7 @@ def serve(
     Args:
         models: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`; one or several. The first one
             answers requests that name no model.
-        index: folder of an index, or several; each is searched with the model that it was built with. For models
-            without an index, the texts of the first one are encoded at the start.
-        name: names of the models in requests, in their order; by default the last part of folder or id.
-        host: address to listen on; other machines can reach the server unless it is this machine's own.
-        port: to listen on; 0: any free port.
-        api_key_file: file of API keys, one per line, one of which requests must send. By default the key is
-            ``OPENCSE_API_KEY``, if that variable is set; otherwise no key is required.
-        allow_host: host names, in addition to this machine's own, that requests may be for, if no key is required and
-            ``host`` is local.
-        too_long: what happens to texts that are longer than the model reads, unless a request says otherwise
-            (``truncate``): ``cut`` truncates them and lists them in the answer; ``refuse`` answers an error.
-        max_body: bytes of a request.
-        max_texts: texts of a request.
-        max_waiting: texts that may wait for the encoder; further requests get status 503 and the time to try again.
-        grace: seconds that running requests get to finish when the server stops.
-        pooling: replaces the models' own pooling.
-        device: where to run; a GPU if there is one.
-        trust_remote_code: run the Python code that the models' folders bring; see `SentenceEncoder.load`.
-        progress: shows the progress.
+        **options: see `ServeOptions`.
 
     Raises:
         UserError: for bad input, a port that is taken, or a package that is missing, in one line.
@@ -91,40 +55,38 @@ def serve(
     from opencse.serving.server import address, bind, run
     from opencse.serving.service import Service
 
-    shown = progress or Silent()
+    progress = options["progress"] or Silent()
     all_models = [models] if isinstance(models, Model) else list(models)
     if not all_models:
         raise UserError("no model; name at least one")
+    index, grace, host = options["index"], options["grace"], options["host"]
     folders = [index] if isinstance(index, str | Path) else list(index or [])
     if isinstance(grace, bool) or not isinstance(grace, int | float) or not 0 < grace <= MOST_GRACE:
         raise UserError(f"grace is a number of seconds above 0, at most {MOST_GRACE:,}, not {grace!r}")
-    limits = Limits(body_bytes=max_body, texts=max_texts, waiting_texts=max_waiting)
-    names = _names(all_models, name)
-    keys = _keys(api_key_file)
-    listening = bind(host, port)
+    limits = Limits(body_bytes=options["max_body"], texts=options["max_texts"], waiting_texts=options["max_waiting"])
+    names = _names(all_models, options["name"])
+    keys = _keys(options["api_key_file"])
+    listening = bind(host, options["port"])
     with closing(listening), TemporaryDirectory(prefix="opencse-") as scratch:
-        encoders = {
-            name: open_encoder(model, shown, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
-            for name, model in zip(names, all_models, strict=True)
-        }
+        encoders = {name: load_encoder(model, options) for name, model in zip(names, all_models, strict=True)}
         for name, encoder in encoders.items():
-            shown.say(
+            progress.say(
                 f"{name}: {encoder.dimension} dimensions, at most {encoder.max_length} tokens, on {encoder.device}"
             )
         local = is_local(host)
         if not local and not keys:
-            shown.say(
+            progress.say(
                 f"warning: everybody who can reach {host} can use this server, because it needs no API key; add "
                 "--api-key-file, or serve on 127.0.0.1"
             )
-        indexes = _indexes(folders, encoders, Path(scratch), shown)
-        service = Service(encoders, indexes, limits=limits, cut=too_long == "cut")
-        hosts = [*(allow_host or [])] if local and not keys else None
+        indexes = _indexes(folders, encoders, Path(scratch), progress)
+        service = Service(encoders, indexes, limits=limits, cut=options["too_long"] == "cut")
+        hosts = [*(options["allow_host"] or [])] if local and not keys else None
         app = create_app(service, keys=keys, hosts=hosts)
         url = address(listening)
         message = f"{url}/ is the page, {url}/v1 the OpenAI-style endpoint; stop with Ctrl-C"
-        run(app, listening, grace=grace, ready=lambda: shown.say(message), limits=limits)
-        shown.say("stopped")
+        run(app, listening, grace=grace, ready=lambda: progress.say(message), limits=limits)
+        progress.say("stopped")
 
 
 def _indexes(

@@ -4,109 +4,63 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Unpack
 
 import typer
 
-from opencse.cli import options as own
+from opencse.api.options.index import (
+    AddOptions,
+    BuildOptions,
+    DeleteOptions,
+    DuplicateOptions,
+    ExportOptions,
+    NegativeOptions,
+    PairOptions,
+    QueryOptions,
+)
+from opencse.api.options.shared import Reporting
+from opencse.cli.options import (
+    EncoderArgument,
+    JsonOption,
+    TextArgument,
+    require_json,
+    require_name,
+    typed_and_read,
+    with_options,
+)
 
 index = typer.Typer(help="Build, change and search an index of texts.", no_args_is_help=True, rich_markup_mode=None)
 
 
 def _folder(name: str) -> str:
-    return own.named(name, "INDEX")
+    return require_name(name, "INDEX")
 
 
 Folder = Annotated[str, typer.Argument(help="Folder of the index.", metavar="INDEX", parser=_folder)]
 TextColumns = Annotated[str | None, typer.Option("--columns", hidden=True, help="Refused: see --fields.")]
-IdColumn = Annotated[
-    str | None, typer.Option("--id", help="Column with the id of each row; by default _id, or else rows are numbered.")
-]
-Metadata = Annotated[
-    str | None, typer.Option(help="Columns to store with each text, comma-separated; searches may filter by them.")
-]
-Conditions = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--where",
-        help="Condition on metadata: lang=en, lang=en,de, year>=2020 (also !=, <, <=, >); if repeated, all must hold.",
-    ),
-]
-OtherModel = Annotated[
-    str | None,
-    typer.Option("--model", help="Folder of the index's model, if it was moved; another model is refused."),
-]
+FullOption = Annotated[bool, typer.Option("--full", help="Show whole texts in a terminal, not their first lines.")]
 
 
 @index.command()
+@with_options()
 def build(
     folder: Folder,
-    model: own.Encoder,
-    text: own.Text,
-    fields: own.Fields = None,
+    model: EncoderArgument,
+    text: TextArgument,
     columns: TextColumns = None,
-    ids: IdColumn = None,
-    metadata: Metadata = None,
-    keep_code: own.KeepCode = False,
-    split: own.Split = "train",
-    kind: Annotated[
-        str, typer.Option(help="flat (exact), or approximate for many rows: hnsw (fast), ivfpq (small).")
-    ] = "flat",
-    cut: Annotated[
-        bool,
-        typer.Option(
-            "--cut/--no-cut", help="Split texts that are too long for the model into passages, or keep their beginning."
-        ),
-    ] = True,
-    max_length: Annotated[
-        int | None, typer.Option(min=1, help="Tokens in a passage, at most; by default what the model reads.")
-    ] = None,
-    overlap: Annotated[int, typer.Option(min=0, help="Tokens that a passage shares with the one before.")] = 0,
-    language: Annotated[
-        str,
-        typer.Option(
-            help="Language whose word stems --hybrid compares: auto (that of the text, if clear), none, or en, de, ..."
-        ),
-    ] = "auto",
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
-    pooling: own.Pooling = None,
-    json_file: own.Json = None,
-    device: own.Device = None,
-    trust_remote_code: own.Trust = False,
+    json_file: JsonOption = None,
+    **options: Unpack[BuildOptions],
 ) -> None:
     """Encode a text and keep its vectors in INDEX; after an interruption the same command continues."""
-    import opencse
+    from opencse.api.index import build_index
     from opencse.cli.console import echo
-    from opencse.errors import InterruptedRunError, require_known
+    from opencse.errors import InterruptedRunError
     from opencse.outputs import has_keys
-    from opencse.progress import Terminal
-    from opencse.search.approximate import KINDS, IndexKind
 
-    require_known(kind, KINDS, "kind of index")
-    index_kind: IndexKind = kind  # type: ignore[assignment]
-    own.require_json(json_file, lambda old: has_keys(old, ["info", "recall"]), read=[folder, text], models=[model])
+    require_json(json_file, lambda old: has_keys(old, ["info", "recall"]), read=[folder, text], models=[model])
     _require_no_columns(columns)
     try:
-        built = opencse.build_index(
-            folder,
-            model,
-            text,
-            fields=own.listed(fields),
-            keep_code=keep_code,
-            ids=ids,
-            metadata=own.listed(metadata) or (),
-            split=split,
-            kind=index_kind,
-            cut=cut,
-            max_length=max_length,
-            overlap=overlap,
-            language=language,
-            overwrite=overwrite,
-            pooling=pooling,
-            device=device,
-            trust_remote_code=trust_remote_code,
-            progress=Terminal(),
-        )
+        built = build_index(folder, model, text, **options)
     except KeyboardInterrupt:
         raise InterruptedRunError("stopped; the same command continues from here") from None
     info, recall = built.info, built.recall
@@ -118,77 +72,41 @@ def build(
 
 
 @index.command()
-def add(
-    folder: Folder,
-    text: own.Text,
-    fields: own.Fields = None,
-    columns: TextColumns = None,
-    ids: IdColumn = None,
-    metadata: Metadata = None,
-    keep_code: own.KeepCode = False,
-    split: own.Split = "train",
-    replace: Annotated[bool, typer.Option("--replace", help="Replace rows that have the same ids.")] = False,
-    model: OtherModel = None,
-    device: own.Device = None,
-    trust_remote_code: own.Trust = False,
-) -> None:
+@with_options()
+def add(folder: Folder, text: TextArgument, columns: TextColumns = None, **options: Unpack[AddOptions]) -> None:
     """Add the rows of a text to INDEX: all of them, or none if it fails or is interrupted."""
-    import opencse
+    from opencse.api.index import add_to_index
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
     _require_no_columns(columns)
-    count = opencse.add_to_index(
-        folder,
-        text,
-        fields=own.listed(fields),
-        keep_code=keep_code,
-        ids=ids,
-        metadata=own.listed(metadata) or (),
-        split=split,
-        replace=replace,
-        model=model,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        progress=Terminal(),
-    )
+    count = add_to_index(folder, text, **options)
     echo(f"{folder}: {count:,} texts added")
 
 
 @index.command()
+@with_options()
 def delete(
     folder: Folder,
     ids: Annotated[list[str] | None, typer.Argument(help="Ids of rows or documents.", metavar="ID")] = None,
-    where: Conditions = None,
+    **options: Unpack[DeleteOptions],
 ) -> None:
     """Delete rows of INDEX by id, or those that meet conditions: all of them, or none if it is interrupted."""
-    import opencse
+    from opencse.api.index import delete_from_index
     from opencse.cli.console import echo
-    from opencse.progress import Terminal
 
-    count = opencse.delete_from_index(folder, ids or None, where=where or None, progress=Terminal())
+    count = delete_from_index(folder, ids or None, **options)
     echo(f"{folder}: {count:,} rows deleted")
 
 
 @index.command()
+@with_options()
 def query(
     folder: Folder,
     texts: Annotated[list[str] | None, typer.Argument(help="Queries, quoted.", metavar="QUERY")] = None,
     queries: Annotated[Path | None, typer.Option(help="File of more queries, one per line.")] = None,
-    k: Annotated[int, typer.Option("-k", min=1, help="Number of hits for each query.")] = 10,
-    threshold: Annotated[float | None, typer.Option(help="Leave out rows below this score; by default none.")] = None,
-    where: Conditions = None,
-    hybrid: Annotated[bool, typer.Option("--hybrid", help="Rank by keywords (BM25) and vectors together.")] = False,
-    hybrid_weight: Annotated[
-        float | None, typer.Option(min=0, max=1, help="Weight of the vectors in --hybrid, 0 to 1; by default 0.5.")
-    ] = None,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show whole texts in a terminal, not their first lines.")
-    ] = False,
-    model: OtherModel = None,
-    json_file: own.Json = None,
-    device: own.Device = None,
-    trust_remote_code: own.Trust = False,
+    full: FullOption = False,
+    json_file: JsonOption = None,
+    **options: Unpack[QueryOptions],
 ) -> None:
     """Show the rows of INDEX that are most similar to each query.
 
@@ -198,33 +116,19 @@ def query(
     """
     from rich.console import Console
 
-    import opencse
+    from opencse.api.index import query_index
     from opencse.cli.console import echo
     from opencse.cli.passages import blocks
     from opencse.errors import UserError
     from opencse.outputs import has_list
-    from opencse.progress import Terminal
     from opencse.text.stems import stems_of
 
-    own.require_json(
-        json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=[folder, queries], models=[model]
-    )
-    all_queries = own.texts(texts, queries)
+    read, model = [folder, queries], options["model"]
+    require_json(json_file, lambda old: has_list(old, "queries", ["query", "hits"]), read=read, models=[model])
+    all_queries = typed_and_read(texts, queries)
     if not all_queries:
         raise UserError("no query; give one after the index, or a file of queries with --queries")
-    result = opencse.query_index(
-        folder,
-        all_queries,
-        k=k,
-        threshold=threshold,
-        where=where or None,
-        hybrid=hybrid,
-        hybrid_weight=hybrid_weight,
-        model=model,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        progress=Terminal(),
-    )
+    result = query_index(folder, all_queries, **options)
     records = [
         {"query": text, "hits": [{**asdict(hit), "metadata": dict(hit.metadata)} for hit in hits]}
         for text, hits in zip(all_queries, result, strict=True)
@@ -237,25 +141,26 @@ def query(
         for rank, hit in enumerate(hits, start=1):
             values = [f"{name}={value}" for name, value in hit.metadata.items() if value is not None]
             head = [f"#{rank}", f"{hit.score:.4f}", hit.id, *values]
-            for line in blocks(head, hit.text, console, full=full, query=text if hybrid else "", stems=stems):
+            marked = text if options["hybrid"] else ""
+            for line in blocks(head, hit.text, console, full=full, query=marked, stems=stems):
                 echo(line)
 
 
 @index.command()
-def info(folder: Folder, json_file: own.Json = None) -> None:
+def info(folder: Folder, json_file: JsonOption = None) -> None:
     """Print what INDEX holds: rows, dimensions, kind, model, columns."""
-    import opencse
+    from opencse.api.index import index_info
     from opencse.cli.console import echo
     from opencse.outputs import has_fields
     from opencse.search.result import IndexInfo
 
-    own.require_json(json_file, lambda old: has_fields(old, IndexInfo), read=[folder])
-    data = opencse.index_info(folder)
+    require_json(json_file, lambda old: has_fields(old, IndexInfo), read=[folder])
+    data = index_info(folder)
     _write(json_file, asdict(data))
     columns = ", ".join(f"{name} ({kind or 'empty'})" for name, kind in data.columns.items()) or "none"
-    passages = (
-        f"passages of at most {data.max_length} tokens, overlap {data.overlap}" if data.max_length else "not split"
-    )
+    passages = "not split"
+    if data.max_length is not None:
+        passages = f"passages of at most {data.max_length} tokens, overlap {data.overlap}"
     echo(f"texts      {data.documents:,}, {data.rows:,} rows; {passages}")
     size = f"{data.dimension} dimensions, {data.megabytes:,.1f} MB of vectors"
     echo(f"kind       {data.kind}, {data.similarity}, {size}")
@@ -268,16 +173,16 @@ def info(folder: Folder, json_file: own.Json = None) -> None:
 
 
 @index.command()
-def check(folder: Folder, json_file: own.Json = None) -> None:
+@with_options()
+def check(folder: Folder, json_file: JsonOption = None, **options: Unpack[Reporting]) -> None:
     """Check every file of INDEX against its checksums; exit code 0 if intact, 1 if damaged, 2 without an index."""
-    import opencse
+    from opencse.api.index import check_index
     from opencse.cli.console import echo
     from opencse.outputs import has_fields
-    from opencse.progress import Terminal
     from opencse.search.checking import IndexCheck
 
-    own.require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
-    result = opencse.check_index(folder, progress=Terminal())
+    require_json(json_file, lambda old: has_fields(old, IndexCheck), read=[folder])
+    result = check_index(folder, **options)
     _write(json_file, asdict(result))
     for line in (*result.faults, *result.notes):
         echo(line)
@@ -288,28 +193,23 @@ def check(folder: Folder, json_file: own.Json = None) -> None:
 
 
 @index.command()
+@with_options()
 def pairs(
-    folder: Folder,
-    most: Annotated[int, typer.Option("-n", min=1, help="Pairs to show.")] = 20,
-    full: Annotated[
-        bool, typer.Option("--full", help="Show whole texts in a terminal, not their first lines.")
-    ] = False,
-    json_file: own.Json = None,
+    folder: Folder, full: FullOption = False, json_file: JsonOption = None, **options: Unpack[PairOptions]
 ) -> None:
     """Show the most similar pairs of texts in INDEX."""
     from rich.console import Console
 
-    import opencse
+    from opencse.api.index import index_info, index_pairs
     from opencse.cli.console import echo
     from opencse.cli.passages import blocks
     from opencse.outputs import has_list
-    from opencse.progress import Terminal
 
-    own.require_json(json_file, lambda old: has_list(old, "pairs", ["score", "first", "second"]), read=[folder])
-    similar = opencse.index_pairs(folder, most=most, progress=Terminal())
+    require_json(json_file, lambda old: has_list(old, "pairs", ["score", "first", "second"]), read=[folder])
+    similar = index_pairs(folder, **options)
     _write(json_file, {"pairs": [asdict(pair) for pair in similar]})
     console = Console()
-    kind = opencse.index_info(folder).similarity
+    kind = index_info(folder).similarity
     for pair in similar:
         for name, text in ((pair.first, pair.first_text), (pair.second, pair.second_text)):
             for line in blocks([f"{kind} {pair.score:.4f}", name], text, console, full=full):
@@ -317,25 +217,18 @@ def pairs(
 
 
 @index.command()
-def duplicates(
-    folder: Folder,
-    threshold: Annotated[
-        float | None,
-        typer.Option(help="Texts with at least this similarity count as duplicates; by default only equal texts."),
-    ] = None,
-    json_file: own.Json = None,
-) -> None:
+@with_options()
+def duplicates(folder: Folder, json_file: JsonOption = None, **options: Unpack[DuplicateOptions]) -> None:
     """Show groups of duplicate texts in INDEX; delete all but the first of a group to keep one."""
-    import opencse
+    from opencse.api.index import index_duplicates, index_info
     from opencse.cli.console import echo
     from opencse.outputs import has_list
-    from opencse.progress import Terminal
 
-    own.require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "score"]), read=[folder])
-    groups = opencse.index_duplicates(folder, threshold=threshold, progress=Terminal())
-    _write(json_file, {"threshold": threshold, "groups": [asdict(group) for group in groups]})
+    require_json(json_file, lambda old: has_list(old, "groups", ["ids", "texts", "score"]), read=[folder])
+    groups = index_duplicates(folder, **options)
+    _write(json_file, {"threshold": options["threshold"], "groups": [asdict(group) for group in groups]})
     more = sum(len(group.ids) - 1 for group in groups)
-    function = opencse.index_info(folder).similarity
+    function = index_info(folder).similarity
     for group in groups:
         echo(f"{len(group.ids)} texts, {function} from {group.score:.4f}: {', '.join(group.ids)}")
         for text in dict.fromkeys(group.texts):
@@ -344,12 +237,11 @@ def duplicates(
 
 
 @index.command()
+@with_options()
 def negatives(
     folder: Folder,
     pairs: Annotated[str, typer.Argument(help="Pairs of query and answer: a text file or a Hub data set.")],
     out: Annotated[Path, typer.Option("--out", "-o", help="File of triples to write (.jsonl).")],
-    columns: Annotated[str | None, typer.Option(help="Columns with query and answer, comma-separated.")] = None,
-    split: own.Split = "train",
     count: Annotated[int, typer.Option(help="Negatives for each pair; each makes a row.")] = 1,
     first: Annotated[int, typer.Option(help="First rank of the query's hits that may be a negative.")] = 1,
     last: Annotated[int, typer.Option(help="Last rank of the query's hits that may be a negative.")] = 50,
@@ -358,38 +250,24 @@ def negatives(
     same: Annotated[float, typer.Option(help="A text with at least this cosine to an answer is no negative.")] = 0.95,
     pick: Annotated[str, typer.Option(help="Which candidates are taken: hardest, or random.")] = "hardest",
     seed: Annotated[int, typer.Option(help="Seed of --pick random.")] = 42,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file --out if it exists.")] = False,
-    model: OtherModel = None,
-    json_file: own.Json = None,
-    device: own.Device = None,
-    trust_remote_code: own.Trust = False,
+    json_file: JsonOption = None,
+    **options: Unpack[NegativeOptions],
 ) -> None:
     """Mine hard negatives for pairs from INDEX, into a file of triples for `opencse train`."""
-    import opencse
+    from opencse.api.index import index_negatives
     from opencse.cli.console import echo
     from opencse.outputs import has_fields
-    from opencse.progress import Terminal
     from opencse.search.negatives import Mined, Mining
     from opencse.settings import validate
 
-    own.require_json(json_file, lambda old: has_fields(old, Mined), read=[folder, pairs, out], models=[model])
+    read, model = [folder, pairs, out], options["model"]
+    require_json(json_file, lambda old: has_fields(old, Mined), read=read, models=[model])
     settings = {
         "count": count, "ranks": (first, last), "ceiling": ceiling, "floor": floor, "same": same, "pick": pick,
         "seed": seed,
     }  # fmt: skip
-    mined = opencse.index_negatives(
-        folder,
-        pairs,
-        out,
-        how=validate(Mining, settings, "opencse index negatives"),
-        columns=own.listed(columns),
-        split=split,
-        overwrite=overwrite,
-        model=model,
-        device=device,
-        trust_remote_code=trust_remote_code,
-        progress=Terminal(),
-    )
+    options["how"] = validate(Mining, settings, "opencse index negatives")
+    mined = index_negatives(folder, pairs, out, **options)
     _write(json_file, asdict(mined))
     echo(f"{out}: {mined.triples:,} triples of {mined.pairs:,} pairs; {mined.without:,} pairs without a negative")
     refused = ", ".join(f"{why} {times:,}" for why, times in mined.refused.items())
@@ -397,21 +275,22 @@ def negatives(
 
 
 @index.command()
+@with_options()
 def export(
     folder: Folder,
     to: Annotated[str, typer.Argument(help="Store: qdrant, lancedb or pgvector.")],
     target: Annotated[
         str, typer.Argument(help="Folder or URL (Qdrant), folder (LanceDB), or connection string (pgvector).")
     ],
-    name: Annotated[str, typer.Option(help="Name of the new collection or table.")] = "opencse",
+    **options: Unpack[ExportOptions],
 ) -> None:
     """Export INDEX to another store: ids, texts, metadata and vectors."""
-    import opencse
+    from opencse.api.index import export_index, index_info
     from opencse.cli.console import echo
 
-    exported = opencse.export_index(folder, to, target, name=name)
+    exported = export_index(folder, to, target, **options)
     echo(f"{exported.to}: {exported.rows:,} rows in {exported.name}; {exported.how}")
-    if prompt := opencse.index_info(folder).query_prompt:
+    if prompt := index_info(folder).query_prompt:
         echo(f"prompts    put {prompt!r} before queries, as encode_query does")
 
 
