@@ -13,7 +13,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from opencse.objective.part import Part
-from opencse.objective.registry import Role, built_in
+from opencse.objective.registry import PartRole, built_in
 from opencse.recipes.recipe import Recipe
 
 PAGE = Path(__file__).with_name("parts.md")
@@ -40,7 +40,7 @@ A part of your own is one class in one file of your own package; `examples/parts
 (`kind = "mixed"`), or by its place (`kind = "more_parts:Mixed"`), which imports that module; in Python its `Settings`
 go into `ObjectiveSettings`, or the part itself into `Objective`.
 """
-_ROLES: dict[Role, str] = {"view": "Views", "sides": "Sides", "negatives": "Negatives", "term": "Terms"}
+_ROLES: dict[PartRole, str] = {"view": "Views", "sides": "Sides", "negatives": "Negatives", "term": "Terms"}
 
 
 def page() -> str:

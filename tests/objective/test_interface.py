@@ -9,7 +9,7 @@ import pytest
 
 from opencse import UserError
 from opencse.objective.interface import interface_fault
-from opencse.objective.registry import _BASES, Role, _base, built_in, find
+from opencse.objective.registry import _BASES, PartRole, _base, built_in, find
 
 HEAD = """
 from typing import Literal
@@ -51,7 +51,7 @@ def written(folder: Path, name: str, role: str, body: str) -> str:
 
 @pytest.mark.parametrize(("number", "fault"), list(enumerate(FAULTS)))
 def test_a_fault_is_one_clear_line(
-    number: int, fault: tuple[Role, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    number: int, fault: tuple[PartRole, str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     role, body, message = fault
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -78,7 +78,7 @@ def test_names_and_further_arguments_are_free(body: str, tmp_path: Path, monkeyp
 
 
 @pytest.mark.parametrize("role", _BASES)
-def test_no_part_of_the_package_has_a_fault(role: Role) -> None:
+def test_no_part_of_the_package_has_a_fault(role: PartRole) -> None:
     parts = built_in(role)
     assert parts
     assert {kind: interface_fault(part, _base(role)) for kind, part in parts.items()} == dict.fromkeys(parts)

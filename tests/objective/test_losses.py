@@ -27,7 +27,7 @@ from opencse.objective.losses import (
 )
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
-from opencse.objective.objective import Objective, Outcome
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.terms.barlow_twins import BarlowTwins
 from opencse.objective.terms.dcl import DCL
@@ -280,7 +280,7 @@ def test_gradient_of_the_objective(case: Case) -> None:
     leaves = [t.requires_grad_() for t in (reps.anchor, reps.positive, reps.hard) if t.numel()]
 
     def total(anchor: Tensor, positive: Tensor, hard: Tensor = reps.hard) -> Tensor:
-        outcome: Outcome = case.objective()(Representations(anchor, positive, hard, reps.keys))
+        outcome: StepLosses = case.objective()(Representations(anchor, positive, hard, reps.keys))
         assert outcome.total.dtype == torch.float64
         return outcome.total
 

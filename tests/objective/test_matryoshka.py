@@ -86,7 +86,7 @@ def test_wrong_settings(nested: dict[str, Any], words: str) -> None:
 
 def test_what_cannot_go_with_it(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
-    with pytest.raises(UserError, match="below the 32 of this encoder"):
+    with pytest.raises(UserError, match="not below the 32 dimensions of this encoder"):
         build(matryoshka={"dimensions": (8, 32)}).begin(encoder, batch_size=4, seed=0)
     build(matryoshka={"dimensions": (8, 31)}).begin(encoder, batch_size=4, seed=0)
     with pytest.raises(UserError, match="no negatives"):

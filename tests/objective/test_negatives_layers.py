@@ -17,7 +17,7 @@ from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.negatives.layers import Layers
-from opencse.objective.objective import Objective, Outcome
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.requests import Layer, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
@@ -155,7 +155,7 @@ def test_every_setting_against_loops(layers: list[int], views: str, columns: str
             similarities.append(value)
             below += weight * math.exp(value / TAU)
         expected -= math.log(math.exp(sim(a[i], b[i], "cosine") / TAU) / below) / N
-    outcome: Outcome = objective(reps)
+    outcome: StepLosses = objective(reps)
     assert outcome.total.item() == pytest.approx(expected, rel=1e-12)
     assert outcome.report["duplicates_masked"].item() == masked
     assert (masked > 0) == mask

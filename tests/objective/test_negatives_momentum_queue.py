@@ -18,7 +18,7 @@ from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.modules.dense import Dense
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue
-from opencse.objective.objective import Objective, Outcome
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.settings import validate
@@ -81,7 +81,7 @@ class Run:
     objective: Objective
     seen: list[dict[str, Tensor]] = field(default_factory=list)
     queued: list[tuple[Tensor, Tensor]] = field(default_factory=list)
-    outcomes: list[Outcome] = field(default_factory=list)
+    outcomes: list[StepLosses] = field(default_factory=list)
     inputs: list[StepInputs] = field(default_factory=list)
 
     def steps(self, batches: list[StepInputs], rate: float = 0.01) -> Run:
@@ -149,7 +149,7 @@ def test_the_loss_is_equation_7(similarity: str, weight: float, mask: bool) -> N
             pushed_from.append(sim(a[i], q[m]))
         expected -= math.log(math.exp(sim(a[i], b[i]) / 0.4) / below) / N
     anchor = a.clone().requires_grad_()
-    outcome: Outcome = objective(Representations(anchor, b, a.unsqueeze(1)[:, :0], keys))
+    outcome: StepLosses = objective(Representations(anchor, b, a.unsqueeze(1)[:, :0], keys))
     assert outcome.total.item() == pytest.approx(expected, rel=1e-12)
     assert outcome.report["duplicates_masked"].item() == masked == (3 if mask else 0)
     others = [sim(a[i], b[j]) for i in range(N) for j in range(N) if i != j]
@@ -168,7 +168,7 @@ def test_an_empty_queue_has_no_columns(encoder: SentenceEncoder, smoothing: floa
     data: dict[str, Any] = {"negatives": [{"kind": "momentum_queue"}], "label_smoothing": smoothing}
     alone = Objective.from_settings(validate(ObjectiveSettings, data, "test"))
     alone.begin(encoder, batch_size=N, seed=1)
-    outcome: Outcome = alone(reps)
+    outcome: StepLosses = alone(reps)
     assert outcome.total.item() == 0.0
     assert {name: value.item() for name, value in outcome.report.items() if name != "positive_similarity"} == {
         "negative_similarity": 0.0,

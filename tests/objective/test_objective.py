@@ -13,7 +13,7 @@ from opencse.errors import UserError
 from opencse.model_folder.masked_lm import load_masked_lm_head
 from opencse.objective.inputs import InputBuilder
 from opencse.objective.losses import masked_lm
-from opencse.objective.objective import Objective, Outcome
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.masking import MaskedCopy
 from opencse.objective.vectors.represent import represent
@@ -124,7 +124,7 @@ def test_the_report_against_loops(hard: int, columns: str, mask: bool, similarit
                 else:
                     negative.append(value)
     leaf = Representations(a.clone().requires_grad_(), b, c, reps.keys)
-    outcome: Outcome = objective(leaf)
+    outcome: StepLosses = objective(leaf)
     assert outcome.total.requires_grad
     report = outcome.report
     assert set(report) == {"positive_similarity", "negative_similarity", "duplicates_masked"}
@@ -156,7 +156,7 @@ def test_the_total_is_the_sum_of_the_weighted_losses() -> None:
     assert outcome.losses["contrast"].item() == build()(plain).total.item()
     assert outcome.losses["mlm"].item() == pytest.approx(0.25 * cross_entropy, rel=1e-6)
     assert outcome.total.item() == pytest.approx(sum(loss.item() for loss in outcome.losses.values()), rel=1e-6)
-    assert Outcome({"a": torch.tensor(1.5), "b": torch.tensor(-4.0)}, {}).total.item() == -2.5
+    assert StepLosses({"a": torch.tensor(1.5), "b": torch.tensor(-4.0)}, {}).total.item() == -2.5
 
 
 def test_stateless_parts_have_no_state() -> None:

@@ -12,7 +12,7 @@ from opencse.objective.negatives.base import NegativeSource
 from opencse.objective.negatives.hard import Hard
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.registry import Role, build, built_in, find
+from opencse.objective.registry import PartRole, build, built_in, find
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
 from opencse.objective.terms.base import Term
@@ -22,7 +22,7 @@ from opencse.objective.views.base import View
 from opencse.objective.views.dropout import Dropout
 from opencse.settings import PartSettings, validate
 
-OWN: dict[Role, list[str]] = {
+OWN: dict[PartRole, list[str]] = {
     "view": [
         "crop",
         "delete_one_word",
@@ -59,7 +59,7 @@ OWN: dict[Role, list[str]] = {
     ],
     "term": ["barlow_twins", "dcl", "mlm", "replaced_tokens"],
 }
-BASES: dict[Role, type] = {"view": View, "sides": Sides, "negatives": NegativeSource, "term": Term}
+BASES: dict[PartRole, type] = {"view": View, "sides": Sides, "negatives": NegativeSource, "term": Term}
 EVERY = [(role, kind) for role, kinds in OWN.items() for kind in kinds]
 
 
@@ -68,12 +68,12 @@ def objective(**data: Any) -> ObjectiveSettings:
 
 
 @pytest.mark.parametrize("role", OWN)
-def test_the_packages_own_parts_are_those_of_its_folders(role: Role) -> None:
+def test_the_packages_own_parts_are_those_of_its_folders(role: PartRole) -> None:
     assert list(built_in(role)) == OWN[role]
 
 
 @pytest.mark.parametrize(("role", "kind"), EVERY)
-def test_every_part_is_found_by_its_kind_and_made_of_its_settings(role: Role, kind: str) -> None:
+def test_every_part_is_found_by_its_kind_and_made_of_its_settings(role: PartRole, kind: str) -> None:
     part = find(role, kind)
     assert issubclass(part, BASES[role])
     assert part.Settings.part is part
@@ -86,7 +86,7 @@ def test_every_part_is_found_by_its_kind_and_made_of_its_settings(role: Role, ki
 
 
 @pytest.mark.parametrize(("role", "kind"), EVERY)
-def test_every_part_goes_through_a_recipes_table_and_back(role: Role, kind: str) -> None:
+def test_every_part_goes_through_a_recipes_table_and_back(role: PartRole, kind: str) -> None:
     plain = {"kind": kind}
     tables: dict[str, dict[str, Any]] = {
         "view": {"view": plain},
@@ -134,7 +134,7 @@ def test_every_part_goes_through_a_recipes_table_and_back(role: Role, kind: str)
         ("term", "opencse.objective.terms.base:Term", ["has no Settings with a kind of its own"]),
     ],
 )
-def test_a_kind_that_names_no_part_is_told_in_one_line(role: Role, kind: str, words: list[str]) -> None:
+def test_a_kind_that_names_no_part_is_told_in_one_line(role: PartRole, kind: str, words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         find(role, kind)
     assert "\n" not in str(caught.value)

@@ -13,7 +13,7 @@ from torch import Tensor
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import InterruptedRunError
 from opencse.kernels.precision import choose_precision
-from opencse.objective.objective import Objective, Outcome
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
 from opencse.progress import Silent
@@ -91,7 +91,7 @@ def test_losses_and_numbers_are_means(encoder: SentenceEncoder, batches: list[St
     for name, value in outcome.report.items():
         assert float(value) == pytest.approx(sum(float(o.report[name]) for o in alone) / 3)
     assert len({float(o.total) for o in alone}) == 3
-    assert isinstance(outcome, Outcome)
+    assert isinstance(outcome, StepLosses)
 
 
 @pytest.mark.slow

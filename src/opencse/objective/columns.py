@@ -160,6 +160,30 @@ class VectorColumns:
             return None
         return self.anchor_keys, self.column_keys
 
+    def own_columns(self, rows: slice | Tensor) -> tuple[Tensor, Tensor]:
+        """(R, 1), (R, K / N): row and column indices of the own columns of R anchors, given by their numbers."""
+        n, k = self.shape
+        device = self.left.device
+        anchors = torch.arange(rows.start, rows.stop, device=device) if isinstance(rows, slice) else rows
+        columns = anchors.unsqueeze(1) + torch.arange(0, k, n, device=device)
+        return torch.arange(len(anchors), device=device).unsqueeze(1), columns
+
+    def anchors_with_duplicates(self) -> Tensor | None:
+        """The anchors that have a column of their own text, ascending, on the CPU; None if texts do not count.
+
+        They are found by sorting, not by N K comparisons.
+        """
+        if self.texts is None or self.shape[1] == 0:
+            return None
+        anchors, texts = (keys.contiguous() for keys in self.texts)
+        ascending = texts.flatten().sort().values
+        equal = torch.searchsorted(ascending, anchors, right=True) - torch.searchsorted(ascending, anchors)
+        matches = equal.sum(dim=1)
+        if self.own is not None and not self.own.texts:
+            own_texts = texts.reshape(-1, len(anchors), texts.shape[1])  # (K / N, N, C)
+            matches = matches - (own_texts.unsqueeze(3) == anchors[:, None, :]).sum(dim=(0, 2, 3))
+        return matches.nonzero().squeeze(1).cpu()
+
     def dense(self) -> LogitColumns:
         """Makes all logits at once."""
         n, k = self.shape

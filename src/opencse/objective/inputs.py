@@ -1,11 +1,11 @@
-"""From the corpus to the rows of a step: the view's texts, padded once, with a masked copy if a term reads one."""
+"""Turns examples of the corpus into the inputs of a step: the view's texts, padded once, and masked copies."""
 
 from __future__ import annotations
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from opencse.arrays import Flags, Integers
 from opencse.objective.context import Context
 from opencse.objective.objective import Objective
 from opencse.objective.vectors.requests import HardNegatives
@@ -16,7 +16,7 @@ from opencse.text.corpus import Corpus
 from opencse.text.tokenizer import Ids, Tokenizer
 
 _AT_ONCE = 1_000_000
-"""Examples whose lengths are added up together."""
+"""Examples whose lengths are added up at once."""
 
 
 class InputBuilder:
@@ -32,9 +32,9 @@ class InputBuilder:
         tokenizer: Tokenizer,
         objective: Objective,
         seed: int,
-        left_out: NDArray[np.bool_] | None = None,
+        left_out: Flags | None = None,
     ) -> None:
-        """``left_out``: (M,) rows of the corpus that no example may touch; None where all may be."""
+        """``left_out``: (M,) True for rows of the corpus that no example may use; None if all may be used."""
         self.corpus = corpus
         self.tokenizer = tokenizer
         self.view = objective.view
@@ -57,12 +57,12 @@ class InputBuilder:
 
     @property
     def hard(self) -> int:
-        """Hard negatives an example (H)."""
+        """Hard negatives per example (H)."""
         return max(0, int(self.cells.shape[1]) - 2)
 
     @property
-    def lengths(self) -> NDArray[np.int64]:
-        """(M,) tokens of each example, all its texts together that are encoded."""
+    def lengths(self) -> Integers:
+        """(M,) tokens of each example, in all of its texts that are encoded."""
         offsets, width = self.corpus.offsets, self.corpus.width
         total = np.zeros(len(self.cells), dtype=np.int64)
         for start in range(0, len(total), _AT_ONCE):
@@ -72,16 +72,16 @@ class InputBuilder:
                 total[some] += offsets[text + 1] - offsets[text]
         return total
 
-    def build(self, examples: NDArray[np.int64], step: int) -> StepInputs:
-        """The inputs of ``step``, made of ``examples``."""
-        chosen = self.cells[examples]
-        keys = self.corpus.keys[chosen[:, :, 0], chosen[:, :, 1]]
+    def build(self, examples: Integers, step: int) -> StepInputs:
+        """Makes the inputs of ``step`` from ``examples``, given by their numbers."""
+        cells = self.cells[examples]
+        keys = self.corpus.keys[cells[:, :, 0], cells[:, :, 1]]
         rows: list[Ids] = []
         unpooled: list[int] = []
         for role in self._roles:
             if self.corpus.unpooled:
-                unpooled += [self.corpus.unpooled[int(column)] for column in chosen[:, role, 1]]
-            texts = [self.corpus.text(int(r), int(c)) for r, c in chosen[:, role]]
+                unpooled += [self.corpus.unpooled[int(column)] for column in cells[:, role, 1]]
+            texts = [self.corpus.text(int(r), int(c)) for r, c in cells[:, role]]
             if role == 1 and isinstance(self.view, ChangesTokens):
                 rows += self.view.positives(texts, np.random.default_rng([self.seed, Stream.AUGMENT, step]))
             else:
@@ -90,7 +90,7 @@ class InputBuilder:
         if unpooled:
             tokens = tokens.leaving_out(unpooled)
         views = tokens.rows(0, len(examples) * (2 if 1 in self._roles else 1))
-        made = {
+        prepared = {
             request: request.prepare(
                 views, self.tokenizer, np.random.default_rng([self.seed, Stream.MASK, step, *request.stream])
             )
@@ -100,13 +100,13 @@ class InputBuilder:
             tokens,
             len(examples),
             torch.from_numpy(np.ascontiguousarray(keys)),
-            made,
+            prepared,
             anchor_length=max(len(ids) for ids in rows[: len(examples)]),
             noise_seed=int(np.random.default_rng([self.seed, Stream.NOISE, step]).integers(2**63)),
         )
 
     @property
     def _roles(self) -> list[int]:
-        """The columns of ``cells`` whose texts are encoded: not the positives where the view derives them."""
+        """The columns of ``cells`` whose texts are encoded: not the positives if the view derives them."""
         derived = isinstance(self.view, DerivesPositives)
         return [role for role in range(self.cells.shape[1]) if role != 1 or not derived]

@@ -1,4 +1,4 @@
-"""Compares a part's class with what its role asks for, before anything is trained."""
+"""Checks that a part's class has the methods of its role, before anything is trained."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from opencse.objective.part import Part
 
 
 def interface_fault(part: type[Part], base: type[Part]) -> str | None:
-    """Says what a part's class lacks of its role, in one clause; None where it has everything.
+    """Describes what a part's class lacks of its role, in one clause; None if it has everything.
 
-    A method may name its positional arguments as it likes, and have more of them with defaults. Static attributes are
-    looked at alone; nothing is called.
+    A method may give its positional arguments other names, and have more of them with defaults. Only static attributes
+    are read; nothing is called.
 
     Example:
         >>> from opencse.objective.terms.base import Term
@@ -20,39 +20,42 @@ def interface_fault(part: type[Part], base: type[Part]) -> str | None:
         'has no method loss; a Term needs loss(self, reps)'
     """
     for name in sorted(name for name in dir(base) if not name.startswith("_")):
-        asked = inspect.getattr_static(base, name)
-        own = inspect.getattr_static(part, name)
-        if own is asked:
+        expected = inspect.getattr_static(base, name)
+        actual = inspect.getattr_static(part, name)
+        if actual is expected:
             if name in getattr(part, "__abstractmethods__", ()):
-                what = "property" if isinstance(asked, property) else "method"
-                return f"has no {what} {name}; a {base.__name__} needs {_shown(name, asked)}"
+                member = "property" if isinstance(expected, property) else "method"
+                return f"has no {member} {name}; a {base.__name__} needs {_signature(name, expected)}"
             continue
-        if isinstance(asked, property):
-            if inspect.isfunction(own):
+        if isinstance(expected, property):
+            if inspect.isfunction(actual):
                 return f"has {name} as a method; put @property above it"
-        elif inspect.isfunction(asked) and not _takes(own, asked):
-            found = (
-                f"{_shown(name, own)} was found" if inspect.isfunction(own) else f"it is of type {type(own).__name__}"
+        elif inspect.isfunction(expected) and not _takes(actual, expected):
+            difference = (
+                f"{_signature(name, actual)} was found"
+                if inspect.isfunction(actual)
+                else f"it is of type {type(actual).__name__}"
             )
-            return f"has another method {name} than a {base.__name__}: {_shown(name, asked)} is expected, {found}"
+            signature = _signature(name, expected)
+            return f"has another method {name} than a {base.__name__}: {signature} is expected, {difference}"
     return None
 
 
-def _takes(own: object, asked: object) -> bool:
-    """Whether ``own`` can be called with the arguments that ``asked`` is called with."""
-    if not inspect.isfunction(own) or not inspect.isfunction(asked):
+def _takes(actual: object, expected: object) -> bool:
+    """Whether ``actual`` can be called with the arguments of ``expected``."""
+    if not inspect.isfunction(actual) or not inspect.isfunction(expected):
         return False
-    parameters = inspect.signature(asked).parameters.values()
+    parameters = inspect.signature(expected).parameters.values()
     positional = [one for one in parameters if one.kind in (one.POSITIONAL_ONLY, one.POSITIONAL_OR_KEYWORD)]
-    named = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
+    keywords = {one.name: None for one in parameters if one.kind is one.KEYWORD_ONLY}
     try:
-        inspect.signature(own).bind(*positional, **named)
+        inspect.signature(actual).bind(*positional, **keywords)
     except TypeError:
         return False
     return True
 
 
-def _shown(name: str, method: object) -> str:
+def _signature(name: str, method: object) -> str:
     """A method's name and arguments, without their types."""
     if not inspect.isfunction(method):
         return name

@@ -1,4 +1,4 @@
-"""Matryoshka representation learning: the first dimensions of a vector are to be a good vector themselves."""
+"""Matryoshka representation learning: trains the first dimensions of a vector to be a good vector too."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class MatryoshkaSettings(Settings):
     """Settings of `Matryoshka`.
 
     Attributes:
-        dimensions: of the nested vectors, shortest or longest first; the whole vector is always among them.
-        weights: of each of ``dimensions``, beside 1 of the whole vector; unset, 1 each.
+        dimensions: lengths of the nested vectors, in any order; the full vector is always included.
+        weights: the weight of each of ``dimensions``; the full vector has weight 1. Unset: 1 each.
     """
 
     dimensions: tuple[int, ...] = Field(min_length=1)
@@ -40,19 +40,29 @@ class MatryoshkaSettings(Settings):
 
 @dataclass(frozen=True)
 class Matryoshka:
-    """The contrast of the whole vectors and of their first dimensions (Kusupati et al. 2022, eq. 1).
+    """Contrasts the full vectors and their first dimensions (Kusupati et al. 2022, arXiv:2205.13147, eq. 1).
 
-    With L_m the contrastive loss of all vectors cut to their first m numbers (and normalised, where the similarity is
-    the cosine), d their length, and c_d = 1::
+    With L_m the contrastive loss of all vectors truncated to their first m dimensions (and normalised, where the
+    similarity is the cosine), d their length, and c_d = 1::
 
         loss = sum_{m in dimensions + d} c_m L_m / sum_m c_m
 
     The paper sums without dividing: here the loss, and with it the weight of other terms and of clipping, stays that of
-    one contrast. Columns of every negative source are cut: queues, layers, generated ones. Terms see whole vectors.
+    one contrast. The columns of every negative source are truncated: queues, layers, generated ones. Terms see full
+    vectors.
 
     Attributes:
-        dimensions: the lengths m besides d.
+        dimensions: the lengths m, without d.
         weights: c_m of each.
+
+    Example:
+        >>> from opencse.objective.columns import Own, Scoring
+        >>> vectors, scoring = torch.eye(4), Scoring("cosine", temperature=1.0, mask_duplicates=False)
+        >>> positives = Pairs(vectors, vectors, scoring)
+        >>> in_batch = VectorColumns(vectors, vectors, scoring, own=Own(excluded=True))
+        >>> nested = Matryoshka(dimensions=(2,), weights=(1.0,))  # vectors 3 and 4 are zero in two dimensions
+        >>> nested.contrast(positives, [in_batch], [[0]], label_smoothing=0.0, tile_bytes=2**20).loss
+        tensor(0.9043)
     """
 
     dimensions: tuple[int, ...]
@@ -60,19 +70,19 @@ class Matryoshka:
 
     @classmethod
     def of(cls, settings: MatryoshkaSettings) -> Matryoshka:
-        """As the settings say."""
+        """Makes one of its settings."""
         return cls(settings.dimensions, settings.weights or (1.0,) * len(settings.dimensions))
 
     def check(self, dimension: int) -> None:
-        """Refuses lengths that vectors of ``dimension`` numbers do not have.
+        """Refuses lengths that vectors of ``dimension`` dimensions do not have.
 
         Raises:
             UserError: naming them.
         """
         if max(self.dimensions) >= dimension:
             raise UserError(
-                f"objective.matryoshka.dimensions are below the {dimension} of this encoder (which are always among "
-                f"them), not {max(self.dimensions)}"
+                f"objective.matryoshka.dimensions: {max(self.dimensions)} is not below the {dimension} dimensions of "
+                "this encoder, which are always included; give smaller ones"
             )
 
     def contrast(
@@ -84,9 +94,9 @@ class Matryoshka:
         label_smoothing: float,
         tile_bytes: int,
     ) -> Contrast:
-        """The mean of the contrasts; what is told is that of the whole vectors. See `opencse.objective.contrast`."""
+        """The weighted mean of the losses; the figures are those of the full vectors. See `contrast`."""
 
-        def cut(length: int | None) -> Contrast:
+        def truncated(length: int | None) -> Contrast:
             return contrast(
                 _pairs(positive, length),
                 [_columns(columns, length) for columns in negatives],
@@ -95,9 +105,9 @@ class Matryoshka:
                 tile_bytes=tile_bytes,
             )
 
-        whole = cut(None)
-        nested = [weight * cut(length).loss for length, weight in zip(self.dimensions, self.weights, strict=True)]
-        return replace(whole, loss=torch.stack([whole.loss, *nested]).sum() / (1 + sum(self.weights)))
+        full = truncated(None)
+        nested = [weight * truncated(length).loss for length, weight in zip(self.dimensions, self.weights, strict=True)]
+        return replace(full, loss=torch.stack([full.loss, *nested]).sum() / (1 + sum(self.weights)))
 
 
 def _pairs(pairs: Pairs, length: int | None) -> Pairs:
@@ -109,7 +119,7 @@ def _columns(columns: AnyColumns, length: int | None) -> AnyColumns:
         return columns
     if not isinstance(columns, VectorColumns):
         raise UserError(
-            "objective.matryoshka: a negative source gives similarities, not vectors, which cannot be cut (layers with "
-            'columns = "own", for one); leave it out'
+            "objective.matryoshka: a negative source gives similarities, not vectors that can be truncated (layers "
+            'with columns = "own", for one); leave it out'
         )
     return replace(columns, left=columns.left[:, :length], right=columns.right[:, :length])

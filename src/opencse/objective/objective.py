@@ -1,4 +1,4 @@
-"""An objective: view + negatives + terms -> losses and a report."""
+"""The objective of a run: composes a view, negatives and terms into losses and a report."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from opencse.streams import seed_of
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """What a step's objective gives: losses to add up and minimise, and figures for the log."""
+class StepLosses:
+    """The weighted losses of a step, whose sum is minimised, and its figures for the log."""
 
     losses: dict[str, Tensor]
     report: dict[str, Tensor]
@@ -43,13 +43,13 @@ class Outcome:
         """The scalar to differentiate."""
         return torch.stack(list(self.losses.values())).sum()
 
-    def detached(self) -> Outcome:
+    def detached(self) -> StepLosses:
         """The same without gradients."""
-        return Outcome({name: loss.detach() for name, loss in self.losses.items()}, self.report)
+        return StepLosses({name: loss.detach() for name, loss in self.losses.items()}, self.report)
 
     @classmethod
-    def mean(cls, outcomes: Sequence[Outcome]) -> Outcome:
-        """Loss by loss and number by number, over the batches of a step."""
+    def mean(cls, outcomes: Sequence[StepLosses]) -> StepLosses:
+        """The mean of each loss and each figure over the batches of a step."""
         if len(outcomes) == 1:
             return outcomes[0]
         first = outcomes[0]
@@ -61,7 +61,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Positive:
-    """What the positive's similarity is taken between, and how much it counts.
+    """The vectors that the positive's similarity is taken between, and how much it counts.
 
     Attributes:
         of: gives the two vectors; by default the two views.
@@ -73,26 +73,37 @@ class Positive:
 
 
 class Objective(nn.Module):
-    """What is learned: pure losses over representations, state in ``state_dict``.
+    """Composes parts into the loss of a run; the parts' state is in ``state_dict``.
 
-    Made of parts, whoever wrote them; `from_settings` makes it of a recipe's table. They are given, and named in
-    ``name`` of each, as recipes have them: ``Objective(Dropout(), negatives=[InBatch(), Hard()], terms=[DCL()])``.
+    A step makes its vectors by `represent`, and its losses by calling the objective with them. `from_settings` makes
+    an objective of a recipe's table. The ``name`` of each part is set as recipes write it: ``negatives.in_batch``.
+
+    Example:
+        >>> from opencse.objective.negatives.in_batch import InBatch
+        >>> from opencse.objective.terms.dcl import DCL
+        >>> from opencse.objective.views.dropout import Dropout
+        >>> objective = Objective(Dropout(), negatives=[InBatch()], terms=[DCL()])
+        >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+        >>> keys = torch.arange(4).unsqueeze(1).expand(4, 2)  # the texts of anchor and positive, all different
+        >>> losses = objective(Representations(views, views, views[:, :0].unsqueeze(1), keys))
+        >>> {name: round(float(loss), 4) for name, loss in losses.losses.items()}
+        {'contrast': 0.0, 'dcl': 0.0875}
 
     Args:
-        view: how the positive is made.
-        positive: what its similarity is taken between.
-        negatives: what an anchor is pushed from; empty means no contrast (a term alone).
+        view: makes the positive.
+        positive: gives the vectors of its similarity.
+        negatives: what an anchor is pushed away from; empty for an objective without contrast.
         terms: extra losses, each kind once.
         similarity: cosine or dot.
         temperature: tau of SimCSE's eq. 1.
         label_smoothing: epsilon.
-        mask_duplicates: keep equal texts of a batch from being each other's negatives.
-        dual_encoder: a second encoder, trained too, reads the positives.
-        tile_bytes: most bytes of similarities that are made at once; a batch of more is contrasted tile by tile.
-        matryoshka: contrasts the first dimensions of the vectors, too.
+        mask_duplicates: whether equal texts of a batch are never each other's negatives.
+        dual_encoder: whether a second encoder, trained too, reads the positives.
+        tile_bytes: most bytes of similarities that are made at once; a larger batch is contrasted tile by tile.
+        matryoshka: contrasts the first dimensions of the vectors too, if given.
 
     Raises:
-        UserError: if two of its parts cannot go together.
+        UserError: if two of its parts cannot be combined.
     """
 
     def __init__(
@@ -113,7 +124,7 @@ class Objective(nn.Module):
         super().__init__()
         self.view = view
         self.positive = positive or Positive()
-        self.sides = self.positive.of  # a module of this one, for its state
+        self.sides = self.positive.of  # registers it as a submodule, for its state
         self.negatives = list(negatives)
         self.terms = list(terms)
         self.parts = nn.ModuleList([*self.negatives, *self.terms])
@@ -131,10 +142,10 @@ class Objective(nn.Module):
 
     @classmethod
     def from_settings(cls, settings: ObjectiveSettings) -> Objective:
-        """The objective of a recipe's table.
+        """Makes the objective of a recipe's table.
 
         Raises:
-            UserError: if two of its parts cannot go together.
+            UserError: if two of its parts cannot be combined.
         """
         return cls(
             build(settings.view),
@@ -152,40 +163,40 @@ class Objective(nn.Module):
 
     @property
     def compares_examples(self) -> bool:
-        """Whether a batch's examples are set against each other: by contrast, or by a term over their vectors."""
+        """Whether the examples of a batch are compared with each other: by contrast, or by a term."""
         return bool(self.negatives) or any(term.compares_examples for term in self.terms)
 
     @property
     def one_forward(self) -> bool:
-        """Whether all rows go through one encoder at once."""
+        """Whether all rows of a step can go through one encoder together."""
         return not self.dual_encoder and not self.view.shared_mask
 
     @property
     def encodes(self) -> bool:
-        """Whether the sentences themselves go through the encoder (masked copies of them may go alone)."""
+        """Whether the sentences themselves go through the encoder (masked copies may go alone)."""
         return any(request.encodes for request in self.reads)
 
     @property
     def networks(self) -> list[nn.Module]:
-        """The trained networks of its parts that run over the rows of a step; see `Part.networks`."""
+        """The trained networks of the parts that run over the rows of a step; see `Part.networks`."""
         return [network for part in self._all_parts for network in part.networks]
 
     def check(self, context: Context) -> None:
-        """Lets every part and every request refuse what it cannot go with; see `Part.check`.
+        """Lets every part and every request refuse what it cannot be combined with; see `Part.check`.
 
         Raises:
             UserError: in one line.
         """
         if self.matryoshka is not None and not self.negatives:
-            raise UserError("objective.matryoshka is of a contrast, and there are no negatives; leave it out")
+            raise UserError("objective.matryoshka needs at least one negative source; add one, or leave it out")
         if not self.negatives and not self.terms:
             raise UserError("an objective needs at least one negative source or one term")
         kinds = [term.kind for term in self.terms]
         for kind in kinds:
             if kinds.count(kind) > 1:
                 raise UserError(f"the term {kind!r} is given {kinds.count(kind)} times; give it once")
-        for asked in sorted(self.reads, key=str):
-            asked.check(context)
+        for request in sorted(self.reads, key=str):
+            request.check(context)
         for part in self._all_parts:
             part.check(context)
 
@@ -194,10 +205,10 @@ class Objective(nn.Module):
         return [self.view, *([self.positive.of] if self.negatives else []), *self.negatives, *self.terms]
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Called once before a run: every part makes what it keeps; see `Part.begin`.
+        """Prepares every part for a run, once; see `Part.begin`.
 
         Raises:
-            UserError: for nested dimensions that the encoder, as it is saved, does not have.
+            UserError: for nested dimensions that the saved encoder does not have.
         """
         if self.matryoshka is not None:
             if encoder.projection is not None:
@@ -208,10 +219,10 @@ class Objective(nn.Module):
             self.matryoshka.check(encoder.dimension)
         if self.dual_encoder:
             self.second = encoder.twin()
-            self.second.lm_head = None  # masked copies go through the first
+            self.second.lm_head = None  # masked copies go through the first encoder
         for part in self._all_parts:
-            again = "#" in part.name  # a second part of a kind draws for itself
-            part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if again else seed)
+            repeated = "#" in part.name  # a second part of a kind has draws of its own
+            part.begin(encoder, batch_size=batch_size, seed=seed_of(seed, part.name) if repeated else seed)
 
     def represent(
         self, encoder: SentenceEncoder, inputs: StepInputs, *, disturb: RowDisturb | None = None
@@ -237,34 +248,37 @@ class Objective(nn.Module):
         computed = {part.name: part.compute(inputs, reps) for part in self._all_parts}
         return replace(reps, computed={name: value for name, value in computed.items() if value is not None})
 
-    def forward(self, reps: Representations) -> Outcome:
-        """Losses (already weighted) and the report of one step.
+    def forward(self, reps: Representations) -> StepLosses:
+        """Computes the losses of a step, already weighted, and its report.
 
-        The report, where there is contrast: ``positive_similarity``, mean of sim(a_i, b_i);
-        ``negative_similarity``, mean over all columns that count (0 if none does), weights aside;
-        ``duplicates_masked``, the number of columns left out, over all anchors, because of equal texts.
+        With contrast the report has ``positive_similarity``, the mean of sim(a_i, b_i); ``negative_similarity``, the
+        mean over all columns that count (0 if none does), weights aside; and ``duplicates_masked``, the number of
+        columns left out, over all anchors, because of equal texts.
         """
         losses: dict[str, Tensor] = {}
         report: dict[str, Tensor] = {}
         if self.negatives:
-            made = self._contrast(reps)
-            losses["contrast"] = made.loss
-            report["positive_similarity"] = made.positive_similarity
-            report["negative_similarity"] = made.negative_similarity
-            report["duplicates_masked"] = made.duplicates
+            contrasted = self._contrast(reps)
+            losses["contrast"] = contrasted.loss
+            report["positive_similarity"] = contrasted.positive_similarity
+            report["negative_similarity"] = contrasted.negative_similarity
+            report["duplicates_masked"] = contrasted.duplicates
         for term in self.terms:
             losses[term.kind] = term.weight * term.loss(reps)
-        return Outcome(losses, report)
+        return StepLosses(losses, report)
 
     def _contrast(self, reps: Representations) -> Contrast:
-        """The mean loss of those with and without the sources that ask for it, made at once or in tiles."""
-        of = self.positive.of
-        positive = Pairs(*of.of(reps, lambda: of.noise(reps)), self.scoring, self.positive.scale)
+        """The contrastive loss over the columns of all sources.
+
+        If a source asks for it, the mean of the losses with and without its columns.
+        """
+        sides = self.positive.of
+        positive = Pairs(*sides.of(reps, lambda: sides.noise(reps)), self.scoring, self.positive.scale)
         columns = [source.columns(reps, self.scoring) for source in self.negatives]
         every = range(len(columns))
         plain = [number for number in every if not self.negatives[number].averaged_with_plain]
-        make = contrast if self.matryoshka is None else self.matryoshka.contrast
-        return make(
+        function = contrast if self.matryoshka is None else self.matryoshka.contrast
+        return function(
             positive,
             columns,
             [every] if len(plain) == len(columns) else [every, plain],
@@ -275,28 +289,28 @@ class Objective(nn.Module):
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
-        """Lets every part with state see the step before the weights move; see `Part.after_backward`."""
+        """Lets parts update their state (queues, momentum encoders), once per step; see `Part.after_backward`."""
         for part in self._all_parts:
             part.after_backward(encoder, inputs, reps)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
         """Figures for the log that are too expensive for every step."""
-        found: dict[str, Tensor] = {}
+        figures: dict[str, Tensor] = {}
         for part in self._all_parts:
-            found |= part.diagnose(reps)
-        return found
+            figures |= part.diagnose(reps)
+        return figures
 
     def negatives_per_anchor(self, batch_size: int, hard: int) -> int:
-        """Columns in an anchor's denominator besides its positive, for a full batch without duplicates."""
+        """Columns in an anchor's denominator without its positive, for a full batch without duplicates."""
         return sum(source.count(batch_size, hard) for source in self.negatives)
 
     def stores(self) -> dict[str, int]:
-        """Vectors of earlier steps that each negative source stores at most, by its name."""
+        """The most vectors of earlier steps that each negative source stores, by its name."""
         return {source.name: source.stored for source in self.negatives if source.stored}
 
 
 def _name(role: str, parts: Sequence[Part]) -> None:
-    """Names of parts as recipes write them: ``negatives.in_batch``, and ``negatives.in_batch#2`` for the second."""
+    """Names parts as recipes do: ``negatives.in_batch``, and ``negatives.in_batch#2`` for the second of a kind."""
     seen: Counter[str] = Counter()
     for part in parts:
         seen[part.kind] += 1

@@ -1,4 +1,4 @@
-"""What every part of an objective is."""
+"""The base class of all parts of an objective: views, negative sources, terms, and sides of a similarity."""
 
 from __future__ import annotations
 
@@ -15,16 +15,15 @@ from opencse.settings import PartSettings
 
 
 class Part(nn.Module):
-    """A view, a negative source, a term or the sides of a similarity: one class, with the settings that name it.
+    """A view, a negative source, a term or the sides of a similarity: one class, with its settings inside.
 
-    ``Settings`` is a `PartSettings` with a ``kind`` of its own; a part is made of one. What a part reads it says in
-    ``reads``; what it cannot go with it refuses in `check`. State that it carries from step to step (a queue, a
-    momentum encoder) is buffers and modules, so that it is part of ``state_dict``; noise that it draws comes from
-    `noise`.
+    ``Settings`` is a `PartSettings` with a ``kind`` of its own. A part lists what it reads of a step in ``reads``, and
+    refuses in `check` what it cannot be combined with. State that it carries from step to step (a queue, a momentum
+    encoder) is buffers and modules, so that it is in ``state_dict``; its random draws come from `noise`.
 
     Attributes:
-        settings: what it was made of.
-        name: of the part in its objective, ``negatives.in_batch``; its noise depends on it.
+        settings: the settings it was made with.
+        name: its name in the objective, for instance ``negatives.in_batch``; its noise depends on it.
     """
 
     Settings: ClassVar[Any]
@@ -42,28 +41,28 @@ class Part(nn.Module):
 
     @property
     def kind(self) -> str:
-        """What recipes call it."""
+        """Its name in recipes."""
         return str(self.settings.kind)
 
     @property
     def reads(self) -> Set[Request[Any]]:
-        """What it reads of a step, so that no forward is made that nobody reads, and none twice."""
+        """What it reads of a step; nothing else is computed, and nothing twice."""
         return frozenset()
 
     def check(self, context: Context) -> None:
-        """Refuses what the part cannot go with; called as each piece of ``context`` becomes known.
+        """Refuses what the part cannot be combined with; called as each piece of ``context`` becomes known.
 
         Raises:
             UserError: in one line.
         """
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Called once before a run; a part that keeps a copy of the encoder or a buffer makes it here.
+        """Prepares the part for a run, once: for instance makes a copy of the encoder, or a buffer.
 
         Args:
-            encoder: what will be trained, on its device, its training head in place.
+            encoder: the encoder to be trained, on its device, with its training head.
             batch_size: examples in a full batch (N).
-            seed: of the run, for whatever the part draws now.
+            seed: the seed of the run, for draws that are made now.
 
         Raises:
             UserError: if the part cannot work with this encoder.
@@ -73,17 +72,17 @@ class Part(nn.Module):
     def networks(self) -> Sequence[nn.Module]:
         """Its trained networks that `compute` runs over the rows of a step by `opencse.objective.vectors.network`.
 
-        Several processes share the rows, so the gradients of these weights are added up; those of the part's other
-        weights, which see all vectors in every process, are averaged.
+        Several processes share the rows, so the gradients of these weights are added up. The part's other weights see
+        all vectors in every process, so their gradients are averaged.
         """
         return ()
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Any:  # noqa: ANN401 - the part's own
-        """What the part's own networks make of a step, once its vectors are there; None by default.
+        """Runs the part's own networks on a step, once its vectors are known; None by default.
 
         It is called with gradient and in the precision of the step, and may call
-        `opencse.objective.vectors.network.through`, which goes in the step's chunks and processes. The part reads the
-        outcome as ``reps.computed[self.name]``; of a tensor there is a detached copy after the backward pass.
+        `opencse.objective.vectors.network.through`, which works in the step's chunks and processes. The part reads the
+        result as ``reps.computed[self.name]``; a tensor is detached after the backward pass.
 
         Args:
             inputs: the step's texts, on the device.
@@ -91,17 +90,17 @@ class Part(nn.Module):
         """
 
     def noise(self, step: Representations | StepInputs, use: str = "") -> torch.Generator:
-        """The generator of this part's draws of ``step``, those called ``use`` where it makes several."""
+        """A generator for this part's draws in ``step``; ``use`` names one of several kinds of draws."""
         return step.noise(f"{self.name}/{use}" if use else self.name)
 
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
-        """Called once a step, when the gradients are there and the optimizer has not moved the weights yet.
+        """Updates the part's state, once per step, after the backward pass and before the optimizer moves the weights.
 
         Args:
-            encoder: what is trained, with the weights that made this step's vectors.
-            inputs: this step's texts, batch by batch (one, or as many as are accumulated), on the encoder's device.
+            encoder: the encoder in training, with the weights that made this step's vectors.
+            inputs: this step's texts, batch by batch (several if gradients are accumulated), on the encoder's device.
             reps: the vectors of each batch, without gradient.
         """
 

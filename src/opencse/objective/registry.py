@@ -1,8 +1,8 @@
-"""From a part's settings to the part: those of the package, those of installed packages, and any that can be imported.
+"""Finds the class of a part by its ``kind`` in a recipe.
 
-A part is found by its ``kind``:
+A ``kind`` is one of these:
 
-- ``in_batch``: a class of the package, in the folder of its role; writing the class is all it takes,
+- ``in_batch``: a class of the package, in the folder of its role (the class needs no other registration),
 - a name that an installed package gives in the entry point group ``opencse.parts``,
 - ``package.module:Class``: imported from there.
 """
@@ -27,8 +27,8 @@ from opencse.objective.part import Part
 from opencse.settings import PartSettings
 
 GROUP = "opencse.parts"
-Role = Literal["view", "sides", "negatives", "term"]
-_BASES: Mapping[Role, str] = {
+PartRole = Literal["view", "sides", "negatives", "term"]
+_BASES: Mapping[PartRole, str] = {
     "view": "opencse.objective.views.base:View",
     "sides": "opencse.objective.sides.base:Sides",
     "negatives": "opencse.objective.negatives.base:NegativeSource",
@@ -37,24 +37,24 @@ _BASES: Mapping[Role, str] = {
 
 
 @cache
-def built_in(role: Role) -> Mapping[str, type[Part]]:
+def built_in(role: PartRole) -> Mapping[str, type[Part]]:
     """The package's own parts of a role, by kind."""
     base = _base(role)
-    room = import_module(base.__module__.rpartition(".")[0])
-    found: dict[str, type[Part]] = {}
-    for module in pkgutil.iter_modules(room.__path__, f"{room.__name__}."):
+    package = import_module(base.__module__.rpartition(".")[0])
+    parts: dict[str, type[Part]] = {}
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         for value in vars(import_module(module.name)).values():
-            own = isinstance(value, type) and value.__module__ == module.name
-            if own and issubclass(value, base) and "Settings" in vars(value):
-                found[_kind(value.Settings)] = value
-    return dict(sorted(found.items()))
+            defined_in_module = isinstance(value, type) and value.__module__ == module.name
+            if defined_in_module and issubclass(value, base) and "Settings" in vars(value):
+                parts[_kind(value.Settings)] = value
+    return dict(sorted(parts.items()))
 
 
-def find(role: Role, kind: str) -> type[Part]:
-    """The part called ``kind``.
+def find(role: PartRole, kind: str) -> type[Part]:
+    """Finds the class of the part ``kind``.
 
     Raises:
-        UserError: if there is none, naming those there are, or if it is no part of this role.
+        UserError: if there is none, with the list of all; or if it is no part of this role.
     """
     parts = built_in(role)
     if kind in parts:
@@ -69,11 +69,11 @@ def find(role: Role, kind: str) -> type[Part]:
     raise UserError(f"no part {shortened(repr(kind))} among the {_PLURAL[role]}{near}; there are: {', '.join(parts)}")
 
 
-_PLURAL: Mapping[Role, str] = {"view": "views", "sides": "sides", "negatives": "negatives", "term": "terms"}
+_PLURAL: Mapping[PartRole, str] = {"view": "views", "sides": "sides", "negatives": "negatives", "term": "terms"}
 
 
 def build(settings: PartSettings) -> Any:  # noqa: ANN401 - the part that the settings name
-    """The part that ``settings`` name."""
+    """Makes the part of ``settings``."""
     part = settings.part
     if part is None:
         raise TypeError(f"{type(settings).__qualname__} belongs to no part; define it inside the part's class")
@@ -84,10 +84,10 @@ def build(settings: PartSettings) -> Any:  # noqa: ANN401 - the part that the se
 class PartOf:
     """Marks a field that holds the settings of any part of a role: ``Annotated[PartSettings, PartOf("view")]``."""
 
-    role: Role
+    role: PartRole
 
     def find(self, kind: str) -> type[BaseModel] | None:
-        """The settings of ``kind``, for whoever looks for valid keys; None if there is no such part."""
+        """The settings class of ``kind``, to look up valid keys; None if there is no such part."""
         try:
             settings: type[BaseModel] = find(self.role, kind).Settings
         except UserError:
@@ -95,10 +95,10 @@ class PartOf:
         return settings
 
     def validate(self, value: object) -> PartSettings:
-        """Settings of a part of this role, made of plain values or taken as they are.
+        """Makes the settings of a part of plain values; settings are returned as they are.
 
         Raises:
-            ValueError: for a part that cannot be had; a ``ValidationError`` for wrong values in it.
+            ValueError: for a part that cannot be found; a ``ValidationError`` for wrong values in it.
         """
         if isinstance(value, PartSettings):
             if value.part is None or not issubclass(value.part, _base(self.role)):
@@ -126,7 +126,7 @@ class PartOf:
             raise ValidationError.from_exception_data(error.title, lines) from None
 
     def dump(self, value: PartSettings, info: SerializationInfo) -> dict[str, Any]:
-        """Plain values from which `validate` makes the same settings."""
+        """Plain values of which `validate` makes the same settings."""
         plain = value.model_dump(mode=info.mode, exclude_none=info.exclude_none)
         part = value.part
         if part is not None and built_in(self.role).get(value.kind) is not part and not self._installed(value):
@@ -137,52 +137,53 @@ class PartOf:
         return any(_imported(point.value) is value.part for point in entry_points(group=GROUP, name=value.kind))
 
     def __get_pydantic_core_schema__(self, source: object, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """A check of its own, since parts that nobody has named yet are valid too."""
+        """Validates by `validate`, since parts of other packages are valid too."""
         return core_schema.no_info_plain_validator_function(
             self.validate, serialization=core_schema.plain_serializer_function_ser_schema(self.dump, info_arg=True)
         )
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        """Any of the package's own parts, or one from elsewhere by its kind."""
-        own = [part.Settings.model_json_schema() | {"required": ["kind"]} for part in built_in(self.role).values()]
+        """The schema of any part of the package, or of any other kind."""
+        schemas = [part.Settings.model_json_schema() | {"required": ["kind"]} for part in built_in(self.role).values()]
         kind = {"type": "string", "not": {"enum": list(built_in(self.role))}}
-        return {"anyOf": [*own, {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}]}
+        return {"anyOf": [*schemas, {"type": "object", "properties": {"kind": kind}, "required": ["kind"]}]}
 
 
-def _base(role: Role) -> type[Part]:
-    found = _imported(_BASES[role])
-    assert isinstance(found, type)
-    return found
+def _base(role: PartRole) -> type[Part]:
+    base = _imported(_BASES[role])
+    assert isinstance(base, type)
+    return base
 
 
-def _imported(place: str) -> object:
-    """``package.module:Class`` -> the class.
+def _imported(reference: str) -> object:
+    """Imports the class of ``package.module:Class``.
 
     Raises:
         UserError: if there is no such module, it cannot be imported, or has no such class.
     """
-    module, _, name = place.partition(":")
+    module, _, name = reference.partition(":")
     try:
-        found: object = import_module(module)
-    except Exception as error:  # whatever is wrong in somebody's module
-        raise UserError(f"{shortened(place)}: {shortened(module)!r} cannot be imported ({reason(error)})") from None
+        value: object = import_module(module)
+    except Exception as error:  # a user's module may raise anything
+        raise UserError(f"{shortened(reference)}: {shortened(module)!r} cannot be imported ({reason(error)})") from None
     for step in name.split("."):
-        if not hasattr(found, step):
-            raise UserError(f"{shortened(place)}: the module {module} has no {shortened(name)!r}")
-        found = getattr(found, step)
-    return found
+        if not hasattr(value, step):
+            raise UserError(f"{shortened(reference)}: the module {module} has no {shortened(name)!r}")
+        value = getattr(value, step)
+    return value
 
 
-def _require(role: Role, kind: str, found: object) -> type[Part]:
+def _require(role: PartRole, kind: str, part: object) -> type[Part]:
+    """Returns ``part`` if it is a complete part of ``role``; else raises a ``UserError``."""
     base = _base(role)
-    if not (isinstance(found, type) and issubclass(found, base)):
+    if not (isinstance(part, type) and issubclass(part, base)):
         raise UserError(f"{shortened(kind)} is none of the {_PLURAL[role]}: it does not derive from {base.__name__}")
-    if "Settings" not in vars(found) or not get_args(found.Settings.model_fields["kind"].annotation):
+    if "Settings" not in vars(part) or not get_args(part.Settings.model_fields["kind"].annotation):
         raise UserError(f'{shortened(kind)} has no Settings with a kind of its own: kind: Literal["..."] = "..."')
-    fault = interface_fault(found, base)
+    fault = interface_fault(part, base)
     if fault is not None:
-        raise UserError(f"{shortened(kind)} ({found.__module__}.{found.__qualname__}) {fault}")
-    return found
+        raise UserError(f"{shortened(kind)} ({part.__module__}.{part.__qualname__}) {fault}")
+    return part
 
 
 def _kind(settings: type[PartSettings]) -> str:

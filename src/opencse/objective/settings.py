@@ -19,7 +19,7 @@ _IN_BATCH: Any = {"kind": "in_batch"}
 
 
 class PositiveSettings(Settings):
-    """What the positive's similarity is taken between, and how much it counts.
+    """The vectors that the positive's similarity is taken between, and how much it counts.
 
     Attributes:
         of: the two vectors; by default the two views.
@@ -34,22 +34,28 @@ class PositiveSettings(Settings):
 class ObjectiveSettings(Settings):
     """The ``[objective]`` table of a recipe.
 
-    Parts are the package's own, by their ``kind``; those that an installed package gives in the entry point group
-    ``opencse.parts``; or any other, ``kind = "package.module:Class"``.
+    A part is named by its ``kind``: one of the package, one that an installed package gives in the entry point group
+    ``opencse.parts``, or any other class as ``kind = "package.module:Class"``.
+
+    Example:
+        >>> settings = ObjectiveSettings.model_validate({"negatives": [{"kind": "in_batch", "weight": 0.9}]})
+        >>> settings.temperature, settings.negatives[0].weight
+        (0.05, 0.9)
 
     Attributes:
         view: how the positive is made.
-        positive: what its similarity is taken between.
-        negatives: what an anchor is pushed from; empty means no contrast (a term alone).
+        positive: the vectors that its similarity is taken between.
+        negatives: what an anchor is pushed away from; empty for an objective without contrast.
         terms: extra losses, each kind once.
         similarity: cosine or dot.
         temperature: tau of SimCSE's eq. 1.
         label_smoothing: epsilon.
-        mask_duplicates: keep equal texts of a batch from being each other's negatives.
-        dual_encoder: a second encoder, trained too, reads the positives (SimCSE, Table 2); the first one is kept.
-        tile_bytes: most bytes of similarities that are made at once. A batch of more is contrasted tile by tile, which
+        mask_duplicates: whether equal texts of a batch are never each other's negatives.
+        dual_encoder: whether a second encoder, trained too, reads the positives (SimCSE, Table 2); the first is saved.
+        tile_bytes: most bytes of similarities that are made at once. A larger batch is contrasted tile by tile, which
             gives the same loss and gradients up to rounding, in memory that does not grow with the square of the batch.
-        matryoshka: contrast the first dimensions of the vectors, too, so that they can be cut (Kusupati et al. 2022).
+        matryoshka: contrasts the first dimensions of the vectors too, so that vectors can be truncated (Kusupati et al.
+            2022).
     """
 
     view: Annotated[PartSettings, PartOf("view")] = Field(default=_DROPOUT)

@@ -1,9 +1,11 @@
-"""InfoNCE in constant memory: the similarities are made tile by tile, used, and forgotten.
+"""InfoNCE in constant memory: similarities are computed tile by tile, used for loss and gradient, and dropped.
 
-A tile is some anchors by all columns of one source, so that each anchor's denominator is whole in it. Since the loss is
-a mean, its gradient is known as soon as a tile is: it is added up in the same pass, and nothing but the vectors and
-their gradients is kept. With N anchors, K columns and d dimensions that is ``6 N K d`` operations and O((N + K) d)
-numbers, where the dense loss takes as many operations and several times N K numbers.
+A tile is some anchors by all columns of one source, so that it has the complete denominator of each of its anchors.
+Since the loss is a mean, a tile's share of the gradient is known as soon as the tile is: it is added up in the same
+pass, and only the vectors and their gradients stay in memory. With N anchors, K columns and d dimensions that takes
+``6 N K d`` operations and O((N + K) d) memory; the dense loss takes as many operations and several times N K numbers.
+
+`tiled_info_nce` is the entry. `_Tiles` computes loss and gradients; for each tile it makes one `_Block` per source.
 """
 
 from __future__ import annotations
@@ -22,15 +24,15 @@ from opencse.objective.losses import at_least_float32
 _EPS = 1e-12  # as torch.nn.functional.normalize
 
 
-class Sums(NamedTuple):
-    """The loss of a batch, and what is told of it, all scalars.
+class TiledLoss(NamedTuple):
+    """The loss of a batch, and its figures for the log, all scalars.
 
     Attributes:
         loss: the mean over the anchors.
         positive: the sum of the positives' similarities.
         negatives: the sum of the logits of all columns that count, weights aside.
         counted: how many columns count, over all anchors.
-        duplicates: how many are left out for their text.
+        duplicates: how many columns are left out because of equal texts.
     """
 
     loss: Tensor
@@ -47,30 +49,32 @@ def tiled_info_nce(
     *,
     label_smoothing: float,
     tile_bytes: int,
-) -> Sums:
-    """The mean of `losses.info_nce` over the anchors, without a matrix of all similarities; it can be derived once.
+) -> TiledLoss:
+    """Computes the mean of `losses.info_nce_from_logits` over the anchors, without a matrix of all similarities.
+
+    Its gradient is computed with it, so it has first derivatives only.
 
     Args:
         positive: the positives' similarities.
         negatives: the columns of each source.
-        averaged: the loss is the mean of those with these sources each (numbers into ``negatives``).
+        averaged: lists of sources, as numbers into ``negatives``; the loss is the mean of the losses with each list.
         label_smoothing: eps in [0, 1).
-        tile_bytes: of the largest matrix of similarities that is made; at least one anchor's are.
+        tile_bytes: most bytes of a matrix of similarities; it has the row of one anchor at least.
     """
-    sources = [_Given.of(columns) if isinstance(columns, LogitColumns) else columns for columns in negatives]
+    sources = [_GivenLogits.of(columns) if isinstance(columns, LogitColumns) else columns for columns in negatives]
     plan = _Plan(positive, sources, averaged, label_smoothing, tile_bytes, torch.is_grad_enabled())
-    return Sums(*_Tiled.apply(plan, *plan.tensors))  # type: ignore[no-untyped-call]
+    return TiledLoss(*_Tiled.apply(plan, *plan.tensors))  # type: ignore[no-untyped-call]
 
 
 @dataclass(frozen=True)
-class _Given:
-    """Columns that came as logits, and these with their weights."""
+class _GivenLogits:
+    """Columns that a source gave as logits, and the logits with their weights."""
 
     columns: LogitColumns
     weighted: Tensor
 
     @classmethod
-    def of(cls, columns: LogitColumns) -> _Given:
+    def of(cls, columns: LogitColumns) -> _GivenLogits:
         return cls(columns, at_least_float32(columns.logits) + columns.log_weight)
 
     @property
@@ -80,8 +84,10 @@ class _Given:
 
 @dataclass(frozen=True)
 class _Plan:
+    """What is computed: the arguments of `tiled_info_nce`, and whether gradients are needed."""
+
     positive: Pairs
-    negatives: Sequence[VectorColumns | _Given]
+    negatives: Sequence[VectorColumns | _GivenLogits]
     averaged: Sequence[Sequence[int]]
     label_smoothing: float
     tile_bytes: int
@@ -89,13 +95,14 @@ class _Plan:
 
     @property
     def tensors(self) -> list[Tensor]:
-        """What the loss is derived by."""
-        found = [self.positive.left, self.positive.right]
+        """The tensors that get a gradient."""
+        tensors = [self.positive.left, self.positive.right]
         for columns in self.negatives:
-            found += [columns.weighted] if isinstance(columns, _Given) else [columns.left, columns.right]
-        return found
+            tensors += [columns.weighted] if isinstance(columns, _GivenLogits) else [columns.left, columns.right]
+        return tensors
 
     def tiles(self, itemsize: int) -> list[slice]:
+        """The anchors of each tile."""
         n = len(self.positive.left)
         widest = max(columns.shape[1] for columns in self.negatives)
         rows = min(n, max(1, self.tile_bytes // (itemsize * max(1, widest))))
@@ -103,71 +110,79 @@ class _Plan:
 
 
 class _Tiled(torch.autograd.Function):
-    """The loss; its gradients are made with it."""
+    """The loss as an operation of autograd; its gradients are computed in the forward pass."""
 
     @staticmethod
     def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, ...]:  # noqa: ANN401 - torch's context
         with torch.autocast(tensors[0].device.type, enabled=False):
-            work = _Work(plan)
-            sums = torch.stack([work.tile(rows) for rows in plan.tiles(work.dtype.itemsize)]).sum(dim=0)
-            ctx.gradients = work.finished()
-        loss, *told = sums.unbind()
-        ctx.mark_non_differentiable(*told)
-        return loss, *told
+            tiles = _Tiles(plan)
+            sums = torch.stack([tiles.add(rows) for rows in plan.tiles(tiles.dtype.itemsize)]).sum(dim=0)
+            ctx.gradients = tiles.gradients()
+        loss, *figures = sums.unbind()
+        ctx.mark_non_differentiable(*figures)
+        return loss, *figures
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, loss: Tensor, *told: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
-        del told
-        # Copies would take as much memory again; on a GPU, to look at the number would wait for all work in flight.
+    def backward(ctx: Any, loss: Tensor, *figures: Tensor) -> tuple[Tensor | None, ...]:  # noqa: ANN401
+        del figures
+        # Copies would take as much memory again; reading the number on a GPU would wait for all work in flight.
         if loss.device.type == "cpu" and float(loss) == 1.0:
             return (None, *ctx.gradients)
-        # In place would be wrong for whoever asks for the gradient a second time.
+        # Not in place: a second backward pass would read the scaled gradients.
         return (None, *(None if gradient is None else gradient * loss.to(gradient) for gradient in ctx.gradients))
 
 
 @dataclass
 class _Vectors:
-    """A tensor of vectors: in the form that is multiplied, and the gradient of that form."""
+    """A tensor of vectors as they are multiplied (normalised for cosine), and the gradient in that form.
 
-    given: Tensor
+    Attributes:
+        original: (n, d) the vectors as the caller passed them.
+        cosine: whether they are normalised.
+        form: (n, d) the vectors as they are multiplied, float32 at least.
+        gradient: (n, d) the gradient of ``form`` so far; None before the first share.
+    """
+
+    original: Tensor
     cosine: bool
     form: Tensor
     gradient: Tensor | None = None
 
     @classmethod
-    def of(cls, given: Tensor, cosine: bool) -> _Vectors:
-        raised = at_least_float32(given.detach())
+    def of(cls, original: Tensor, cosine: bool) -> _Vectors:
+        raised = at_least_float32(original.detach())
         form = raised / raised.norm(dim=1, keepdim=True).clamp_min_(_EPS) if cosine else raised
-        return cls(given, cosine, form)
+        return cls(original, cosine, form)
 
-    def sum_into(self) -> Tensor:
+    def gradient_sum(self) -> Tensor:
+        """The gradient to add to; zeros at first."""
         if self.gradient is None:
             self.gradient = torch.zeros_like(self.form, memory_format=torch.contiguous_format)
         return self.gradient
 
-    def finished(self) -> Tensor | None:
-        """The gradient of what was given; the form is lost."""
+    def original_gradient(self) -> Tensor | None:
+        """The gradient of ``original``, through the normalisation; ``form`` is overwritten."""
         gradient = self.gradient
         if gradient is not None and self.cosine:
-            norm = at_least_float32(self.given.detach()).norm(dim=1, keepdim=True)
+            norm = at_least_float32(self.original.detach()).norm(dim=1, keepdim=True)
             # a product of rows, where vecdot would hold all products before it sums them
             along = torch.bmm(gradient.unsqueeze(1), self.form.unsqueeze(2)).squeeze(2).masked_fill_(norm < _EPS, 0.0)
             gradient.sub_(self.form.mul_(along)).div_(norm.clamp_min_(_EPS))
-        return None if gradient is None else gradient.to(self.given.dtype)
+        return None if gradient is None else gradient.to(self.original.dtype)
 
 
 @dataclass
 class _Block:
-    """One source's share of a tile: ``exp(logits - top)``, zero where left out, and the rows' figures.
+    """One source's part of a tile of R anchors: ``exp(logits - top)``, zero where left out, and sums per anchor.
 
     Attributes:
         powers: (R, K).
         log_sum: (R,) log of the sum of all exponentials, weights included.
-        top: (R,) what was taken off, less the weight: a column's exponential is ``powers * exp(top)``.
+        top: (R,) the subtracted maximum plus the weight: a column's exponential is ``powers * exp(top)``.
         counted: (R,) columns that count.
-        total: (R,) sum of their logits, weights included; 0 where nobody asked.
-        told: (2,) sum of their logits without weights, and the duplicates.
+        total: (R,) sum of their logits, weights included.
+        figures: (2,) sum of their logits without weights, and the number of duplicates.
         left_out: sets a matrix of the powers' shape where columns do not count.
     """
 
@@ -176,13 +191,20 @@ class _Block:
     top: Tensor
     counted: Tensor
     total: Tensor
-    told: Tensor
+    figures: Tensor
     left_out: _LeftOut
 
 
 @dataclass
 class _LeftOut:
-    """Which columns of some rows do not count, as few places as they are."""
+    """Sets the columns that do not count, in place and without a mask of the tile's size where they are few.
+
+    Attributes:
+        own: row and column indices of the anchors' own columns.
+        rows: numbers of the rows that have duplicates.
+        same: for each of ``rows``, True where a column is a duplicate.
+        everywhere: a mask of all rows, for columns that were given as logits.
+    """
 
     own: tuple[Tensor, Tensor] | None = None
     rows: Tensor | None = None
@@ -199,12 +221,19 @@ class _LeftOut:
 
 
 @dataclass
-class _Work:
-    """What the tiles of one loss share."""
+class _Tiles:
+    """Adds up the loss and the gradients of all tiles.
+
+    Attributes:
+        plan: what is computed.
+        vectors: the vectors of all sources, each tensor once, by its id.
+        logit_gradients: the gradients of columns that were given as logits, by the number of their source.
+        repeated: for each source, the anchors that have duplicates; None without texts.
+    """
 
     plan: _Plan
     vectors: dict[int, _Vectors] = field(default_factory=dict)
-    given_gradients: dict[int, Tensor] = field(default_factory=dict)
+    logit_gradients: dict[int, Tensor] = field(default_factory=dict)
     repeated: list[Tensor | None] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -214,23 +243,27 @@ class _Work:
             for side in (pair.left, pair.right):
                 if id(side) not in self.vectors:
                     self.vectors[id(side)] = _Vectors.of(side, pair.scoring.similarity == "cosine")
-        self.repeated = [_rows_with_duplicates(c) if isinstance(c, VectorColumns) else None for c in negatives]
+        self.repeated = [c.anchors_with_duplicates() if isinstance(c, VectorColumns) else None for c in negatives]
         self.dtype = self.vectors[id(positive.left)].form.dtype
 
-    def finished(self) -> tuple[Tensor | None, ...]:
-        """The gradient of every tensor that was given; one that was given twice has it at its first place."""
-        done: dict[int, Tensor | None] = {
-            id(columns.weighted): self.given_gradients.get(number)
+    def gradients(self) -> tuple[Tensor | None, ...]:
+        """The gradient of each of the plan's tensors; one that occurs twice has it at its first occurrence."""
+        by_id: dict[int, Tensor | None] = {
+            id(columns.weighted): self.logit_gradients.get(number)
             for number, columns in enumerate(self.plan.negatives)
-            if isinstance(columns, _Given)
+            if isinstance(columns, _GivenLogits)
         }
         for tensor in self.plan.tensors:
             if id(tensor) in self.vectors:
-                done[id(tensor)] = self.vectors.pop(id(tensor)).finished()
-        return tuple(done.pop(id(tensor), None) for tensor in self.plan.tensors)
+                by_id[id(tensor)] = self.vectors.pop(id(tensor)).original_gradient()
+        return tuple(by_id.pop(id(tensor), None) for tensor in self.plan.tensors)
 
-    def tile(self, rows: slice) -> Tensor:
-        """(5,): loss, positives, negatives, counted, duplicates of these anchors, the loss divided by all N."""
+    def add(self, rows: slice) -> Tensor:
+        """Adds the tile of the anchors ``rows`` to the gradients.
+
+        Returns:
+            (5,): the sums of `TiledLoss` over these anchors; the loss is divided by all N.
+        """
         plan, eps = self.plan, self.plan.label_smoothing
         n = len(plan.positive.left)
         similarity = self._similarity(plan.positive, rows)
@@ -254,9 +287,9 @@ class _Work:
             self._add_positive(of_positive, rows)
             for number, block in enumerate(blocks):
                 self._add_block(number, block, scales[number], smooth[number], rows)
-        told = torch.stack([block.told for block in blocks]).sum(dim=0)
+        figures = torch.stack([block.figures for block in blocks]).sum(dim=0)
         counted = torch.stack([block.counted for block in blocks]).sum()
-        return torch.stack([loss, similarity.sum(), told[0], counted, told[1]])
+        return torch.stack([loss, similarity.sum(), figures[0], counted, figures[1]])
 
     def _similarity(self, pairs: Pairs, rows: slice) -> Tensor:
         left, right = (self.vectors[id(side)].form[rows] for side in (pairs.left, pairs.right))
@@ -267,11 +300,11 @@ class _Work:
         factor = (gradient * (pairs.scale / pairs.scoring.temperature)).unsqueeze(1)
         for side, other in ((pairs.left, pairs.right), (pairs.right, pairs.left)):
             if side.requires_grad:
-                self.vectors[id(side)].sum_into()[rows].addcmul_(factor, self.vectors[id(other)].form[rows])
+                self.vectors[id(side)].gradient_sum()[rows].addcmul_(factor, self.vectors[id(other)].form[rows])
 
-    def _block(self, number: int, columns: VectorColumns | _Given, rows: slice) -> _Block:
-        if isinstance(columns, _Given):
-            return self._given(columns, rows)
+    def _block(self, number: int, columns: VectorColumns | _GivenLogits, rows: slice) -> _Block:
+        if isinstance(columns, _GivenLogits):
+            return self._block_of_logits(columns, rows)
         left = self.vectors[id(columns.left)].form[rows]
         logits = (left / columns.scoring.temperature) @ self.vectors[id(columns.right)].form.T
         out, duplicates = self._left_out(number, columns, rows)
@@ -279,21 +312,19 @@ class _Work:
         sums = logits.sum(dim=1)
         counted = logits.new_full((len(left),), logits.shape[1])
         counted -= _counts(out, logits)
-        told = torch.stack([sums.sum(), duplicates])
+        figures = torch.stack([sums.sum(), duplicates])
         total = sums + columns.log_weight * counted
-        own = columns.own
-        if own is not None and own.log_weight:
-            places = _own_places(columns, rows)
-            logits[places] += own.log_weight
+        if columns.own is not None and columns.own.log_weight:
+            logits[columns.own_columns(rows)] += columns.own.log_weight
             if self.plan.label_smoothing:
                 out.set(logits, 0.0)
                 total = logits.sum(dim=1) + columns.log_weight * counted
-        return _exponentials(logits, out, counted, total, told, columns.log_weight)
+        return _exponentials(logits, out, counted, total, figures, columns.log_weight)
 
-    def _given(self, given: _Given, rows: slice) -> _Block:
-        part = given.columns.rows(rows)
+    def _block_of_logits(self, source: _GivenLogits, rows: slice) -> _Block:
+        part = source.columns.rows(rows)
         out = _LeftOut(everywhere=part.left_out)
-        plain, logits = (t.detach().to(self.dtype, copy=True) for t in (part.logits, given.weighted[rows]))
+        plain, logits = (t.detach().to(self.dtype, copy=True) for t in (part.logits, source.weighted[rows]))
         out.set(plain, 0.0)
         out.set(logits, 0.0)
         counted = (~part.left_out).sum(dim=1).to(self.dtype)
@@ -301,66 +332,56 @@ class _Work:
         return _exponentials(logits, out, counted, logits.sum(dim=1), torch.stack([plain.sum(), duplicates]), 0.0)
 
     def _left_out(self, number: int, columns: VectorColumns, rows: slice) -> tuple[_LeftOut, Tensor]:
-        """What does not count in these rows, and how many of it are duplicates."""
-        own = columns.own
+        """The columns that do not count in these rows, and the number of duplicates among them."""
         out = _LeftOut()
         duplicates = columns.left.new_zeros((), dtype=self.dtype)
-        if own is not None and own.excluded:
-            out.own = _own_places(columns, rows)
+        if columns.own is not None and columns.own.excluded:
+            out.own = columns.own_columns(rows)
         repeated, texts = self.repeated[number], columns.texts
         if repeated is None or texts is None:
             return out, duplicates
-        first, last = (int(place) for place in torch.searchsorted(repeated, torch.tensor([rows.start, rows.stop])))
+        first, last = (int(edge) for edge in torch.searchsorted(repeated, torch.tensor([rows.start, rows.stop])))
         if first == last:
             return out, duplicates
-        chosen = repeated[first:last].to(columns.left.device)
-        same = same_text(texts[0][chosen], texts[1])
-        if own is not None and not own.texts:
-            same[_own_places(columns, chosen)] = False
-        out.rows, out.same = chosen - rows.start, same
+        anchors = repeated[first:last].to(columns.left.device)
+        same = same_text(texts[0][anchors], texts[1])
+        if columns.own is not None and not columns.own.texts:
+            same[columns.own_columns(anchors)] = False
+        out.rows, out.same = anchors - rows.start, same
         return out, same.sum().to(self.dtype)
 
     def _add_block(self, number: int, block: _Block, scale: Tensor, smooth: Tensor, rows: slice) -> None:
         columns, powers = self.plan.negatives[number], block.powers
-        if self.plan.label_smoothing or isinstance(columns, _Given):
+        if self.plan.label_smoothing or isinstance(columns, _GivenLogits):
             powers.mul_(scale.unsqueeze(1)).sub_(smooth.unsqueeze(1))
             block.left_out.set(powers, 0.0)
             scale = torch.ones_like(scale)
-        if isinstance(columns, _Given):
+        if isinstance(columns, _GivenLogits):
             if columns.weighted.requires_grad:
-                if number not in self.given_gradients:
-                    self.given_gradients[number] = torch.zeros_like(columns.weighted)
-                self.given_gradients[number][rows] = powers
+                if number not in self.logit_gradients:
+                    self.logit_gradients[number] = torch.zeros_like(columns.weighted)
+                self.logit_gradients[number][rows] = powers
             return
         left, right = (self.vectors[id(side)] for side in (columns.left, columns.right))
         factor = (scale / columns.scoring.temperature).unsqueeze(1)
         if columns.left.requires_grad:
-            left.sum_into()[rows].addcmul_(factor, powers @ right.form)
+            left.gradient_sum()[rows].addcmul_(factor, powers @ right.form)
         if columns.right.requires_grad:
-            right.sum_into().addmm_(powers.T, left.form[rows] * factor)
+            right.gradient_sum().addmm_(powers.T, left.form[rows] * factor)
 
 
 def _exponentials(
-    logits: Tensor, out: _LeftOut, counted: Tensor, total: Tensor, told: Tensor, log_weight: float
+    logits: Tensor, out: _LeftOut, counted: Tensor, total: Tensor, figures: Tensor, log_weight: float
 ) -> _Block:
-    """The block of a tile's ``logits``, which are lost."""
+    """Makes the block of a tile's ``logits``, in whose memory the exponentials are written."""
     out.set(logits, float("-inf"))
     if logits.shape[1] == 0:
-        none = logits.new_full((len(logits),), float("-inf"))
-        return _Block(logits, none, none, counted, total, told, out)
+        nothing = logits.new_full((len(logits),), float("-inf"))
+        return _Block(logits, nothing, nothing, counted, total, figures, out)
     top = logits.amax(dim=1)
     finite = top.masked_fill(top == float("-inf"), 0.0)  # a row in which nothing counts
     powers = logits.sub_(finite.unsqueeze(1)).exp_()
-    return _Block(powers, top + powers.sum(dim=1).log() + log_weight, top + log_weight, counted, total, told, out)
-
-
-def _own_places(columns: VectorColumns, rows: slice | Tensor) -> tuple[Tensor, Tensor]:
-    """(R, 1), (1 or R, T): where the anchors of ``rows`` have their own columns."""
-    n, k = columns.shape
-    device = columns.left.device
-    anchors = torch.arange(rows.start, rows.stop, device=device) if isinstance(rows, slice) else rows
-    places = anchors.unsqueeze(1) + torch.arange(0, k, n, device=device)
-    return torch.arange(len(anchors), device=device).unsqueeze(1), places
+    return _Block(powers, top + powers.sum(dim=1).log() + log_weight, top + log_weight, counted, total, figures, out)
 
 
 def _counts(out: _LeftOut, like: Tensor) -> Tensor:
@@ -371,17 +392,3 @@ def _counts(out: _LeftOut, like: Tensor) -> Tensor:
     if out.rows is not None and out.same is not None:
         counts[out.rows] += out.same.sum(dim=1).to(like.dtype)
     return counts
-
-
-def _rows_with_duplicates(columns: VectorColumns) -> Tensor | None:
-    """The anchors that have any column of their own text, in order, on the CPU; found by sorting, not by comparing."""
-    if columns.texts is None or columns.shape[1] == 0:
-        return None
-    anchors, texts = (keys.contiguous() for keys in columns.texts)
-    in_order = texts.flatten().sort().values
-    found = torch.searchsorted(in_order, anchors, right=True) - torch.searchsorted(in_order, anchors)
-    matches = found.sum(dim=1)
-    if columns.own is not None and not columns.own.texts:
-        own = texts.reshape(-1, len(anchors), texts.shape[1])  # (T, N, C)
-        matches = matches - (own.unsqueeze(3) == anchors[:, None, :]).sum(dim=(0, 2, 3))
-    return matches.nonzero().squeeze(1).cpu()

@@ -10,7 +10,7 @@ import torch
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.precision import Precision
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, Outcome
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.step import Representations, StepInputs
 from opencse.processes import Processes
@@ -34,7 +34,7 @@ class Step:
     precision: Precision
     worst_case: WorstCase | None = None
 
-    def gradients(self, batches: Sequence[StepInputs]) -> tuple[Representations, Outcome]:
+    def gradients(self, batches: Sequence[StepInputs]) -> tuple[Representations, StepLosses]:
         """Leaves the step's gradients in the parameters, and shows the parts what was made.
 
         With k batches the gradient is that of their mean loss; each is contrasted for itself. Two adversarial
@@ -44,7 +44,7 @@ class Step:
             The last batch's vectors, without gradient, and the mean losses, of the weights as they are.
         """
 
-        def forward_backward(disturb: DisturbBatch | None) -> list[tuple[Representations, Outcome]]:
+        def forward_backward(disturb: DisturbBatch | None) -> list[tuple[Representations, StepLosses]]:
             passes = []
             for number, inputs in enumerate(batches):
                 with self.precision.autocast(self.encoder.device):
@@ -62,7 +62,7 @@ class Step:
             passes = self.worst_case.gradients(forward_backward, lambda number: batches[number].noise("adversarial"))
         with torch.no_grad(), self.precision.autocast(self.encoder.device):
             self.objective.after_backward(self.encoder, batches, [reps for reps, _ in passes])
-        return passes[-1][0], Outcome.mean([outcome for _, outcome in passes])
+        return passes[-1][0], StepLosses.mean([outcome for _, outcome in passes])
 
     def _add_up(self, world: Processes) -> None:
         """The whole gradient in every process.

@@ -20,7 +20,7 @@ from opencse.errors import InterruptedRunError, UserError, reason
 from opencse.kernels.precision import Precision
 from opencse.model_folder.adapters import shares_the_start
 from opencse.objective.inputs import InputBuilder
-from opencse.objective.objective import Objective, Outcome
+from opencse.objective.objective import Objective, StepLosses
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.processes import Processes
 from opencse.progress import Progress
@@ -149,7 +149,7 @@ class Trainer:
             self.history.add(0, self.start)
             self.metrics.write({"step": 0, **self.start.record()})
 
-    def _step(self, step: int) -> Outcome:
+    def _step(self, step: int) -> StepLosses:
         self.encoder.train()
         self.objective.train()
         for group in self.optimizer.param_groups:
@@ -163,7 +163,7 @@ class Trainer:
         norm = nn.utils.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return Outcome(outcome.losses, outcome.report | seen | {"gradient_norm": norm})
+        return StepLosses(outcome.losses, outcome.report | seen | {"gradient_norm": norm})
 
     def _logged(self, step: int) -> bool:
         """Whether the log has a line for ``step`` (from 1)."""
@@ -172,7 +172,7 @@ class Trainer:
     def _trained(self) -> list[nn.Parameter]:
         return [p for group in self.optimizer.param_groups for p in group["params"]]
 
-    def _after(self, step: int, outcome: Outcome) -> None:
+    def _after(self, step: int, outcome: StepLosses) -> None:
         last = step == self.steps
         if self._logged(step):
             self._log(step, outcome)
@@ -186,7 +186,7 @@ class Trainer:
             self._save(step)
         self.progress.advance(step)
 
-    def _log(self, step: int, outcome: Outcome) -> None:
+    def _log(self, step: int, outcome: StepLosses) -> None:
         losses = {f"loss_{name}": float(loss.detach()) for name, loss in outcome.losses.items()}
         total = sum(losses.values())
         if total != total:

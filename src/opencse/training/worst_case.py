@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from opencse.objective.noise import standard_normal
 from opencse.objective.vectors.chunks import RowDisturb
-from opencse.objective.vectors.disturbance import RowNoise, Watch
+from opencse.objective.vectors.disturbance import GradientWatch, RowNoise
 from opencse.objective.vectors.generator import random_state, restore
 from opencse.settings import PartSettings
 
@@ -104,7 +104,7 @@ class WorstCase:
         Returns:
             What the first pass, at the weights as they are, gave.
         """
-        watched: dict[int, Watch] = {}
+        watched: dict[int, GradientWatch] = {}
         fgsm = isinstance(self.settings.inputs, FgsmInputs)
         device = self.parameters[0].device
         before = random_state(device)
@@ -136,7 +136,9 @@ class WorstCase:
                 _step(p, g, torch.full_like(norm, self.settings.rho), norm)
         return saved
 
-    def _disturb(self, watched: Mapping[int, Watch], noise: Callable[[int], torch.Generator]) -> DisturbBatch | None:
+    def _disturb(
+        self, watched: Mapping[int, GradientWatch], noise: Callable[[int], torch.Generator]
+    ) -> DisturbBatch | None:
         inputs = self.settings.inputs
         if isinstance(inputs, FgsmInputs):
             epsilon = inputs.epsilon
@@ -154,9 +156,9 @@ class WorstCase:
         return None
 
 
-def _watch(watched: dict[int, Watch]) -> DisturbBatch:
+def _watch(watched: dict[int, GradientWatch]) -> DisturbBatch:
     """Keeps the gradients of each batch's input embeddings."""
-    return lambda batch: watched.setdefault(batch, Watch())
+    return lambda batch: watched.setdefault(batch, GradientWatch())
 
 
 def _step(weights: Tensor, gradient: Tensor, size: Tensor, norm: Tensor) -> None:

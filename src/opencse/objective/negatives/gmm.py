@@ -7,10 +7,10 @@ from typing import Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from pydantic import Field
 from torch import Tensor
 
+from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
 from opencse.errors import UserError
@@ -19,8 +19,7 @@ from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.noise import standard_normal
 from opencse.streams import Stream
 
-Numbers = NDArray[np.float64]
-_State = tuple[Numbers, Numbers, Numbers]
+_State = tuple[Floats, Floats, Floats]
 _FLOOR = 1e-6
 _SPLIT = 0.1
 
@@ -119,7 +118,7 @@ class Mixture(Distribution):
         self.variances.copy_(sd.square() * torch.from_numpy(variances))
         self.fits += 1
 
-    def _first(self, data: Numbers) -> _State:
+    def _first(self, data: Floats) -> _State:
         from sklearn.cluster import kmeans_plusplus  # type: ignore[import-untyped]
 
         count = self.settings.components
@@ -140,7 +139,7 @@ class Mixture(Distribution):
         return self.means[component] + self.variances[component].sqrt() * drawn
 
 
-def _revive(weights: Numbers, means: Numbers, variances: Numbers, drawn: Numbers, points: int) -> None:
+def _revive(weights: Floats, means: Floats, variances: Floats, drawn: Floats, points: int) -> None:
     """Splits the heaviest component, in place, for each that is left with fewer than two points."""
     for lost in np.flatnonzero(weights * points < 1.5):
         heaviest = int(weights.argmax())
@@ -152,7 +151,7 @@ def _revive(weights: Numbers, means: Numbers, variances: Numbers, drawn: Numbers
         weights[lost] = weights[heaviest] = weights[heaviest] / 2
 
 
-def _em(data: Numbers, weights: Numbers, means: Numbers, variances: Numbers, iterations: int) -> _State:
+def _em(data: Floats, weights: Floats, means: Floats, variances: Floats, iterations: int) -> _State:
     """Weights, means and variances after some iterations, fewer if the likelihood stands still."""
     from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
     from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]

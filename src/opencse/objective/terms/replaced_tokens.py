@@ -19,7 +19,7 @@ from opencse.objective.losses import replaced_tokens
 from opencse.objective.terms.base import Term
 from opencse.objective.vectors.masking import Masking
 from opencse.objective.vectors.network import through
-from opencse.objective.vectors.replacer import START, Pick, Places, Replacer
+from opencse.objective.vectors.replacer import START, GuessedPositions, Pick, Replacer
 from opencse.objective.vectors.requests import LmHead, MaskedViews, Sentences
 from opencse.objective.vectors.step import Representations, Request, StepInputs
 from opencse.settings import PartSettings
@@ -126,7 +126,7 @@ class ReplacedTokens(Term):
         generator_dropout: bool = False
         masking: Masking = "all"
         pick: Pick = "sample"
-        places: Places = "masked"
+        places: GuessedPositions = "masked"
         padding: Literal["ignored", "counted"] = "ignored"
 
     settings: Settings

@@ -1,4 +1,4 @@
-"""Changes of the input embeddings, row by row: the same for a row whether all go through the encoder at once or not."""
+"""Changes input embeddings row by row, in the same way whether rows are encoded at once or in chunks."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ _SKIPPED = 256
 
 
 class RowNoise:
-    """One stream of draws along rows, wherever among them it is entered, and as often as it is.
+    """Draws noise per row: a row has the same draws in whatever order and how often its chunk is computed.
 
-    A generator moves on by as many draws as rows were given; where each call's rows begin, its state is kept. On a CPU
-    the draws of some rows, then of the next, are those of all at once (where 16 divides the hidden size).
+    The generator's state is stored for the first row of each call. On a CPU the draws of consecutive chunks equal those
+    of all rows at once (if 16 divides the hidden size).
 
     Args:
-        noise: whose draws these are.
-        draw: (rows, length, hidden), generator -> the same shape.
+        noise: the generator of the draws.
+        draw: changes embeddings (rows, length, hidden) with draws of a generator -> the same shape.
     """
 
     def __init__(self, noise: torch.Generator, draw: Callable[[Tensor, torch.Generator], Tensor]) -> None:
@@ -30,25 +30,25 @@ class RowNoise:
         self.states = {0: noise.get_state()}
 
     def __call__(self, words: Tensor, start: int) -> Tensor:
-        """``words`` changed, those of the rows from ``start`` on."""
-        at = max(place for place in self.states if place <= start)
-        self.noise.set_state(self.states[at])
-        while at < start:  # rows that other processes work on
-            rows = min(_SKIPPED, start - at)
-            self.draw(words.new_empty(rows, *words.shape[1:]), self.noise)
-            at += rows
+        """Changes ``words``, the embeddings of the rows from ``start`` on."""
+        row = max(known for known in self.states if known <= start)
+        self.noise.set_state(self.states[row])
+        while row < start:  # rows of other processes
+            count = min(_SKIPPED, start - row)
+            self.draw(words.new_empty(count, *words.shape[1:]), self.noise)
+            row += count
         self.states[start] = self.noise.get_state()
         changed = self.draw(words, self.noise)
         self.states[start + len(words)] = self.noise.get_state()
         return changed
 
 
-class Watch:
-    """Input embeddings as they go by, and their gradients, which a backward pass leaves here.
+class GradientWatch:
+    """Passes input embeddings on unchanged, and stores their gradients after a backward pass.
 
     Args:
-        first: changes them before they are looked at, if given.
-        leaf: whether they are cut off there, so that the gradient goes no further.
+        first: changes the embeddings before, if given.
+        leaf: whether the embeddings are detached, so that the gradient goes no further.
     """
 
     def __init__(self, first: RowDisturb | None = None, *, leaf: bool = False) -> None:
@@ -57,36 +57,36 @@ class Watch:
         self.gradients: dict[int, Tensor] = {}
 
     def __call__(self, words: Tensor, start: int) -> Tensor:
-        """``words``, whose gradient is kept."""
+        """Returns ``words``; their gradient will be stored."""
         if self.first is not None:
             words = self.first(words, start)
-        if not torch.is_grad_enabled():  # a chunk that is made again later
+        if not torch.is_grad_enabled():  # a chunk that is encoded again later
             return words
-        if self.leaf or not words.requires_grad:  # LoRA leaves the embeddings as they are
+        if self.leaf or not words.requires_grad:  # LoRA does not train the embeddings
             words = words.detach().requires_grad_()
 
-        def keep(gradient: Tensor) -> None:
+        def store(gradient: Tensor) -> None:
             self.gradients[start] = gradient
 
-        words.register_hook(keep)  # type: ignore[no-untyped-call]
+        words.register_hook(store)  # type: ignore[no-untyped-call]
         return words
 
     def of(self, start: int, rows: int) -> Tensor:
-        """(rows, length, hidden): the gradients of the rows from ``start`` on, which went through together."""
-        for place, gradient in self.gradients.items():
-            if place <= start and start + rows <= place + len(gradient):
-                return gradient[start - place : start - place + rows]
+        """(rows, length, hidden): the gradients of the rows from ``start`` on, which were encoded together."""
+        for first, gradient in self.gradients.items():
+            if first <= start and start + rows <= first + len(gradient):
+                return gradient[start - first : start - first + rows]
         raise RuntimeError("the pass left no gradient at the input embeddings")
 
 
 @contextmanager
 def frozen(*modules: nn.Module | None) -> Iterator[None]:
-    """No weight of ``modules`` takes a gradient within the block."""
-    held = {p for module in modules if module is not None for p in module.parameters() if p.requires_grad}
-    for parameter in held:
+    """Keeps the weights of ``modules`` from taking a gradient within the block."""
+    trained = {p for module in modules if module is not None for p in module.parameters() if p.requires_grad}
+    for parameter in trained:
         parameter.requires_grad_(False)
     try:
         yield
     finally:
-        for parameter in held:
+        for parameter in trained:
             parameter.requires_grad_()

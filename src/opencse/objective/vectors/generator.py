@@ -1,4 +1,4 @@
-"""The generator that dropout draws from."""
+"""Reads, restores and seeds the random generator that dropout draws from."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def restore(state: Tensor, device: torch.device) -> None:
 
 @contextmanager
 def seeded(seed: int, device: torch.device) -> Iterator[None]:
-    """Dropout draws from ``seed`` within the block; afterwards the generator goes on where it was."""
+    """Seeds dropout with ``seed`` within the block; afterwards the generator continues where it was."""
     before = random_state(device)
     if device.type == "cuda":
         with torch.cuda.device(device):

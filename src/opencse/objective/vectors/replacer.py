@@ -1,4 +1,4 @@
-"""A frozen masked language model that replaces tokens of a text by its guesses."""
+"""Replaces tokens of texts by the guesses of a frozen masked language model."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from opencse.text.tokenizer import Tokens
 START = "start"
 """The name of the model that training begins with, as a generator."""
 _AT_ONCE = 512
-"""Positions whose logits, one for each entry of the vocabulary, are in memory together."""
+"""Positions whose logits (vocabulary each) are in memory at once."""
 
 Pick = Literal["sample", "best"]
-Places = Literal["masked", "all"]
+GuessedPositions = Literal["masked", "all"]
 
 
 class Replacer(nn.Module):
-    """Reads a masked copy of some texts and gives the texts with guesses in place of tokens; it is never trained.
+    """Reads a masked copy of some texts and returns the texts with guesses in place of tokens; it is never trained.
 
-    The first token of a text stays, and padding stays. Nothing is guessed beyond the vocabulary of the tokenizer.
-    Its weights are in the state, so a resumed run goes on with the same ones.
+    The first token of a text and padding are never replaced. Guesses are in the vocabulary of the tokenizer.
+    Its weights are in the state, so a resumed run continues with the same weights.
 
     Attributes:
         model: the masked language model, frozen.
 
     Args:
         model: with its masked-LM head; it is changed.
-        pick: draw each guess from the softmax, special tokens left out, or take the most probable token.
-        places: guess at the masked positions alone, or at every position.
-        dropout: leave the model's dropout on in training.
+        pick: draw each guess from the softmax without special tokens, or take the most probable token.
+        places: guess at the masked positions only, or at every position.
+        dropout: whether the model's dropout is on in training.
     """
 
-    def __init__(self, model: SentenceEncoder, *, pick: Pick, places: Places, dropout: bool) -> None:
+    def __init__(self, model: SentenceEncoder, *, pick: Pick, places: GuessedPositions, dropout: bool) -> None:
         super().__init__()
         model.projection = None  # sentence vectors are not made
         model.dense = nn.Sequential()
@@ -55,21 +55,28 @@ class Replacer(nn.Module):
 
     @classmethod
     def open(
-        cls, generator: str, encoder: SentenceEncoder, *, pick: Pick, places: Places, dropout: bool, reader: str
+        cls,
+        generator: str,
+        encoder: SentenceEncoder,
+        *,
+        pick: Pick,
+        places: GuessedPositions,
+        dropout: bool,
+        reader: str,
     ) -> Self:
-        """A replacer for the texts of ``encoder``.
+        """Opens a replacer for the texts of ``encoder``.
 
         Args:
             generator: ``start`` for a copy of ``encoder`` as it is now, with its masked-LM head; else a folder or Hub
                 id of a model with such a head and the same vocabulary.
-            encoder: what will be trained.
+            encoder: the encoder to be trained.
             pick: see the class.
             places: see the class.
             dropout: see the class.
-            reader: the part that asks, for messages.
+            reader: the part that needs it, for messages.
 
         Raises:
-            UserError: if there is no such model, it has no masked-LM head, or its vocabulary is another one.
+            UserError: if there is no such model, it has no masked-LM head, or it has another vocabulary.
         """
         if generator == START:
             if encoder.lm_head is None:
@@ -89,20 +96,20 @@ class Replacer(nn.Module):
         return cls(model, pick=pick, places=places, dropout=dropout)
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode of the model only where its dropout is to be on."""
+        """Sets training mode; the model's dropout is on only if ``dropout`` is."""
         super().train(mode)
         self.model.train(mode and self.dropout)
         return self
 
     @torch.no_grad()
     def forward(self, texts: Tokens, copy: MaskedCopy, noise: torch.Generator, chunks: Chunks) -> Tensor:
-        """The texts' ids with guesses in them.
+        """Guesses tokens of the texts.
 
         Args:
-            texts: (rows, length) as they were.
+            texts: (rows, length) the original texts.
             copy: their masked copy.
-            noise: of the draws; one number for each position, the same however the rows are shared.
-            chunks: of the step.
+            noise: the generator of the draws: one number per position, in any number of chunks and processes.
+            chunks: the chunks of the step.
 
         Returns:
             (rows, length) ids.
@@ -116,40 +123,40 @@ class Replacer(nn.Module):
                 f"the generator reads {self.model.max_length} tokens, and a text has {length}; "
                 f"set data.max_length={self.model.max_length}"
             )
-        drawn = torch.rand((rows, length), generator=noise, device=texts.input_ids.device)
+        uniform = torch.rand((rows, length), generator=noise, device=texts.input_ids.device)
 
-        def guessed(start: int, stop: int, drawn: Tensor) -> Tensor:
+        def guess(start: int, stop: int, uniform: Tensor) -> Tensor:
             step = max(1, _AT_ONCE // length)
             parts = [
-                self._guessed(texts, copy, a, min(a + step, stop), drawn[a - start : min(a + step, stop) - start])
+                self._guess(texts, copy, a, min(a + step, stop), uniform[a - start : min(a + step, stop) - start])
                 for a in range(start, stop, step)
             ]
             return torch.cat(parts)
 
-        return through(self.model, guessed, drawn, chunks)
+        return through(self.model, guess, uniform, chunks)
 
-    def _guessed(self, texts: Tokens, copy: MaskedCopy, start: int, stop: int, drawn: Tensor) -> Tensor:
+    def _guess(self, texts: Tokens, copy: MaskedCopy, start: int, stop: int, uniform: Tensor) -> Tensor:
         """(stop - start, length) ids of some rows."""
         before, seen = texts.rows(start, stop), copy.masked.tokens.rows(start, stop)
         positions = copy.masked.positions[start:stop]  # on the CPU, where they are counted without waiting for a GPU
         if self.places == "all":
             positions = torch.ones_like(positions)
-        places = moved(positions.flatten().nonzero().squeeze(1), before.input_ids.device)
-        if not len(places):
+        indices = moved(positions.flatten().nonzero().squeeze(1), before.input_ids.device)
+        if not len(indices):
             return before.input_ids
         logits = self.model(None, masked=MaskedTokens(seen, positions)).masked_logits
-        guesses = self._picked(logits.float(), drawn.flatten().index_select(0, places))
-        ids = before.input_ids.flatten().index_copy(0, places, guesses).view_as(before.input_ids)
+        guesses = self._picked(logits.float(), uniform.flatten().index_select(0, indices))
+        ids = before.input_ids.flatten().index_copy(0, indices, guesses).view_as(before.input_ids)
         ids = torch.where(before.attention_mask.bool(), ids, before.input_ids)
         return torch.cat([before.input_ids[:, :1], ids[:, 1:]], dim=1)
 
-    def _picked(self, logits: Tensor, drawn: Tensor) -> Tensor:
-        """(M,) ids of (M, vocabulary) logits and (M,) numbers from 0 to 1."""
+    def _picked(self, logits: Tensor, uniform: Tensor) -> Tensor:
+        """(M, vocabulary) logits, and (M,) uniform draws from 0 to 1 -> (M,) ids."""
         tokenizer = self.model.tokenizer
         logits[:, tokenizer.vocabulary_size :] = -torch.inf  # rows that only round the embedding table up
         if self.pick == "best":
             return logits.argmax(dim=1)
         logits[:, tokenizer.hf.all_special_ids] = -torch.inf
         heights = logits.double().softmax(dim=1).cumsum(dim=1)
-        levels = drawn.double().unsqueeze(1) * heights[:, -1:]
+        levels = uniform.double().unsqueeze(1) * heights[:, -1:]
         return torch.searchsorted(heights, levels, right=True).squeeze(1).clamp(max=logits.shape[1] - 1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.outputs import Encoded
 from opencse.objective.vectors.chunks import RowDisturb
-from opencse.objective.vectors.disturbance import Watch, frozen
+from opencse.objective.vectors.disturbance import GradientWatch, frozen
 from opencse.objective.vectors.generator import random_state, restore
 from opencse.objective.vectors.step import Forward, Representations, Request, StepInputs
 from opencse.text.tokenizer import Tokens
@@ -58,13 +58,13 @@ class Passes:
             disturb = _then_positives(disturb, self.inputs.examples, change_positives)
         return self._represent(disturb, derive=derive, shared_mask=shared_mask)
 
-    def input_gradients(self) -> Watch:
+    def input_gradients(self) -> GradientWatch:
         """Finds the contrastive loss's gradient at the input embeddings, in a pass of its own.
 
         The random generator is put back afterwards, so the next pass has the same dropout masks. No weight gets a
         gradient.
         """
-        watch = Watch(self.disturb, leaf=True)
+        watch = GradientWatch(self.disturb, leaf=True)
         before = random_state(self.inputs.keys.device)
         with torch.enable_grad(), frozen(self.encoder, self.objective):
             torch.autograd.backward(self.contrast(self._represent(watch)))

@@ -29,14 +29,14 @@ class StepInputs:
     """One step's texts, ready for the encoder.
 
     Attributes:
-        tokens: rows in the order N anchors, N positives, then N first hard negatives, N second ones, ...; the
-            anchors alone where no part reads sentences; no positives where the view derives them from the anchors.
+        tokens: rows in the order N anchors, N positives, then N first hard negatives, N second ones, ...; only the
+            anchors if no part reads sentences; no positives if the view derives them from the anchors.
         examples: N.
         keys: (N, 2 + H) hash of the text behind each row ((N, 1) for anchors alone); equal texts have equal keys.
         prepared: what requests made of the texts beforehand.
-        noise_seed: of whatever noise the step's parts draw.
-        anchor_length: ids of the longest anchor; None if nobody counted.
-        chunks: how many rows go through an encoder together, and in which process.
+        noise_seed: the seed of the noise that the parts draw.
+        anchor_length: ids of the longest anchor; None if unknown.
+        chunks: how many rows are encoded together, and in which process.
     """
 
     tokens: Tokens
@@ -49,17 +49,17 @@ class StepInputs:
 
     @property
     def anchors(self) -> Tokens:
-        """The anchors' rows, padded no further than the longest of them where that is known."""
+        """The anchors' rows, padded no further than the longest of them if that is known."""
         rows = self.tokens.rows(0, self.examples)
         return rows if self.anchor_length is None else rows.columns(self.anchor_length)
 
     def noise(self, name: str) -> torch.Generator:
-        """A new generator for the draws of this step called ``name``, on the texts' device; no other draw moves it."""
+        """A new generator for the draws called ``name`` in this step, on the texts' device."""
         return _generator(self.noise_seed, name, self.keys.device)
 
     def to(self, device: torch.device) -> StepInputs:
         """The same inputs on ``device``."""
-        prepared = {request: made.to(device) for request, made in self.prepared.items()}
+        prepared = {request: value.to(device) for request, value in self.prepared.items()}
         return replace(self, tokens=self.tokens.to(device), keys=moved(self.keys, device), prepared=prepared)
 
 
@@ -143,16 +143,22 @@ class Request(ABC, Generic[T]):
 
 @dataclass(frozen=True)
 class Representations:
-    """What the parts of an objective see.
+    """The vectors of a step, as the parts of an objective see them.
 
     Attributes:
         anchor: (N, d).
         positive: (N, d).
-        hard: (N, H, d), H >= 0 hard negatives an example.
+        hard: (N, H, d), H >= 0 hard negatives per example.
         keys: (N, 2 + H) text hashes of anchor, positive, hard negatives.
-        answers: what was made for each request.
-        noise_seed: of the noise that parts draw; None only in representations made by hand.
-        computed: what the parts' own networks made of the step, by the part's name; see `Part.compute`.
+        answers: the answer to each request.
+        noise_seed: the seed of the noise that parts draw; None only in representations made by hand.
+        computed: the results of the parts' own networks, by the part's name; see `Part.compute`.
+
+    Example:
+        >>> views = torch.eye(3)  # three examples whose positives equal their anchors
+        >>> keys = torch.tensor([[1, 2], [3, 4], [5, 6]])  # six different texts
+        >>> Representations(anchor=views, positive=views, hard=torch.zeros(3, 0, 3), keys=keys).hard.shape
+        torch.Size([3, 0, 3])
     """
 
     anchor: Tensor
@@ -164,20 +170,20 @@ class Representations:
     computed: Mapping[str, Any] = field(default_factory=dict)
 
     def __getitem__(self, request: Request[A]) -> A:
-        """What was made for ``request``; only parts that have it in their ``reads`` can count on it."""
+        """The answer to ``request``, which must be in the ``reads`` of the part that asks."""
         if request not in self.answers:
             raise RuntimeError(f"this step was not asked for {request}")
         answer: A = self.answers[request]
         return answer
 
     def noise(self, name: str) -> torch.Generator:
-        """A new generator for the draws of this step called ``name``: the same draws at every call."""
+        """A new generator for the draws called ``name`` in this step: the same draws at every call."""
         if self.noise_seed is None:
             raise RuntimeError("this step was given no seed for sampled noise")
         return _generator(self.noise_seed, name, self.keys.device)
 
     def detached(self) -> Representations:
-        """The same vectors without gradient; answers that no part may keep stay out."""
+        """The same vectors without gradient; answers that cannot be detached are dropped."""
         answers = {request: request.detached(answer) for request, answer in self.answers.items()}
         return Representations(
             anchor=self.anchor.detach(),
