@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import textwrap
 from pathlib import Path
 from typing import Any
 
@@ -54,8 +55,11 @@ def page() -> str:
 
 def described(kind: str, part: type[Part]) -> str:
     """A part's docstring and its settings."""
-    text = re.sub(r"``(.+?)``", r"`\1`", inspect.cleandoc(part.__doc__ or ""))
+    text, _, example = inspect.cleandoc(part.__doc__ or "").partition("\n\nExample:\n")
+    text = re.sub(r"``(.+?)``", r"`\1`", text)
     text = re.sub(r"(?m)^(.*)::$", r"\1:", text)
+    if example:
+        text += f"\n\n```pycon\n{textwrap.dedent(example)}\n```"
     rows = [
         f"| `{name}` | {values_of(field)} | {default_of(field)} |" for name, field in part.Settings.model_fields.items()
     ]

@@ -89,7 +89,7 @@ def test_what_cannot_go_with_it(tiny_folder: Path) -> None:
     with pytest.raises(UserError, match="not below the 32 dimensions of this encoder"):
         build(matryoshka={"dimensions": (8, 32)}).begin(encoder, batch_size=4, seed=0)
     build(matryoshka={"dimensions": (8, 31)}).begin(encoder, batch_size=4, seed=0)
-    with pytest.raises(UserError, match="no negatives"):
+    with pytest.raises(UserError, match="needs at least one negative source"):
         build(matryoshka={"dimensions": (8,)}, negatives=[], terms=[{"kind": "mlm"}])
 
 

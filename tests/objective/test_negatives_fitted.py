@@ -15,7 +15,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.dense import Dense
 from opencse.objective.columns import Scoring
-from opencse.objective.negatives.fitted import Distribution, Fitted, standardised
+from opencse.objective.negatives.base import Distribution, Fitted, standardised
 from opencse.objective.negatives.gmm import Gmm, Mixture
 from opencse.objective.negatives.vae import AutoEncoder, Vae
 from opencse.objective.objective import Objective
@@ -342,5 +342,5 @@ def test_both_begin_first_and_refuse_a_share_that_is_no_vector(encoder: Sentence
         with pytest.raises(RuntimeError, match="before begin"):
             source.columns(reps_of(cloud(0), 0), COSINE).dense()
     for data in (VAE, GMM):
-        with pytest.raises(UserError, match=rf"^{data['kind']}: 0\.01 times a batch of 6 is no vector"):
+        with pytest.raises(UserError, match=rf"^{data['kind']}: count 0\.01 gives no vector for a batch of 6"):
             begun(encoder, {**data, "count": 0.01})

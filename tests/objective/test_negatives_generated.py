@@ -257,7 +257,7 @@ def test_wrong_settings_are_told_in_one_line(tiny_folder: Path) -> None:
             gaussian(**data)
         assert "\n" not in str(caught.value)
     encoder = SentenceEncoder.load(tiny_folder, device="cpu")
-    with pytest.raises(UserError, match=r"^gaussian: 0\.1 times a batch of 4 is no vector; set a larger count$"):
+    with pytest.raises(UserError, match=r"^gaussian: count 0\.1 gives no vector for a batch of 4; set a larger count$"):
         gaussian(count=0.1).begin(encoder, batch_size=4, seed=0)
     gaussian(count=0.1).begin(encoder, batch_size=64, seed=0)
     gaussian(count=0).begin(encoder, batch_size=4, seed=0)

@@ -22,7 +22,7 @@ from opencse.modules.dense import Dense
 from opencse.objective.context import Context
 from opencse.objective.negatives.in_batch import InBatch
 from opencse.objective.objective import Objective
-from opencse.objective.terms.replaced_tokens import Discriminator, ReplacedTokens
+from opencse.objective.terms.replaced_tokens import ReplacedTokens, _Discriminator
 from opencse.objective.vectors.chunks import WHOLE, Chunks
 from opencse.objective.vectors.masking import MaskedCopy, mask_tokens
 from opencse.objective.vectors.replacer import Replacer
@@ -197,7 +197,7 @@ def test_the_masked_copy_hides_what_it_should(encoder: SentenceEncoder, tokens: 
 # The discriminator
 
 
-def naive_logits(network: Discriminator, ids: list[int], real: int, vector: Tensor) -> Tensor:
+def naive_logits(network: _Discriminator, ids: list[int], real: int, vector: Tensor) -> Tensor:
     """(length, 2) of one text by the formulas of BERT; ``ids`` beyond ``real`` are padding, which nobody attends to."""
     weights = dict(network.backbone.named_parameters())
     heads, hidden = network.backbone.config.num_attention_heads, len(vector)

@@ -77,7 +77,7 @@ def test_views_of_sentences_refuse_pairs(view: Dropout.Settings | NextSentence.S
     with pytest.raises(UserError) as caught:
         build_part(view).examples(corpus(DOCUMENTS, width), np.random.default_rng(0))
     message = str(caught.value)
-    assert message.startswith(f"toy.txt: the {view.kind} view reads one text a row, not {width}; ")
+    assert message.startswith(f"toy.txt: the {view.kind} view reads one text per row, not {width}; ")
     assert "\n" not in message
 
 
@@ -88,7 +88,7 @@ def test_a_pair_is_a_row_with_its_columns(width: int) -> None:
 
 
 def test_the_pair_view_refuses_sentences() -> None:
-    with pytest.raises(UserError, match=r"^toy\.txt: the pair view needs two or three texts a row .*--columns"):
+    with pytest.raises(UserError, match=r"^toy\.txt: the pair view needs two or three texts per row, .*--columns"):
         build_part(Pair.Settings()).examples(corpus(DOCUMENTS), np.random.default_rng(0))
 
 

@@ -112,7 +112,7 @@ def test_a_stop_word_the_tokenizer_does_not_know_is_refused(encoder: SentenceEnc
     view = InsertStopwords(InsertStopwords.Settings(words=("the", word)))
     with pytest.raises(UserError) as caught:
         view.begin(encoder, batch_size=4, seed=0)
-    assert f"does not know the stop-word {word!r}; give view.words" in str(caught.value)
+    assert f"does not know the stop-word {word!r}; set view.words" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

@@ -15,7 +15,7 @@ from opencse.objective.negatives.gaussian import Gaussian
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.vectors.step import StepInputs
-from opencse.objective.views.output import OutputBernoulli, OutputGaussian, OutputMask, kept, spread
+from opencse.objective.views.output import OutputBernoulli, OutputGaussian, OutputMask, keep_mask, spread
 from opencse.settings import validate
 
 N, D = 6, 40
@@ -70,7 +70,7 @@ def test_bernoulli_zeroes_a_tenth_and_keeps_the_rest_as_it_is() -> None:
     gone = made == 0
     assert torch.equal(made[~gone], vectors[~gone])
     assert float(gone.double().mean()) == pytest.approx(0.1, abs=5 * (0.09 / gone.numel()) ** 0.5)
-    assert kept((3, 4), 0.0, vectors, generator()).all()
+    assert keep_mask((3, 4), 0.0, vectors, generator()).all()
 
 
 @pytest.mark.parametrize("features", ["smallest", "largest"])

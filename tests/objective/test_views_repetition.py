@@ -15,7 +15,7 @@ from scipy.stats import chisquare
 from fuzzing import examples
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.objective.registry import build as build_part
-from opencse.objective.views.repetition import RepeatSubwords, RepeatWords, Repetition
+from opencse.objective.views.repetition import RepeatSubwords, RepeatWords
 from opencse.text.tokenizer import TokenisedText
 
 DRAWS = 10_000
@@ -29,7 +29,9 @@ class Stub(SentenceEncoder):
         self.__dict__["max_length"] = max_length
 
 
-def view(cls: type[RepeatSubwords] | type[RepeatWords], room: int = 512, seed: int = 0, **chosen: Any) -> Repetition:
+def view(
+    cls: type[RepeatSubwords] | type[RepeatWords], room: int = 512, seed: int = 0, **chosen: Any
+) -> RepeatSubwords | RepeatWords:
     made = build_part(cls.Settings.model_validate(chosen))
     assert isinstance(made, cls)
     made.begin(Stub(room), batch_size=4, seed=seed)

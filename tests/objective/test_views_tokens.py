@@ -214,7 +214,7 @@ def test_pairs_are_refused(
     with pytest.raises(UserError) as caught:
         objective(settings, wordnet).view.examples(corpus, np.random.default_rng(0))
     message = str(caught.value)
-    assert f": the {settings['kind']} view reads one text a row, not {columns}; name one column" in message
+    assert f": the {settings['kind']} view reads one text per row, not {columns}; name one column" in message
     assert "\n" not in message
 
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.kernels.precision import choose_precision
-from opencse.objective.negatives.fitted import Fitted
+from opencse.objective.negatives.base import Fitted
 from opencse.objective.negatives.memory_bank import MemoryBank
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.negatives.vector_queue import VectorQueue

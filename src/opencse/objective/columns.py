@@ -20,9 +20,9 @@ class Scoring:
         mask_duplicates: whether equal texts are never each other's negatives.
     """
 
-    similarity: SimilarityKind
-    temperature: float
-    mask_duplicates: bool
+    similarity: SimilarityKind = "cosine"
+    temperature: float = 0.05
+    mask_duplicates: bool = True
 
     def logits(self, anchors: Tensor, columns: Tensor) -> Tensor:
         """(N, d), (K, d) -> (N, K): sim(a_i, c_k) / tau."""

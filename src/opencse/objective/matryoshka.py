@@ -57,7 +57,7 @@ class Matryoshka:
 
     Example:
         >>> from opencse.objective.columns import Own, Scoring
-        >>> vectors, scoring = torch.eye(4), Scoring("cosine", temperature=1.0, mask_duplicates=False)
+        >>> vectors, scoring = torch.eye(4), Scoring(temperature=1.0, mask_duplicates=False)
         >>> positives = Pairs(vectors, vectors, scoring)
         >>> in_batch = VectorColumns(vectors, vectors, scoring, own=Own(excluded=True))
         >>> nested = Matryoshka(dimensions=(2,), weights=(1.0,))  # vectors 3 and 4 are zero in two dimensions

@@ -84,8 +84,7 @@ class Objective(nn.Module):
         >>> from opencse.objective.views.dropout import Dropout
         >>> objective = Objective(Dropout(), negatives=[InBatch()], terms=[DCL()])
         >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
-        >>> keys = torch.arange(4).unsqueeze(1).expand(4, 2)  # the texts of anchor and positive, all different
-        >>> losses = objective(Representations(views, views, views[:, :0].unsqueeze(1), keys))
+        >>> losses = objective(Representations.of(views, views))
         >>> {name: round(float(loss), 4) for name, loss in losses.losses.items()}
         {'contrast': 0.0, 'dcl': 0.0875}
 

@@ -1,1 +1,1 @@
-"""What an anchor is pushed from: one class, one file."""
+"""Sources of negatives: one class in one file each."""

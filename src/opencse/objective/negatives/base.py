@@ -1,19 +1,30 @@
-"""What every negative source is."""
+"""The base classes of negative sources: what an anchor is pushed away from."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Set
+from collections.abc import Sequence, Set
 from typing import Any
 
-from opencse.objective.columns import AnyColumns, Scoring
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.objective.columns import AnyColumns, Scoring, VectorColumns
+from opencse.objective.losses import at_least_float32
+from opencse.objective.negatives.vector_queue import VectorQueue, empty_store
+from opencse.objective.noise import centre_and_spread
 from opencse.objective.part import Part
 from opencse.objective.vectors.requests import Sentences
-from opencse.objective.vectors.step import Representations, Request
+from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.settings import PartSettings
 
 
 class NegativeSource(Part, ABC):
-    """Something an anchor is pushed from: representations in, columns out."""
+    """A source of negatives: takes the vectors of a step, gives columns of the contrast's denominator."""
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -22,18 +33,168 @@ class NegativeSource(Part, ABC):
 
     @property
     def averaged_with_plain(self) -> bool:
-        """Whether the loss is the mean of those with and without this source's columns."""
+        """Whether the loss is the mean of the losses with and without this source's columns."""
         return False
 
     @property
     def stored(self) -> int:
-        """Vectors of earlier steps that it stores at most; 0 for none, and before it has begun."""
+        """The most vectors of earlier steps that it stores; 0 for none, and before `begin`."""
         return 0
 
     @abstractmethod
     def columns(self, reps: Representations, scoring: Scoring) -> AnyColumns:
-        """This source's columns of the denominator: by their vectors, or as logits where they are few."""
+        """This source's columns of the denominator: by their vectors, or as logits if they are few."""
 
     @abstractmethod
     def count(self, batch_size: int, hard: int) -> int:
-        """Columns an anchor gets from this source in a full batch (for the plan that is printed)."""
+        """Columns per anchor in a full batch, for the plan that is printed."""
+
+
+class GeneratedSettings(PartSettings):
+    """Settings of every source of sampled vectors.
+
+    Attributes:
+        count: columns per anchor, as a multiple of the batch (1 = N, as in Table 5 of the thesis), rounded; 0 for none,
+            which leaves the loss as it is without this source.
+        weight: of each column.
+    """
+
+    count: float = Field(default=1.0, ge=0, le=1_048_576)
+    weight: float = Field(default=1.0, gt=0, allow_inf_nan=False)
+
+    def rows(self, batch_size: int) -> int:
+        """The number of vectors to sample for a batch of ``batch_size``."""
+        return round(self.count * batch_size)
+
+
+class Generated(NegativeSource):
+    """A source of vectors that are sampled at every step and shared by all its anchors.
+
+    Samples are made in float32 at least, autocast or not, and have no gradient: neither into the model that made them
+    nor, through the batch's statistics, into the encoder. They have no text, so none is left out as a duplicate.
+    """
+
+    settings: GeneratedSettings
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Refuses a share of the batch that is less than one vector."""
+        del encoder, seed
+        settings = self.settings
+        if settings.count > 0 and settings.rows(batch_size) == 0:
+            raise UserError(
+                f"{settings.kind}: count {settings.count:g} gives no vector for a batch of {batch_size}; set a larger "
+                "count"
+            )
+
+    def count(self, batch_size: int, hard: int) -> int:
+        """``count`` times N, rounded."""
+        del hard
+        return self.settings.rows(batch_size)
+
+    def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
+        """(N, K) columns, K = ``count`` times the anchors of this step, rounded."""
+        anchors = at_least_float32(reps.anchor.detach())
+        rows = self.settings.rows(len(anchors))
+        samples = anchors[:0]
+        if rows:
+            with torch.autocast(anchors.device.type, enabled=False):
+                samples = self.generate(anchors, rows, self.noise(reps)).to(anchors)
+        return VectorColumns(reps.anchor, samples, scoring, log_weight=math.log(self.settings.weight))
+
+    @abstractmethod
+    def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
+        """Samples (``rows``, d) vectors, or (0, d) if there is nothing to sample from yet.
+
+        Args:
+            anchors: (N, d) of this step, without gradient, float32 at least.
+            rows: how many vectors, at least 1.
+            noise: the generator of all draws.
+        """
+
+
+class FittedSettings(GeneratedSettings):
+    """Settings of every source that is fitted on outputs of earlier steps.
+
+    Attributes:
+        steps: how many steps' outputs the model is fitted on (8 in the thesis).
+    """
+
+    steps: int = Field(default=8, ge=1, le=1_000_000)
+
+
+class Distribution(nn.Module, ABC):
+    """A distribution that is fitted to points and sampled from; its state is buffers of fixed shape."""
+
+    @property
+    @abstractmethod
+    def fitted(self) -> bool:
+        """Whether it has seen enough points to be sampled from."""
+
+    @abstractmethod
+    def fit(self, points: Tensor, noise: torch.Generator) -> None:
+        """Updates its state to ``points`` (n, d), float32 or float64; called outside autocast."""
+
+    @abstractmethod
+    def sample(self, rows: int, noise: torch.Generator) -> Tensor:
+        """Draws (``rows``, d) points."""
+
+
+class Fitted(Generated):
+    """Samples of a distribution that is fitted, after every step, on the outputs of the last ``steps`` steps.
+
+    The outputs are the anchors' vectors after the training head, the last ``steps`` times N of them. Before the first
+    fit there are no columns.
+    """
+
+    settings: FittedSettings
+
+    def __init__(self, settings: FittedSettings | None = None) -> None:
+        super().__init__(settings)
+        self.store: VectorQueue | None = None
+        self.distribution: Distribution | None = None
+
+    @property
+    def stored(self) -> int:
+        """The size of its queue, after `begin`."""
+        return 0 if self.store is None else self.store.size
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Makes the empty store and the distribution."""
+        super().begin(encoder, batch_size=batch_size, seed=seed)
+        self.store = empty_store(encoder, self.settings.steps * batch_size)
+        self.distribution = self.new_distribution(self.store, seed)
+
+    @abstractmethod
+    def new_distribution(self, store: VectorQueue, seed: int) -> Distribution:
+        """An unfitted distribution for the vectors of ``store``."""
+
+    def generate(self, anchors: Tensor, rows: int, noise: torch.Generator) -> Tensor:
+        """Draws (``rows``, d) vectors, or (0, d) before the first fit."""
+        distribution, _ = self._begun()
+        return distribution.sample(rows, noise) if distribution.fitted else anchors[:0]
+
+    def after_backward(
+        self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
+    ) -> None:
+        """Stores this step's anchors, then fits once."""
+        del encoder, inputs
+        distribution, store = self._begun()
+        for batch in reps:
+            store.push(batch.anchor, batch.keys[:, 0])
+        with torch.autocast(store.vectors.device.type, enabled=False):
+            distribution.fit(at_least_float32(store.vectors), self.noise(reps[-1], "fit"))
+
+    def _begun(self) -> tuple[Distribution, VectorQueue]:
+        if self.distribution is None or self.store is None:
+            raise RuntimeError(f"the {self.settings.kind} negatives are used before begin")
+        return self.distribution, self.store
+
+
+def standardised(points: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Scales points to mean 0 and sd 1 in each dimension, 0 where a dimension has no spread; with their mean and sd.
+
+    So a fit does not depend on the scale of the vectors, which differs between heads.
+    """
+    mean, sd = centre_and_spread(points)
+    sd = sd.masked_fill((points == points[0]).all(dim=0), 0.0)  # exactly 0, which rounding may miss
+    return (points - mean) / torch.where(sd > 0, sd, 1.0), mean, sd

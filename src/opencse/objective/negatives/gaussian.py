@@ -1,4 +1,4 @@
-"""Gaussian noise of the batch's own location and scale."""
+"""Negatives drawn from a Gaussian with the mean and spread of the batch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from pydantic import model_validator
 from torch import Tensor
 
-from opencse.objective.negatives.generated import Generated, GeneratedSettings
+from opencse.objective.negatives.base import Generated, GeneratedSettings
 from opencse.objective.noise import centre_and_spread, standard_normal
 
 DRAWN_BYTES = 64 * 2**20
@@ -25,8 +25,8 @@ class Gaussian(Generated):
         g_k = m + s * eps_k                 m = mu or 0 (``mean``), s = sigma or 1 (``sd``), by dimension
 
     ``mean`` and ``sd`` together are the four rows of Table 7, ``count`` the axis of Figure 10. The vectors are drawn
-    anew every step, the same ones for all anchors; the statistics take no gradient. Under cosine a scale common to all
-    dimensions has no effect, so with ``mean = "zero"`` only the directions of the noise tell the rows apart.
+    again at every step, the same for all anchors; the statistics take no gradient. Under cosine a scale common to all
+    dimensions has no effect, so with ``mean = "zero"`` only the directions of the noise count.
 
     The thesis's variant "filtered with covariance matrix" takes "the covariance matrix from the anchors in the batch"
     and its "inner product with sampled noise". With Sigma that (d, d) matrix, of rank N - 1 at most and never made:
@@ -37,6 +37,14 @@ class Gaussian(Generated):
       takes the place of ``sd``. It is drawn as ``m + (1 / sqrt(N - 1)) sum_j (z_j - mu) eps_kj``.
 
     sigma and Sigma divide by N - 1, which the thesis leaves open. One anchor alone has sigma 0.
+
+    Example:
+        >>> from opencse.objective.columns import Scoring
+        >>> from opencse.objective.vectors.step import Representations
+        >>> reps = Representations.of(torch.eye(4), torch.eye(4))
+        >>> source = Gaussian(Gaussian.Settings(count=0.5))
+        >>> source.columns(reps, Scoring()).shape  # 2 columns for each of 4 anchors
+        (4, 2)
     """
 
     class Settings(GeneratedSettings):
@@ -60,16 +68,16 @@ class Gaussian(Generated):
         settings = self.settings
         mean, sd = centre_and_spread(anchors)
         deviations = (anchors - mean) / max(1, len(anchors) - 1) ** 0.5  # Sigma = deviations^T deviations
-        place = mean if settings.mean == "batch" else torch.zeros_like(mean)
+        location = mean if settings.mean == "batch" else torch.zeros_like(mean)
         samples: Tensor
         if settings.covariance == "full":
             at_once = max(1, DRAWN_BYTES // (len(anchors) * anchors.element_size()))  # never (K, N) of a large batch
             sizes = [min(at_once, rows - start) for start in range(0, rows, at_once)]
             return torch.cat(
-                [place + standard_normal((size, len(anchors)), anchors, noise) @ deviations for size in sizes]
+                [location + standard_normal((size, len(anchors)), anchors, noise) @ deviations for size in sizes]
             )
-        drawn = standard_normal((rows, anchors.shape[1]), anchors, noise)
-        samples = place + (drawn * sd if settings.sd == "batch" else drawn)
+        noises = standard_normal((rows, anchors.shape[1]), anchors, noise)
+        samples = location + (noises * sd if settings.sd == "batch" else noises)
         if settings.covariance == "product":
             samples = (samples @ deviations.T) @ deviations
         return samples

@@ -1,4 +1,4 @@
-"""Samples of a Gaussian mixture of the last steps' outputs."""
+"""Negatives sampled from a Gaussian mixture that is fitted on the outputs of the last steps."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import require_packages
 from opencse.errors import UserError
-from opencse.objective.negatives.fitted import Distribution, Fitted, FittedSettings, standardised
+from opencse.objective.negatives.base import Distribution, Fitted, FittedSettings, standardised
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.noise import standard_normal
 from opencse.streams import Stream
@@ -37,9 +37,13 @@ class Gmm(Fitted):
     as many outputs as components, and starts at k-means++ means, every variance that of all outputs. Variances are at
     least 1e-6 of those of all outputs. EM runs on the CPU in float64, wherever the vectors are.
 
-    A component left with fewer than two outputs takes over half of the heaviest one (both means move by a tenth of its
-    standard deviation, one up and one down, in a random direction). Sentences come and go with their steps, and no new
-    one joins a component of one or two outputs in many dimensions, so most components would be lost for good early.
+    A component left with fewer than two outputs takes half of the heaviest one (both means move by a tenth of its
+    standard deviation, one up and one down, in a random direction). Outputs come and go with their steps, and no new
+    one joins a component of one or two outputs in many dimensions, so most components would be lost early.
+
+    Example:
+        >>> Gmm(Gmm.Settings(components=4, steps=2)).count(batch_size=64, hard=0)
+        64
     """
 
     class Settings(FittedSettings):
@@ -74,7 +78,14 @@ class Mixture(Distribution):
     Args:
         settings: how many components and iterations.
         like: (any, d) tensor; the state is made for its width, on its device.
-        seed: of the first means.
+        seed: the seed of the first means.
+
+    Example:
+        >>> mixture = Mixture(Gmm.Settings(components=2), torch.zeros(0, 3), seed=0)
+        >>> noise = torch.Generator().manual_seed(0)
+        >>> mixture.fit(torch.randn(50, 3, generator=noise), noise)
+        >>> mixture.sample(5, noise).shape
+        torch.Size([5, 3])
     """
 
     weights: Tensor
@@ -111,8 +122,8 @@ class Mixture(Distribution):
         scale = torch.where(sd > 0, sd, 1.0)
         start = self._last(mean, scale) if self.fitted else self._first(data)
         weights, means, variances = _em(data, *start, self.settings.iterations)
-        drawn = standard_normal(self.means.shape, self.means, noise).cpu().double().numpy()
-        _revive(weights, means, variances, drawn, len(data))
+        directions = standard_normal(self.means.shape, self.means, noise).cpu().double().numpy()
+        _revive(weights, means, variances, directions, len(data))
         self.weights.copy_(torch.from_numpy(weights / weights.sum()))
         self.means.copy_(mean + sd * torch.from_numpy(means))
         self.variances.copy_(sd.square() * torch.from_numpy(variances))
@@ -135,24 +146,24 @@ class Mixture(Distribution):
     def sample(self, rows: int, noise: torch.Generator) -> Tensor:
         """(``rows``, d): a component each, then a point of it."""
         component = torch.multinomial(self.weights, rows, replacement=True, generator=noise)
-        drawn = standard_normal((rows, self.means.shape[1]), self.means, noise)
-        return self.means[component] + self.variances[component].sqrt() * drawn
+        noises = standard_normal((rows, self.means.shape[1]), self.means, noise)
+        return self.means[component] + self.variances[component].sqrt() * noises
 
 
-def _revive(weights: Floats, means: Floats, variances: Floats, drawn: Floats, points: int) -> None:
+def _revive(weights: Floats, means: Floats, variances: Floats, directions: Floats, points: int) -> None:
     """Splits the heaviest component, in place, for each that is left with fewer than two points."""
     for lost in np.flatnonzero(weights * points < 1.5):
         heaviest = int(weights.argmax())
         if weights[heaviest] * points < 4:
             return
-        shift = _SPLIT * np.sqrt(variances[heaviest]) * drawn[lost]
+        shift = _SPLIT * np.sqrt(variances[heaviest]) * directions[lost]
         means[lost], variances[lost] = means[heaviest] + shift, variances[heaviest]
         means[heaviest] -= shift
         weights[lost] = weights[heaviest] = weights[heaviest] / 2
 
 
 def _em(data: Floats, weights: Floats, means: Floats, variances: Floats, iterations: int) -> _State:
-    """Weights, means and variances after some iterations, fewer if the likelihood stands still."""
+    """Weights, means and variances after some iterations; fewer if the likelihood no longer rises."""
     from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped]
     from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped]
 

@@ -1,4 +1,4 @@
-"""Hard negatives given by the data."""
+"""The hard negatives of the data as a source of negatives."""
 
 from __future__ import annotations
 
@@ -21,11 +21,19 @@ class Hard(NegativeSource):
     """The data's hard negatives (SimCSE, eq. 5 and 8).
 
     Columns of anchor i: ``sim(a_i, h_j) / tau`` for every example j, its own (j = i) with weight ``alpha``,
-    the others with weight 1; with H hard negatives an example, N * H columns.
+    the others with weight 1; with H hard negatives per example, N * H columns.
 
     The authors' code takes log(alpha) itself as its setting (0 there is ``alpha = 1`` here); here the
     logarithm is taken inside. A hard negative that is the same text as anchor i or its positive is left
     out of row i (unless ``mask_duplicates`` is off).
+
+    Example:
+        >>> import torch
+        >>> reps = Representations.of(torch.eye(2), torch.eye(2), hard=torch.ones(2, 1, 2))
+        >>> source = Hard(Hard.Settings(alpha=2.0))
+        >>> source.columns(reps, Scoring(temperature=1.0)).dense().weighted()  # log(2) more on the own hard negative
+        tensor([[1.4003, 0.7071],
+                [0.7071, 1.4003]])
     """
 
     class Settings(PartSettings):
@@ -38,13 +46,13 @@ class Hard(NegativeSource):
 
     @property
     def reads(self) -> Set[Request[Any]]:
-        """The hard negatives' rows beside the views'."""
+        """The hard negatives, in addition to the views."""
         return {Sentences(), HardNegatives()}
 
     def check(self, context: Context) -> None:
-        """Refuses data without hard negatives where there would be no other columns."""
-        alone = all(isinstance(source, Hard) for source in context.objective.negatives)
-        if context.hard == 0 and alone:
+        """Refuses data without hard negatives if there is no other source."""
+        is_only_source = all(isinstance(source, Hard) for source in context.objective.negatives)
+        if context.hard == 0 and is_only_source:
             raise UserError(
                 f"{context.source}: the objective has no negatives but the data's hard ones, and its rows hold none; "
                 "name a third column, or add the in_batch negatives"

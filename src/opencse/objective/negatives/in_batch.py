@@ -1,4 +1,4 @@
-"""The other examples of the batch."""
+"""The other examples of the batch as a source of negatives."""
 
 from __future__ import annotations
 
@@ -32,6 +32,12 @@ class InBatch(NegativeSource):
 
     An example whose anchor or positive is the same text as anchor i or its positive is left out of row i
     (unless ``mask_duplicates`` is off): it would be pushed away from itself.
+
+    Example:
+        >>> reps = Representations.of(torch.eye(2), torch.eye(2))
+        >>> InBatch().columns(reps, Scoring()).dense().weighted()  # the own positive is left out
+        tensor([[-inf, 0.],
+                [0., -inf]])
     """
 
     class Settings(PartSettings):
@@ -54,21 +60,21 @@ class InBatch(NegativeSource):
         return self.sides.reads
 
     def check(self, context: Context) -> None:
-        """What its sides cannot go with."""
+        """Refuses what its sides cannot be combined with."""
         self.sides.check(context)
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Lets its sides make what they keep."""
+        """Prepares its sides."""
         self.sides.begin(encoder, batch_size=batch_size, seed=seed)
 
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
-        """Lets its sides see the step."""
+        """Lets its sides update their state."""
         self.sides.after_backward(encoder, inputs, reps)
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        """What its sides tell."""
+        """The figures of its sides."""
         return self.sides.diagnose(reps)
 
     def count(self, batch_size: int, hard: int) -> int:

@@ -1,4 +1,4 @@
-"""The sentences' own vectors of intermediate layers."""
+"""The sentences' vectors at intermediate layers as a source of negatives."""
 
 from __future__ import annotations
 
@@ -36,12 +36,20 @@ class Layers(NegativeSource):
     the gradient out of the intermediate vectors; in the authors' code it flows. ``average_with_plain`` makes the loss
     the mean of those with and without these columns, as the authors' code does and the paper does not.
 
-    Eq. 4 sums the own column over the batch, which makes it count N times: ``weight = "batch"`` is the N of the very
-    step. (As printed, eq. 3 and 4 have the other examples' h_j in the denominator, not their second views; in the
+    Eq. 4 sums the own column over the batch, which makes it count N times: ``weight = "batch"`` is the N of each step.
+    (As printed, eq. 3 and 4 have the other examples' h_j in the denominator, not their second views; in the
     code it is the views, as in SimCSE, and so it is in the recipes.)
 
     The anchor's own text is a negative here on purpose. Another example whose anchor or positive is the same text as
     anchor i or its positive is left out of row i (unless ``mask_duplicates`` is off).
+
+    Example:
+        >>> from dataclasses import replace
+        >>> reps = Representations.of(torch.eye(2), torch.eye(2))
+        >>> reps = replace(reps, answers={Layer(-2): torch.ones(4, 2)})  # anchors, then positives
+        >>> Layers(Layers.Settings(columns="own")).columns(reps, Scoring(temperature=1.0)).dense().weighted()
+        tensor([[0.7071, 0.7071],
+                [0.7071, 0.7071]])
     """
 
     class Settings(PartSettings):
@@ -67,12 +75,12 @@ class Layers(NegativeSource):
 
     @property
     def reads(self) -> Set[Request[Any]]:
-        """The vectors of its layers beside the views'."""
+        """The vectors at its layers, in addition to the views."""
         return {Sentences(), *(Layer(layer) for layer in self.settings.layers)}
 
     @property
     def averaged_with_plain(self) -> bool:
-        """As its settings say."""
+        """Whether its settings say so."""
         return self.settings.average_with_plain
 
     def check(self, context: Context) -> None:
@@ -91,23 +99,23 @@ class Layers(NegativeSource):
             self._require_layers(context.encoder.depth)
 
     def _require_layers(self, depth: int) -> None:
-        """Refuses layers that a backbone of ``depth`` does not have, the last one, and one given twice."""
+        """Refuses layers that a backbone of ``depth`` does not have, the last one, and repeated ones."""
         if depth == 0:
             raise UserError("layers: this backbone has no intermediate layer; drop the layers negatives")
         seen: dict[int, int] = {}
         for layer in self.settings.layers:
-            place = layer if layer >= 0 else depth + 1 + layer
-            if place == depth:
+            index = layer if layer >= 0 else depth + 1 + layer
+            if index == depth:
                 raise UserError(
                     f"layers: {layer} is the last layer, the anchor itself; take -2, or one from 0 to {depth - 1}"
                 )
-            if not 0 <= place < depth:
+            if not 0 <= index < depth:
                 raise UserError(
                     f"layers: this backbone has no layer {layer}; take one from 0 to {depth - 1}, or -2 to {-depth - 1}"
                 )
-            if place in seen:
-                raise UserError(f"layers: {seen[place]} and {layer} are the same layer; give it once")
-            seen[place] = layer
+            if index in seen:
+                raise UserError(f"layers: {seen[index]} and {layer} are the same layer; give it once")
+            seen[index] = layer
 
     def count(self, batch_size: int, hard: int) -> int:
         """Layers times views times N, or 1 for ``own``."""
@@ -120,8 +128,8 @@ class Layers(NegativeSource):
         groups = [vectors for layer in self.settings.layers for vectors in self._vectors(reps, layer)]
         weight = math.log(n if self.settings.weight == "batch" else self.settings.weight)
         if self.settings.columns == "own":
-            own = [scoring.own_logits(reps.anchor, vectors) for vectors in groups]
-            return LogitColumns(torch.stack(own, dim=1), weight)
+            logits = [scoring.own_logits(reps.anchor, vectors) for vectors in groups]
+            return LogitColumns(torch.stack(logits, dim=1), weight)
         keys = reps.keys[:, :2]
         return VectorColumns(
             reps.anchor,

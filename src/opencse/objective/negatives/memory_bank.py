@@ -1,4 +1,4 @@
-"""The anchors of earlier steps, as the encoder of that time made them."""
+"""The anchors' vectors of the last steps as a source of negatives."""
 
 from __future__ import annotations
 
@@ -21,15 +21,27 @@ class MemoryBank(NegativeSource):
     """The encoder's outputs of previous steps (Park's thesis, section 4.3; Table 5).
 
     Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each. After the
-    backward pass of each step the queue takes in its anchors' vectors, after the training head and with the step's
-    dropout, and keeps the last ``steps`` times N: those of the last ``steps`` steps while batches are full, filled up
-    with older ones after a smaller batch, since the thesis keeps "the number of additional samples same as batch
+    backward pass of each step the anchors' vectors, after the training head and with the step's dropout, are added to
+    the queue, which keeps the last ``steps`` times N: the vectors of the last ``steps`` steps while batches are full,
+    and some older ones after a smaller batch, since the thesis keeps "the number of additional samples same as batch
     size". (Where a step accumulates several batches, N is one of them, and the last ``steps`` of them are kept.) The
-    first step has no column of this source. Vectors are kept as they come, not normalised, and take no gradient; there
+    first step has no column of this source. Vectors are stored without normalisation, and take no gradient; there
     is no second encoder (`MomentumQueue` has one).
 
     A sentence of the queue that is the same text as anchor i or its positive is left out of row i (unless
     ``mask_duplicates`` is off).
+
+    Example:
+        >>> import torch
+        >>> from opencse import SentenceEncoder
+        >>> encoder, bank = SentenceEncoder("opencse-mini"), MemoryBank()
+        >>> bank.begin(encoder, batch_size=2, seed=0)
+        >>> reps = Representations.of(torch.ones(2, encoder.dimension), torch.ones(2, encoder.dimension))
+        >>> bank.columns(reps, Scoring()).shape  # nothing is stored before the first step
+        (2, 0)
+        >>> bank.after_backward(encoder, [], [reps])
+        >>> bank.columns(reps, Scoring()).shape
+        (2, 2)
     """
 
     class Settings(PartSettings):
@@ -47,7 +59,7 @@ class MemoryBank(NegativeSource):
 
     @property
     def stored(self) -> int:
-        """The size of its queue, once it has begun."""
+        """The size of its queue, after `begin`."""
         return 0 if self.queue is None else self.queue.size
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
@@ -61,7 +73,7 @@ class MemoryBank(NegativeSource):
         return self.settings.steps * batch_size
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
-        """(N, K) columns, K the vectors that are in the queue by now."""
+        """(N, K) columns, K the number of vectors in the queue."""
         queue = self._begun()
         return VectorColumns(
             reps.anchor,
@@ -75,7 +87,7 @@ class MemoryBank(NegativeSource):
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
-        """Puts this step's anchors into the queue."""
+        """Adds the anchors' vectors of this step to the queue."""
         del encoder, inputs
         for batch in reps:
             self._begun().push(batch.anchor, batch.keys[:, 0])

@@ -1,4 +1,4 @@
-"""Sentences of earlier batches, encoded by a slower copy of the encoder."""
+"""A queue of earlier batches' sentences, encoded by a momentum encoder, as a source of negatives (MoCo, ESimCSE)."""
 
 from __future__ import annotations
 
@@ -28,21 +28,34 @@ _MULTIPLE = re.compile(r"(\d+(?:\.\d+)?)x")
 class MomentumQueue(NegativeSource):
     """The last M sentences of earlier batches, encoded by a momentum encoder (ESimCSE, eq. 6 and 7).
 
+    `after_backward` updates the momentum encoder and the queue, once per step.
+
     Columns of anchor i: ``sim(a_i, q_k) / tau`` for every vector q_k in the queue, weight ``weight`` each. After the
     backward pass of each step, with theta the weights that made its vectors::
 
         theta_m <- momentum * theta_m + (1 - momentum) * theta                              (eq. 6)
         queue   <- the last ``size`` of (queue, f(x_1; theta_m), ..., f(x_N; theta_m))
 
-    where x_i are the anchors' own texts and f is without any dropout. So a step sees the vectors of earlier steps
-    only: the first one has no column of this source, and the queue is never filled with anything else. Vectors are
-    kept as they come, not normalised, and take no gradient. ``size`` is a number of sentences, or a multiple of the
+    where x_i are the anchors' own texts and f is without any dropout. So a step sees only the vectors of earlier
+    steps: the first one has no column of this source, and the queue never holds anything else. Vectors are stored
+    without normalisation, and take no gradient. ``size`` is a number of sentences, or a multiple of the
     batch: ``"2.5x"`` (Table 11; 160 at a batch of 64). A sentence of the queue that is the same text as anchor i or
     its positive is left out of row i (unless ``mask_duplicates`` is off).
 
     Where the authors' code differs from the paper, a setting: it begins theta_m with random weights, not the
     pretrained ones (``init = "random"``; their part is 0.995^t after t steps, 8% after 500), and puts the vectors of
     the queue through the trained head, not one that moves slowly (``head = "online"``).
+
+    Example:
+        >>> from opencse import SentenceEncoder
+        >>> encoder, source = SentenceEncoder("opencse-mini"), MomentumQueue(MomentumQueue.Settings(size=3))
+        >>> source.begin(encoder, batch_size=2, seed=0)
+        >>> tokens = encoder.tokenizer.pad(encoder.tokenize(["a cat", "a dog"]))
+        >>> inputs = StepInputs(tokens, examples=2, keys=torch.tensor([[1], [2]]))
+        >>> for step in range(2):
+        ...     source.after_backward(encoder, [inputs], [])
+        >>> source.queue.keys.tolist()  # of four sentences the last three, in a ring
+        [2, 2, 1]
     """
 
     class Settings(PartSettings):
@@ -81,7 +94,7 @@ class MomentumQueue(NegativeSource):
 
     @property
     def stored(self) -> int:
-        """The size of its queue, once it has begun."""
+        """The size of its queue, after `begin`."""
         return 0 if self.queue is None else self.queue.size
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
@@ -92,7 +105,7 @@ class MomentumQueue(NegativeSource):
             raise UserError(f"momentum_queue: size {settings.size} is no sentence at a batch of {batch_size}; raise it")
         if encoder.adapted and settings.init == "random":
             raise UserError(
-                'momentum_queue: init = "random" makes all weights anew, and LoRA trains none of them; '
+                'momentum_queue: init = "random" draws all weights again, and LoRA trains none of them; '
                 'set init = "pretrained", or train without encoder.lora'
             )
         weights = int(np.random.default_rng([seed, Stream.MOMENTUM_WEIGHTS]).integers(2**63))
@@ -110,7 +123,7 @@ class MomentumQueue(NegativeSource):
         return self.settings.sentences(batch_size) if self.queue is None else self.queue.size
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
-        """(N, K) columns, K <= M the sentences that are in the queue by now."""
+        """(N, K) columns, K <= M the number of sentences in the queue."""
         _, queue = self._begun()
         return VectorColumns(
             reps.anchor,
@@ -125,7 +138,7 @@ class MomentumQueue(NegativeSource):
     def after_backward(
         self, encoder: SentenceEncoder, inputs: Sequence[StepInputs], reps: Sequence[Representations]
     ) -> None:
-        """Moves the momentum encoder once, then puts its vectors of this step's anchors into the queue."""
+        """Moves the momentum encoder once (eq. 6), then adds its vectors of this step's anchors to the queue."""
         del reps
         average, queue = self._begun()
         average.update(encoder)

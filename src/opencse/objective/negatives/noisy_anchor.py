@@ -1,4 +1,4 @@
-"""The anchors themselves, with noise of the batch's scale."""
+"""The anchors with added noise as a source of negatives."""
 
 from __future__ import annotations
 
@@ -23,14 +23,20 @@ class NoisyAnchor(NegativeSource):
 
         sim(a_i, a_j + sigma * eps_j) / tau           sigma: the anchors' standard deviation in each dimension
 
-    with eps_j standard normal, drawn anew every step and the same for all anchors. sigma divides by N - 1 and takes no
-    gradient. The thesis adds the noise "to the encoder output of the anchor", so what is pushed away is that output:
+    with eps_j standard normal, drawn again at every step and the same for all anchors. sigma divides by N - 1 and takes
+    no gradient. The thesis adds the noise "to the encoder output of the anchor", so what is pushed away is that output:
     the gradient flows into a_j too, unless ``detach``. Its words leave no pair out, so the anchor's own noisy copy
     (j = i) is a column, the hardest of all; ``own = false`` leaves it out. The thesis finds this source harmful
     (68.79 against 74.80 without it).
 
     Another example whose anchor or positive is the same text as anchor i or its positive is left out of row i (unless
     ``mask_duplicates`` is off); the own copy stays, on purpose.
+
+    Example:
+        >>> import torch
+        >>> reps = Representations.of(torch.eye(3), torch.eye(3))
+        >>> NoisyAnchor().columns(reps, Scoring()).shape
+        (3, 3)
     """
 
     class Settings(PartSettings):

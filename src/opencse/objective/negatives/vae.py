@@ -1,4 +1,4 @@
-"""Samples of a variational auto-encoder of the last steps' outputs."""
+"""Negatives sampled from a variational auto-encoder that is fitted on the outputs of the last steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import Field
 from torch import Tensor
 from torch.nn import functional
 
-from opencse.objective.negatives.fitted import Distribution, Fitted, FittedSettings, standardised
+from opencse.objective.negatives.base import Distribution, Fitted, FittedSettings, standardised
 from opencse.objective.negatives.vector_queue import VectorQueue
 from opencse.objective.noise import standard_normal
 from opencse.streams import Stream
@@ -22,8 +22,8 @@ class Vae(Fitted):
 
     Columns of anchor i: ``sim(a_i, g_k) / tau``, weight ``weight`` each, for k = 1 ... ``count`` times N, where g_k is
     decoded from l_k ~ N(0, I). After each step's backward pass the auto-encoder makes ``updates`` Adam steps, each on
-    all of the store: the outputs of the last ``steps`` (8) steps. It starts with random weights and goes on from step
-    to step. With x an output, standardised by dimension over the store, what is minimised is the mean over x of
+    all of the store: the outputs of the last ``steps`` (8) steps. It starts with random weights and continues from
+    step to step. With x an output, standardised by dimension over the store, what is minimised is the mean over x of
     (Kingma and Welling 2014, eq. 10, one draw, a Gaussian decoder of variance 1)::
 
         1/2 |x - dec(l)|^2 + 1/2 sum (m^2 + s^2 - 1 - log s^2)      l = m + s * eps,  (m, log s^2) = enc(x)
@@ -32,6 +32,10 @@ class Vae(Fitted):
     enc and dec have two layers each, with tanh between (their appendix C): d to ``hidden`` to 2 ``latent``, and
     ``latent`` to ``hidden`` to d. The thesis gives no sizes, no number of updates and no rate. g is the decoder's mean,
     without noise of its own, so samples vary less than the outputs do. Before the first fit there are no columns.
+
+    Example:
+        >>> Vae(Vae.Settings(count=2)).count(batch_size=64, hard=0)
+        128
     """
 
     class Settings(FittedSettings):
@@ -51,15 +55,22 @@ class Vae(Fitted):
 
 
 class AutoEncoder(Distribution):
-    """The network, its optimizer's state and the scale of what it was fitted on.
+    """The weights of the auto-encoder, the state of its optimizer, and the scale of the points it was fitted on.
 
-    All weights lie in one vector, a buffer: nothing here is a parameter that a run's optimizer could find, and the
-    optimizer's state is three more buffers.
+    All weights are in one vector, a buffer: so they are no parameters, which the run's optimizer would train. The
+    state of its own optimizer is three more buffers.
 
     Args:
         settings: sizes, updates and rate.
         like: (any, d) tensor; the state is made for its width, on its device.
-        seed: of the first weights.
+        seed: the seed of the first weights.
+
+    Example:
+        >>> model = AutoEncoder(Vae.Settings(latent=2, hidden=8), torch.zeros(0, 3), seed=0)
+        >>> noise = torch.Generator().manual_seed(0)
+        >>> model.fit(torch.randn(50, 3, generator=noise), noise)
+        >>> model.sample(5, noise).shape
+        torch.Size([5, 3])
     """
 
     weights: Tensor
@@ -85,7 +96,7 @@ class AutoEncoder(Distribution):
 
     @property
     def fitted(self) -> bool:
-        """Whether a single update was made."""
+        """Whether any update was made."""
         return bool(self.updates > 0)
 
     @torch.enable_grad()
@@ -111,8 +122,8 @@ class AutoEncoder(Distribution):
         w1, b1, w2, b2, w3, b3, w4, b4 = self._unpacked(weights)
         coded = functional.linear(torch.tanh(functional.linear(inputs, w1, b1)), w2, b2)
         centre, log_variance = coded.chunk(2, dim=1)
-        drawn = standard_normal(centre.shape, inputs, noise)
-        latent = centre + (log_variance / 2).exp() * drawn
+        noises = standard_normal(centre.shape, inputs, noise)
+        latent = centre + (log_variance / 2).exp() * noises
         decoded = _decode(latent, w3, b3, w4, b4)
         divergence = (centre.square() + log_variance.exp() - 1 - log_variance).sum(dim=1)
         return ((inputs - decoded).square().sum(dim=1) + divergence).mean() / 2

@@ -1,4 +1,4 @@
-"""The last vectors that were made, and the texts behind them."""
+"""A queue of the last vectors of earlier steps, with the keys of their texts."""
 
 from __future__ import annotations
 
@@ -9,15 +9,22 @@ from opencse.encoder.encoder import SentenceEncoder
 
 
 class VectorQueue(nn.Module):
-    """First in, first out: the last ``size`` vectors pushed, each with its text's key; empty at first.
+    """Holds the last ``size`` vectors that were pushed, each with the key of its text; empty at first.
 
-    A ring of buffers, so that a checkpoint holds it: the t-th vector ever pushed (from 0) lies in row ``t % size``.
+    A ring of buffers, so that a checkpoint contains it: the t-th vector (from 0) is in row ``t % size``.
+
+    Example:
+        >>> queue = VectorQueue(3, 2, device=torch.device("cpu"), dtype=torch.float32)
+        >>> queue.push(torch.ones(2, 2), torch.tensor([1, 2]))
+        >>> queue.push(torch.ones(2, 2), torch.tensor([3, 4]))
+        >>> queue.keys.tolist()  # the fourth took the place of the first
+        [4, 2, 3]
 
     Args:
-        size: vectors held at most, at least 1.
+        size: the most vectors it holds, at least 1.
         dimension: length of a vector (d).
-        device: where the vectors are kept.
-        dtype: what they are kept in.
+        device: where the vectors are stored.
+        dtype: their type.
     """
 
     stored: Tensor
@@ -33,7 +40,7 @@ class VectorQueue(nn.Module):
         self.register_buffer("pushed", torch.zeros((), dtype=torch.int64, device="cpu"))
 
     def __len__(self) -> int:
-        """Vectors held now."""
+        """The number of vectors it holds."""
         return min(self.size, int(self.pushed))
 
     @property
@@ -43,20 +50,20 @@ class VectorQueue(nn.Module):
 
     @property
     def keys(self) -> Tensor:
-        """(K,) keys of the texts behind ``vectors``."""
+        """(K,) keys of the texts of ``vectors``."""
         return self.stored_keys[: len(self)]
 
     @torch.no_grad()
     def push(self, vectors: Tensor, keys: Tensor) -> None:
-        """Takes in ``vectors`` (N, d) and their ``keys`` (N,), the last row being the newest; the oldest fall out."""
-        kept = min(len(vectors), self.size)  # on a GPU it is undefined which of two writes to a row is the last
+        """Adds ``vectors`` (N, d) and their ``keys`` (N,), the last row as the newest; drops the oldest."""
+        count = min(len(vectors), self.size)  # on a GPU it is undefined which of two writes to a row is the last
         end = int(self.pushed) + len(vectors)
-        rows = torch.arange(end - kept, end, device=self.stored.device) % self.size
-        self.stored[rows] = vectors[len(vectors) - kept :].to(self.stored)
-        self.stored_keys[rows] = keys[len(keys) - kept :].to(self.stored_keys)
+        rows = torch.arange(end - count, end, device=self.stored.device) % self.size
+        self.stored[rows] = vectors[len(vectors) - count :].to(self.stored)
+        self.stored_keys[rows] = keys[len(keys) - count :].to(self.stored_keys)
         self.pushed.fill_(end)
 
 
 def empty_store(encoder: SentenceEncoder, sentences: int) -> VectorQueue:
-    """An empty queue for the last ``sentences`` vectors that the encoder makes in training."""
+    """Makes an empty queue for the last ``sentences`` vectors of the encoder in training."""
     return VectorQueue(sentences, encoder.training_dimension, device=encoder.device, dtype=encoder.backbone.dtype)

@@ -1,1 +1,1 @@
-"""Which vectors a similarity is taken between: the two views, or what is made of them with more or less noise."""
+"""The vectors that a similarity is taken between: the two views, or versions of them with more or less noise."""

@@ -1,4 +1,4 @@
-"""What the sides of a similarity are."""
+"""The base class of sides: the two vectors that a similarity is taken between."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SidesSettings = Annotated[PartSettings, PartOf("sides")]
 
 
 class Sides(Part, ABC):
-    """Two vectors an example, of which a similarity is taken: representations in, left and right out.
+    """Gives the two vectors per example that a similarity is taken between.
 
     Attributes:
         of_positives: whether one of them is the positive's own vector, as the view made it.
@@ -32,6 +32,6 @@ class Sides(Part, ABC):
         """The left and the right vectors, each (N, d).
 
         Args:
-            reps: of the step.
-            draw: gives the generator that noise comes from.
+            reps: the vectors of the step.
+            draw: gives the generator of noise.
         """

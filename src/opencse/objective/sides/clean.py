@@ -1,4 +1,4 @@
-"""Vectors without dropout."""
+"""The anchors' vectors without dropout, on both sides of a similarity."""
 
 from __future__ import annotations
 
@@ -17,6 +17,14 @@ class CleanSides(Sides):
     """The anchors' texts through the encoder without any dropout, on both sides: ``(c, c)`` (SimCSE++, eq. 3).
 
     A third forward of N rows, with gradient. An encoder without dropout needs none: there ``c = a``.
+
+    Example:
+        >>> import torch
+        >>> from dataclasses import replace
+        >>> reps = replace(Representations.of(torch.eye(2), torch.eye(2)), answers={Clean(): torch.ones(2, 2)})
+        >>> left, right = CleanSides().of(reps, torch.Generator)
+        >>> left is right, left.tolist()
+        (True, [[1.0, 1.0], [1.0, 1.0]])
     """
 
     of_positives = False

@@ -1,4 +1,4 @@
-"""Means over dropout draws: less noise."""
+"""Means over dropout draws on the sides of a similarity: less noise."""
 
 from __future__ import annotations
 
@@ -19,6 +19,15 @@ class Mean(Sides):
 
     ``shared`` takes one mean on both sides, that of both views' draws (2K of them): the authors' code, which counts
     the two views themselves among its draws.
+
+    Example:
+        >>> import torch
+        >>> from dataclasses import replace
+        >>> means = torch.stack([torch.eye(2), torch.ones(2, 2)])  # of the anchors, of the positives
+        >>> reps = replace(Representations.of(torch.eye(2), torch.eye(2)), answers={Means(10): means})
+        >>> left, right = Mean(Mean.Settings(shared=True)).of(reps, torch.Generator)
+        >>> left.tolist()
+        [[1.0, 0.5], [0.5, 1.0]]
     """
 
     of_positives = False

@@ -1,4 +1,4 @@
-"""The views with Gaussian noise: more noise."""
+"""The views with added Gaussian noise on the sides of a similarity."""
 
 from __future__ import annotations
 
@@ -18,8 +18,15 @@ from opencse.settings import PartSettings
 class Noisy(Views):
     """``(a + g, b + g')`` with g, g' ~ N(0, variance) in each dimension, more noise (SimCSE++, section 3.1, .1).
 
-    What is left of it in the authors' code has a standard deviation of .1, not a variance, and leaves the anchors
-    as they are: ``(a, b + g')``, ``both = false``.
+    The authors' code still has a version of it, with a standard deviation of .1 instead of a variance, which leaves the
+    anchors as they are: ``(a, b + g')``, ``both = false``.
+
+    Example:
+        >>> import torch
+        >>> reps = Representations.of(torch.eye(2), torch.eye(2))
+        >>> left, right = Noisy(Noisy.Settings(both=False)).of(reps, lambda: torch.Generator().manual_seed(0))
+        >>> bool((left == reps.anchor).all()), bool((right == reps.positive).any())
+        (True, False)
     """
 
     class Settings(PartSettings):

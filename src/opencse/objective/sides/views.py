@@ -1,4 +1,4 @@
-"""The views as they are."""
+"""The two views, or the anchors twice, on the sides of a similarity."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ from opencse.settings import PartSettings
 
 
 class Views(Sides):
-    """The two views as they are: ``(a, b)``."""
+    """The two views as they are: ``(a, b)``.
+
+    Example:
+        >>> import torch
+        >>> reps = Representations.of(torch.eye(2), torch.ones(2, 2))
+        >>> Views().of(reps, torch.Generator)[1].tolist()
+        [[1.0, 1.0], [1.0, 1.0]]
+    """
 
     class Settings(PartSettings):
         """Settings of `Views`."""
@@ -33,7 +40,14 @@ class Views(Sides):
 
 
 class Anchors(Views):
-    """The anchors on both sides: ``(a, a)``."""
+    """The anchors on both sides: ``(a, a)``.
+
+    Example:
+        >>> import torch
+        >>> reps = Representations.of(torch.eye(2), torch.ones(2, 2))
+        >>> Anchors().of(reps, torch.Generator)[1].tolist()
+        [[1.0, 0.0], [0.0, 1.0]]
+    """
 
     of_positives = False
 

@@ -1,1 +1,1 @@
-"""Extra losses: one class, one file."""
+"""Extra losses of an objective: one class in one file each."""

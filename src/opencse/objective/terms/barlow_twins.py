@@ -1,4 +1,4 @@
-"""Barlow Twins, with artificial rows."""
+"""Barlow Twins as an extra loss, optionally with artificial rows."""
 
 from __future__ import annotations
 
@@ -16,24 +16,33 @@ from opencse.settings import PartSettings
 
 
 class BarlowTwins(Term):
-    """Barlow Twins: the correlation matrix of the two views' dimensions is to be the identity (SimCSE++, eq. 4).
+    """Barlow Twins: the correlation matrix of the two views' dimensions should be the identity (SimCSE++, eq. 4).
 
     With z^1, z^2 the (N, D) anchors and positives::
 
         C_cd = sum_i z^1_ic z^2_id / ( sqrt(sum_i (z^1_ic)^2) sqrt(sum_i (z^2_id)^2) )
         loss = sum_c (1 - C_cc)^2 + off_diagonal * sum_c sum_{d != c} C_cd^2
 
-    (The paper prints a minus before the first sum; Zbontar et al. 2021, whose loss it is, add both.) The paper takes
-    no mean off; Zbontar et al. do: ``centre``. C is at most of rank N, so it cannot become the identity of D > N
-    dimensions. ``artificial`` (M) appends M standard normal rows, drawn anew each step, to both matrices
+    (The paper prints a minus before the first sum; Zbontar et al. 2021, whose loss it is, add both.) The paper
+    subtracts no mean; Zbontar et al. do: ``centre``. C is at most of rank N, so it cannot become the identity of D > N
+    dimensions. ``artificial`` (M) appends M standard normal rows, drawn at each step, to both matrices
     (section 4.2 and Table 2, M = 100, 300, 704) and makes the bound N + M. They are the same rows for both views, as
-    in what is left in the authors' code: an artificial example agrees with itself. The mean, where it is taken off,
-    is that of all N + M rows. ``scaling = "batch_norm"`` is the loss in an earlier commit of that code, defined there
+    in the authors' code: an artificial example agrees with itself. The mean, if it is subtracted, is that of all N + M
+    rows. ``scaling = "batch_norm"`` is the loss in an earlier commit of that code, defined there
     and not used: each dimension less its mean, divided by the root of its biased variance plus 1e-5, C their products
     divided by the rows, ``off_diagonal`` .012, one draw of the rows for the whole run (here a new one each step). A
     dimension of zeros (a constant one, if centred) has C_cd = 0 and gets no gradient.
 
     The log has ``barlow_twins_rank``, the rank of C: at most min(N + M, D), one less if centred and N + M <= D.
+
+    `opencse.objective.losses.barlow_twins` is the loss as a function of two tensors.
+
+    Example:
+        >>> reps = Representations.of(torch.eye(3), torch.eye(3))
+        >>> BarlowTwins().loss(reps)
+        tensor(0.)
+        >>> BarlowTwins(BarlowTwins.Settings(artificial=2)).diagnose(reps)
+        {'barlow_twins_rank': tensor(3)}
     """
 
     class Settings(PartSettings):
@@ -43,7 +52,7 @@ class BarlowTwins(Term):
             weight: of the term. The paper gives none; the default is that of its other term, ``dcl``.
             off_diagonal: lambda_BT. The paper gives none; the default is Zbontar et al.'s.
             artificial: rows appended (M).
-            centre: take the mean of each dimension off first.
+            centre: whether the mean of each dimension is subtracted first.
             scaling: ``unit`` divides each dimension by its length, as above; ``batch_norm`` is the authors' code.
         """
 

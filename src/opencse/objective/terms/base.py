@@ -1,4 +1,4 @@
-"""What every extra loss term is."""
+"""The base class of terms: extra losses of an objective."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from opencse.objective.vectors.step import Representations, Request
 
 
 class Term(Part, ABC):
-    """An extra loss: representations in, a scalar out; the objective multiplies it by ``weight``."""
+    """An extra loss: takes the vectors of a step, gives a scalar that the objective multiplies by ``weight``."""
 
     compares_examples = True
-    """Whether it sets the examples of a batch against each other (a term over masked copies does not)."""
+    """Whether it compares the examples of a batch with each other (a term over masked copies does not)."""
 
     @property
     def reads(self) -> Set[Request[Any]]:
@@ -26,7 +26,7 @@ class Term(Part, ABC):
 
     @property
     def weight(self) -> float:
-        """What the objective multiplies the term by."""
+        """The factor of the term in the total loss."""
         return float(self.settings.weight)
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Dimension-wise contrastive learning."""
+"""Dimension-wise contrastive learning (DCL) as an extra loss."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from opencse.settings import PartSettings
 
 
 class DCL(Term):
-    """Dimension-wise contrast: each dimension of one view is to be most like itself in the other (SimCSE++, eq. 5).
+    """Dimension-wise contrast: each dimension of one view should be most like itself in the other (SimCSE++, eq. 5).
 
     With y^1, y^2 the (N, D) anchors and positives, each dimension with mean 0 and variance 1 over the batch::
 
@@ -40,14 +40,22 @@ class DCL(Term):
     number of processes.
 
     In the paper's scaling s grows with N, so a temperature goes with a batch: what 5 is at 64 examples, 20 is at 256.
-    Where the two views are alike and the temperature is too low for the batch, the term is 0 from the first step
+    If the two views are similar and the temperature is too low for the batch, the term is 0 from the first step
     (docs/results/systems.md).
 
     A dimension of variance 0 has no y: under ``paper`` it is 0, so its logits are 0, its loss is log D, and it gets no
-    gradient from the term; under ``reference`` the 1e-5 keeps it finite. The term goes alone too (``negatives = []``,
-    Table 4, there with a temperature of .05).
+    gradient from the term; under ``reference`` the 1e-5 keeps it finite. It works without contrast too
+    (``negatives = []``, Table 4, there with a temperature of .05).
 
-    The log has ``dcl_rank``, the rank of the (D, D) matrix s, at most min(N - 1, D) because the mean is taken off.
+    The log has ``dcl_rank``, the rank of the (D, D) matrix s, at most min(N - 1, D) because the mean is subtracted.
+
+    `opencse.objective.losses.dcl` is the loss as a function of two tensors.
+
+    Example:
+        >>> import torch
+        >>> views = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+        >>> DCL(DCL.Settings(temperature=2.0)).loss(Representations.of(views, views))
+        tensor(0.4028)
     """
 
     class Settings(PartSettings):

@@ -1,4 +1,4 @@
-"""The auxiliary masked-language-model loss."""
+"""Masked language modelling as an extra loss."""
 
 from __future__ import annotations
 
@@ -15,13 +15,23 @@ from opencse.settings import PartSettings
 
 
 class MaskedLM(Term):
-    """Masked-language-model loss beside contrast (SimCSE, section 4 and Table D.2): ``loss + weight * mlm``.
+    """Masked-language-model loss in addition to contrast (SimCSE, section 4 and Table D.2): ``loss + weight * mlm``.
 
     ``rate`` of the real tokens (never special ones) are chosen in a copy of the anchors and positives; of those
     80% become [MASK], 10% a random ordinary id, 10% stay. The contrastive input itself is never masked (an early
     version of the authors' code did that). The backbone's own head predicts, over the chosen positions only.
     The authors' code also masks the hard negatives, its random ids may be special ones, and its decoder is a copy of
-    the token embeddings that is trained for itself (``tied = false``).
+    the token embeddings that is trained separately (``tied = false``).
+
+    `opencse.objective.losses.masked_lm` is the loss at each position as a function of tensors.
+
+    Example:
+        >>> import torch
+        >>> from dataclasses import replace
+        >>> reps = Representations.of(torch.eye(2), torch.eye(2))
+        >>> reps = replace(reps, answers={Masked(0.15): torch.tensor([1.0, 3.0])})  # of two hidden tokens
+        >>> MaskedLM().loss(reps)
+        tensor(2.)
     """
 
     class Settings(PartSettings):
@@ -30,8 +40,8 @@ class MaskedLM(Term):
         Attributes:
             weight: of the term.
             rate: share of the tokens that are chosen.
-            tied: the head's decoder shares the token embeddings, where the model's configuration says so; false gives
-                it a copy of its own.
+            tied: whether the head's decoder shares the token embeddings, where the model's configuration says so; false
+                gives it a separate copy.
         """
 
         kind: Literal["mlm"] = "mlm"
@@ -44,7 +54,7 @@ class MaskedLM(Term):
 
     @property
     def reads(self) -> Set[Request[Any]]:
-        """What the head predicts in a masked copy."""
+        """The losses of a masked copy, and the head that predicts."""
         return {Masked(self.settings.rate), LmHead(tied=self.settings.tied)}
 
     def loss(self, reps: Representations) -> Tensor:

@@ -1,4 +1,4 @@
-"""Detection of replaced tokens, by a second network that reads the sentence vector."""
+"""Replaced token detection by a second network that reads the sentence vector, as an extra loss (DiffCSE)."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from opencse.streams import seed_of
 from opencse.text.tokenizer import Tokens
 
 _LOSS, _COUNTED, _REPLACED, _REPLACED_FOUND, _REAL, _RIGHT = range(6)
-"""Columns of what is computed for each row."""
+"""Columns of `ReplacedTokens.compute`."""
 
 
-class Discriminator(nn.Module):
-    """Tells which tokens of a text were replaced, given a vector: (rows, length, hidden) states -> two logits a token.
+class _Discriminator(nn.Module):
+    """Predicts which tokens of a text were replaced, given the sentence vector: two logits per token.
 
     Attributes:
         backbone: a copy of the encoder's, trained.
         classify: Linear(hidden, 2), with torch's own initialisation.
-        packed: whether padding is left out of the computation; it has then no meaningful logits.
+        packed: whether padding is left out of the computation; its logits mean nothing then.
 
     Args:
-        encoder: what it starts from.
-        seed: of the last layer's first weights.
-        packed: leave padding out.
+        encoder: gives the first weights.
+        seed: the seed of the last layer's first weights.
+        packed: whether to leave padding out.
     """
 
     def __init__(self, encoder: SentenceEncoder, seed: int, *, packed: bool) -> None:
@@ -57,7 +57,7 @@ class Discriminator(nn.Module):
         self.classify.to(encoder.device)
 
     def forward(self, tokens: Tokens, vectors: Tensor) -> Tensor:
-        """(rows, length, 2) logits of "as it was" and "replaced", of float32 at least.
+        """(rows, length, 2) logits of "original" and "replaced", of float32 at least.
 
         Args:
             tokens: (rows, length), some of them replaced.
@@ -66,25 +66,25 @@ class Discriminator(nn.Module):
         """
         if self.packed:
             depth = int(self.backbone.config.num_hidden_layers)
-            found = trained_states(self.backbone, tokens, [depth], dropout=self.training, leading=vectors)
+            states = trained_states(self.backbone, tokens, [depth], dropout=self.training, leading=vectors)
         else:
-            found = plain_states(self.backbone, tokens, leading=vectors)
-        logits: Tensor = self.classify(found[-1])
+            states = plain_states(self.backbone, tokens, leading=vectors)
+        logits: Tensor = self.classify(states[-1])
         return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits
 
 
 class ReplacedTokens(Term):
-    """Replaced tokens are found by a discriminator that reads the sentence vector (DiffCSE, section 3).
+    """Replaced token detection by a discriminator that reads the sentence vector (DiffCSE, section 3).
 
     A frozen masked language model, the generator, reads a copy x' of each of the 2N texts of the views of which
     ``rate`` of the tokens are hidden, and gives an edited text x''. The discriminator D, a second network with the
     encoder's first weights and two logits a token, reads x'' with the text's own sentence vector h (after the head) in
-    place of the first token's embedding, and is to tell which tokens differ::
+    place of the first token's embedding, and predicts which tokens differ::
 
         r_t  = [x''_t != x_t]
         loss = mean over all tokens t of all texts of -log p_t(r_t),   p_t = softmax(D(x'', h)_t)
 
-    Gradient reaches the encoder through h alone; D is trained with it, checkpointed with it, and not kept at the end.
+    The gradient reaches the encoder only through h; D is trained and checkpointed with it, and dropped at the end.
     The paper writes the sum over tokens and texts, its code takes the mean, and the published weights go with that.
 
     ==============  ==========================================  =============================================
@@ -101,7 +101,16 @@ class ReplacedTokens(Term):
     special ones, and the discriminator reads id 0 at padding.
 
     The log has ``replaced_share``, the share of the tokens that were replaced, ``replaced_found``, the share of those
-    that the discriminator finds, and ``originals_found``, that of the others.
+    that the discriminator finds, and ``originals_found``, the same share of the others.
+
+    `opencse.objective.losses.replaced_tokens` is the loss at each token as a function of tensors.
+
+    Example:
+        >>> from dataclasses import replace
+        >>> reps = Representations.of(torch.eye(1), torch.eye(1))
+        >>> sums = torch.tensor([[2.0, 4.0, 1.0, 1.0, 4.0, 3.0]])  # loss 2 over 4 tokens, ...
+        >>> ReplacedTokens().loss(replace(reps, computed={"replaced_tokens": sums}))
+        tensor(0.5000)
     """
 
     class Settings(PartSettings):
@@ -112,8 +121,8 @@ class ReplacedTokens(Term):
             rate: share of the tokens that are hidden from the generator.
             generator: ``start``, a frozen copy of the model that training begins with and its masked-LM head; or the
                 folder or Hub id of a masked language model with the same vocabulary.
-            generator_dropout: leave the generator's dropout on.
-            masking: what becomes of the hidden tokens: all are [MASK], or BERT's rule.
+            generator_dropout: whether the generator's dropout is on.
+            masking: what the hidden tokens become: all [MASK], or by BERT's rule.
             pick: draw each guess, or take the most probable token.
             places: where tokens are replaced by guesses.
             padding: whether padding counts in the mean.
@@ -135,12 +144,12 @@ class ReplacedTokens(Term):
     def __init__(self, settings: Settings | None = None) -> None:
         super().__init__(settings)
         self.replacer: Replacer | None = None
-        self.discriminator: Discriminator | None = None
+        self.discriminator: _Discriminator | None = None
         self._copy = MaskedViews(self.settings.rate, self.settings.masking, f"{self.kind} term")
 
     @property
     def reads(self) -> Set[Request[Any]]:
-        """The views' vectors and a masked copy of their texts; the start's masked-LM head where it generates."""
+        """The views' vectors and a masked copy of their texts; the masked-LM head if the start generates."""
         head = LmHead(instead="set a generator: objective.terms.replaced_tokens.generator=MODEL")
         return {Sentences(), self._copy, *([head] if self.settings.generator == START else [])}
 
@@ -150,7 +159,7 @@ class ReplacedTokens(Term):
         return () if self.discriminator is None else (self.discriminator,)
 
     def check(self, context: Context) -> None:
-        """The vector must fit a token's place, and layers must be there to read it."""
+        """Refuses an encoder without layers, and vectors of another size than a token's embedding."""
         encoder = context.encoder
         if encoder is None:
             return
@@ -168,7 +177,7 @@ class ReplacedTokens(Term):
             )
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Opens the generator and makes the discriminator of the encoder's weights."""
+        """Opens the generator, and makes the discriminator of a copy of the encoder's weights."""
         del batch_size
         settings = self.settings
         self.replacer = Replacer.open(
@@ -179,14 +188,14 @@ class ReplacedTokens(Term):
             dropout=settings.generator_dropout,
             reader=f"{self.kind} term",
         )
-        packed = encoder.packed and settings.padding == "ignored"  # logits at padding are of a padded forward
-        self.discriminator = Discriminator(encoder, seed_of(seed, self.name), packed=packed)
+        packed = encoder.packed and settings.padding == "ignored"  # logits at padding need a padded forward pass
+        self.discriminator = _Discriminator(encoder, seed_of(seed, self.name), packed=packed)
 
     def compute(self, inputs: StepInputs, reps: Representations) -> Tensor:
         """(rows, 6) for each of the views' texts.
 
-        The columns: sum of the losses of its tokens, how many count, how many were replaced, of those how many the
-        discriminator finds, real tokens, of those how many it tells right.
+        The columns: the sum of the losses of its tokens, how many tokens count, how many were replaced, how many of
+        these the discriminator finds, how many are real, how many of these it classifies correctly.
         """
         if self.replacer is None or self.discriminator is None:
             raise RuntimeError(f"the {self.kind} term is used before begin")
@@ -199,23 +208,30 @@ class ReplacedTokens(Term):
         labels = ((ids != texts.input_ids) & real).long()
         counted = real if self.settings.padding == "ignored" else torch.ones_like(real)
 
-        def told(start: int, stop: int, vectors: Tensor) -> Tensor:
+        def detect(start: int, stop: int, vectors: Tensor) -> Tensor:
             logits = discriminator(Tokens(ids[start:stop], texts.attention_mask[start:stop]), vectors)
-            here, among = labels[start:stop], real[start:stop]
-            losses = replaced_tokens(logits, here)
-            right = (logits.detach().argmax(dim=2) == here) & among
-            columns = [losses * counted[start:stop], counted[start:stop], here, right & here.bool(), among, right]
+            replaced, is_real = labels[start:stop], real[start:stop]
+            losses = replaced_tokens(logits, replaced)
+            right = (logits.detach().argmax(dim=2) == replaced) & is_real
+            columns = [
+                losses * counted[start:stop],
+                counted[start:stop],
+                replaced,
+                right & replaced.bool(),
+                is_real,
+                right,
+            ]
             return torch.stack([column.to(losses.dtype).sum(dim=1) for column in columns], dim=1)
 
-        return through(discriminator, told, vectors, inputs.chunks)
+        return through(discriminator, detect, vectors, inputs.chunks)
 
     def loss(self, reps: Representations) -> Tensor:
         """Mean cross-entropy over the tokens that count."""
-        found: Tensor = reps.computed[self.name]
-        return found[:, _LOSS].sum() / found[:, _COUNTED].sum()
+        sums: Tensor = reps.computed[self.name]
+        return sums[:, _LOSS].sum() / sums[:, _COUNTED].sum()
 
     def diagnose(self, reps: Representations) -> dict[str, Tensor]:
-        """What the discriminator tells right; 0 where there is nothing to tell."""
+        """The share of replaced tokens, and the shares of them and of the others that the discriminator finds."""
         if self.name not in reps.computed:
             return {}
         totals = reps.computed[self.name].sum(dim=0)

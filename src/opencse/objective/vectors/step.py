@@ -155,10 +155,9 @@ class Representations:
         computed: the results of the parts' own networks, by the part's name; see `Part.compute`.
 
     Example:
-        >>> views = torch.eye(3)  # three examples whose positives equal their anchors
-        >>> keys = torch.tensor([[1, 2], [3, 4], [5, 6]])  # six different texts
-        >>> Representations(anchor=views, positive=views, hard=torch.zeros(3, 0, 3), keys=keys).hard.shape
-        torch.Size([3, 0, 3])
+        >>> reps = Representations.of(torch.eye(3), torch.eye(3))  # to try a part on plain tensors
+        >>> reps.hard.shape, reps.keys.tolist()
+        (torch.Size([3, 0, 3]), [[0, 1], [2, 3], [4, 5]])
     """
 
     anchor: Tensor
@@ -168,6 +167,19 @@ class Representations:
     answers: Mapping[Request[Any], Any] = field(default_factory=dict)
     noise_seed: int | None = None
     computed: Mapping[str, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, anchor: Tensor, positive: Tensor, hard: Tensor | None = None) -> Representations:
+        """The vectors of a step made of plain tensors, with different texts, for trying a part out.
+
+        Args:
+            anchor: (N, d).
+            positive: (N, d).
+            hard: (N, H, d), if there are hard negatives.
+        """
+        hard = anchor.unsqueeze(1)[:, :0] if hard is None else hard
+        keys = torch.arange(len(anchor) * (2 + hard.shape[1])).reshape(len(anchor), -1)
+        return cls(anchor, positive, hard, keys, noise_seed=0)
 
     def __getitem__(self, request: Request[A]) -> A:
         """The answer to ``request``, which must be in the ``reads`` of the part that asks."""

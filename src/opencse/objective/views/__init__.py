@@ -1,1 +1,1 @@
-"""How the positive is made: one class, one file."""
+"""Views, which make the positive of an anchor: one kind of change in one file each."""

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from opencse.arrays import Integers
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.context import Context
 from opencse.objective.part import Part
@@ -19,8 +20,9 @@ from opencse.objective.vectors.disturbance import RowNoise
 from opencse.objective.vectors.represent import Passes
 from opencse.objective.vectors.requests import Means
 from opencse.objective.vectors.step import Representations, Request
+from opencse.settings import PartSettings
 from opencse.text.corpus import Corpus
-from opencse.text.tokenizer import Ids, TokenisedText
+from opencse.text.tokenizer import Ids, TokenisedText, WordNumbers
 
 _BASES: dict[str, type] = {}
 """The base class that a view with this method must derive from."""
@@ -190,6 +192,68 @@ def _require_gradient(view: View, context: Context) -> None:
             f"the view {view.kind} follows the gradient of the positives' vectors, and objective.positive.of = "
             f"{objective.positive.of.kind} compares others; choose another view, or other vectors"
         )
+
+
+class SentenceView(View):
+    """A view of single sentences: the positive of a sentence is the sentence itself."""
+
+    def examples(self, corpus: Corpus, random: np.random.Generator) -> Integers:
+        """(M, 2, 2): each row twice.
+
+        Raises:
+            UserError: if the rows hold more than one text.
+        """
+        del random
+        if corpus.width != 1:
+            raise UserError(
+                f"{corpus.facts.source}: the {self.kind} view reads one text per row, not {corpus.width}; "
+                "name one column with --columns, or use a recipe for pairs (simcse-supervised)"
+            )
+        return cells(np.arange(len(corpus), dtype=np.int64), [0, 0])
+
+
+class TokenView(ChangesTokens, SentenceView):
+    """A view of single sentences that changes the positive's tokens at each step; the anchor is unchanged.
+
+    The special tokens that the tokenizer put around the text are never changed, and no positive is longer than the
+    encoder reads. Both views go through dropout too; without dropout they still differ.
+    """
+
+    def __init__(self, settings: PartSettings | None = None) -> None:
+        super().__init__(settings)
+        self._longest: int | None = None
+
+    def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
+        """Stores how long a text may become."""
+        del batch_size, seed
+        self._longest = encoder.max_length
+
+    def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
+        """Changes the ids of each text."""
+        return [self.changed(text.ids, word_numbers(text), random) for text in texts]
+
+    @abstractmethod
+    def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
+        """Changes the ids of one text.
+
+        Args:
+            ids: (length,) with special tokens.
+            numbers: (length,) the number of each id's word, -1 for the special tokens.
+            random: the generator of all draws.
+        """
+
+    def room(self, ids: Ids) -> int:
+        """How many ids a text may gain before it is longer than the encoder reads."""
+        if self._longest is None:
+            raise RuntimeError(f"the {self.kind} view was not begun, so it does not know how long a text may become")
+        return max(0, self._longest - len(ids))
+
+
+def word_numbers(text: TokenisedText) -> WordNumbers:
+    """The word numbers of a text that must have them."""
+    if text.words is None:
+        raise RuntimeError("a view that changes tokens was given texts without the numbers of their words")
+    return text.words
 
 
 def cells(rows: Integers, columns: Sequence[int]) -> Integers:

@@ -1,4 +1,4 @@
-"""A part of a sentence."""
+"""Views that leave words of the sentence out of the positive."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from pydantic import Field
 
-from opencse.objective.views.tokens import TokenView
+from opencse.objective.views.base import TokenView
 from opencse.settings import PartSettings
 from opencse.text.tokenizer import Ids, WordNumbers
 from opencse.text.words import Words, find_words
@@ -16,12 +16,19 @@ from opencse.text.words import Words, find_words
 class Crop(TokenView):
     """A contiguous part of the sentence (SimCSE, Table 1, "Crop k%: keep 100 - k% of the length").
 
-    Of n words (delimited by white space), ``max(1, round((1 - rate) * n))`` neighbours are kept, their place drawn
-    uniformly. Table 1: 77.8 / 71.4 / 63.6 at 10 / 20 / 30%, against 82.5 for dropout alone. No code was published.
+    Of n words (delimited by white space), ``max(1, round((1 - rate) * n))`` consecutive ones are kept; the first is
+    drawn uniformly. Table 1: 77.8 / 71.4 / 63.6 at 10 / 20 / 30%, against 82.5 for dropout alone. No code was
+    published.
+
+    Example:
+        >>> ids = np.array([101, 11, 12, 13, 14, 102])  # special, four words of one id each, special
+        >>> words = np.array([-1, 0, 1, 2, 3, -1])  # the number of each id's word
+        >>> Crop(Crop.Settings(rate=0.5)).changed(ids, words, np.random.default_rng(0)).tolist()
+        [101, 13, 14, 102]
     """
 
     class Settings(PartSettings):
-        """Settings of `Crop`; ``rate`` is the share that is cut off."""
+        """Settings of `Crop`; ``rate`` is the share that is left out."""
 
         kind: Literal["crop"] = "crop"
         rate: float = Field(default=0.1, gt=0, lt=1)
@@ -32,10 +39,10 @@ class Crop(TokenView):
         """(length,) -> (ids of the words kept and the special tokens,)."""
         words = find_words(numbers)
         n = len(words)
-        kept = min(n, max(1, round((1 - self.settings.rate) * n)))
-        start = random.integers(n - kept + 1)
+        count = min(n, max(1, round((1 - self.settings.rate) * n)))
+        start = random.integers(n - count + 1)
         index = words.index
-        return ids[(index < 0) | ((index >= start) & (index < start + kept))]
+        return ids[(index < 0) | ((index >= start) & (index < start + count))]
 
 
 class DeleteWords(TokenView):
@@ -44,6 +51,12 @@ class DeleteWords(TokenView):
     Of n words (delimited by white space), ``min(n - 1, round(rate * n))`` are drawn uniformly and left out: short
     sentences may lose none, and one word always stays. Table 1: 75.9 / 72.2 / 68.2 at 10 / 20 / 30%. No code was
     published.
+
+    Example:
+        >>> ids = np.array([101, 11, 12, 13, 14, 102])  # special, four words of one id each, special
+        >>> words = np.array([-1, 0, 1, 2, 3, -1])  # the number of each id's word
+        >>> DeleteWords(DeleteWords.Settings(rate=0.5)).changed(ids, words, np.random.default_rng(0)).tolist()
+        [101, 12, 14, 102]
     """
 
     class Settings(PartSettings):
@@ -64,6 +77,12 @@ class DeleteOneWord(TokenView):
     """One word left out, drawn uniformly (SimCSE, Tables 1 and 2, "delete one word": 75.9, 74.2 without dropout).
 
     Words are delimited by white space; a sentence of one word stays as it is. No code was published.
+
+    Example:
+        >>> ids = np.array([101, 11, 12, 13, 14, 102])  # special, four words of one id each, special
+        >>> words = np.array([-1, 0, 1, 2, 3, -1])  # the number of each id's word
+        >>> DeleteOneWord().changed(ids, words, np.random.default_rng(0)).tolist()
+        [101, 11, 12, 14, 102]
     """
 
     class Settings(PartSettings):
@@ -77,6 +96,6 @@ class DeleteOneWord(TokenView):
 
 
 def without(ids: Ids, words: Words, count: int, random: np.random.Generator) -> Ids:
-    """``ids`` less ``count`` of their ``words``, drawn uniformly; one word always stays."""
+    """Leaves out ``count`` of the ``words``, drawn uniformly; one word always stays."""
     n = len(words)
     return ids[~words.ids_of(random.permutation(n)[: min(count, max(0, n - 1))])]

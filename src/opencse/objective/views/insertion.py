@@ -1,23 +1,21 @@
-"""A sentence made longer by words of little meaning."""
+"""Views that insert stop-words or mask tokens into the positive."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field
 
+from opencse.arrays import Integers
+from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.objective.vectors.masking import mask_id
+from opencse.objective.views.base import TokenView, word_numbers
 from opencse.objective.views.repetition import draw, fitting, longest
-from opencse.objective.views.tokens import TokenView, word_numbers
 from opencse.settings import PartSettings
 from opencse.text.tokenizer import Ids, Tokenizer, WordNumbers
 from opencse.text.words import FUNCTION_WORDS, find_words
-
-if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
 
 
 class InsertStopwords(TokenView):
@@ -27,6 +25,16 @@ class InsertStopwords(TokenView):
     for `RepeatWords`, and each is followed by a stop-word drawn uniformly from the list; what does not fit into the
     encoder's longest input is left out. The paper names no list: ours are some 140 English function words. The
     authors' code has no working insertion.
+
+    Example:
+        >>> from opencse import SentenceEncoder
+        >>> encoder = SentenceEncoder("opencse-mini")
+        >>> view = InsertStopwords(InsertStopwords.Settings(rate=0.6, words=("the", "of")))
+        >>> view.begin(encoder, batch_size=1, seed=0)
+        >>> texts = encoder.tokenizer.encode_words(["a man plays the guitar"], None)
+        >>> (ids,) = view.positives(texts, np.random.default_rng(0))
+        >>> encoder.tokenizer.hf.decode(ids.tolist(), skip_special_tokens=True)
+        'a man plays the the the guitar the'
     """
 
     class Settings(PartSettings):
@@ -34,7 +42,7 @@ class InsertStopwords(TokenView):
 
         Attributes:
             rate: as for repetition.
-            words: stop-words of your own; by default English function words.
+            words: the stop-words; by default English function words.
         """
 
         kind: Literal["insert_stopwords"] = "insert_stopwords"
@@ -49,7 +57,7 @@ class InsertStopwords(TokenView):
         self.pieces: list[Ids] = []
 
     def begin(self, encoder: SentenceEncoder, *, batch_size: int, seed: int) -> None:
-        """Tokenises the stop-words, each alone, as it stands inside a sentence.
+        """Tokenises the stop-words, each as inside a sentence.
 
         Raises:
             UserError: if the tokenizer does not know one of them.
@@ -61,13 +69,13 @@ class InsertStopwords(TokenView):
         """(length,) -> (length + ids of the stop-words,)."""
         room = self.room(ids)
         words = find_words(numbers)
-        chosen = draw(random, longest(self.settings.rate, len(words)), len(words))
-        pieces = [self.pieces[i] for i in random.integers(len(self.pieces), size=len(chosen))]
+        picked = draw(random, longest(self.settings.rate, len(words)), len(words))
+        pieces = [self.pieces[i] for i in random.integers(len(self.pieces), size=len(picked))]
         sizes = np.asarray([len(piece) for piece in pieces], dtype=np.int64)
-        kept = len(fitting(chosen, sizes, room))
-        if kept == 0:
+        count = len(fitting(picked, sizes, room))
+        if count == 0:
             return ids
-        return np.insert(ids, np.repeat(words.ends[chosen[:kept]], sizes[:kept]), np.concatenate(pieces[:kept]))
+        return np.insert(ids, np.repeat(words.ends[picked[:count]], sizes[:count]), np.concatenate(pieces[:count]))
 
 
 class InsertMask(TokenView):
@@ -76,6 +84,16 @@ class InsertMask(TokenView):
     With N the number of words, ``k ~ uniform{0, ..., max(2, int(rate * N))}`` distinct words are drawn uniformly, as
     for `RepeatWords`, and each is followed by the tokenizer's mask token; what does not fit into the encoder's
     longest input is left out. The authors' code has no such insertion.
+
+    Example:
+        >>> from opencse import SentenceEncoder
+        >>> encoder = SentenceEncoder("opencse-mini")
+        >>> view = InsertMask(InsertMask.Settings(rate=0.6))
+        >>> view.begin(encoder, batch_size=1, seed=0)
+        >>> texts = encoder.tokenizer.encode_words(["a man plays the guitar"], None)
+        >>> (ids,) = view.positives(texts, np.random.default_rng(0))
+        >>> encoder.tokenizer.hf.decode(ids.tolist(), skip_special_tokens=False)
+        '[CLS] a man plays [MASK] the [MASK] guitar [MASK] [SEP]'
     """
 
     class Settings(PartSettings):
@@ -102,9 +120,9 @@ class InsertMask(TokenView):
     def changed(self, ids: Ids, numbers: WordNumbers, random: np.random.Generator) -> Ids:
         """(length,) -> (length + k,)."""
         room = self.room(ids)
-        ends: NDArray[np.int64] = find_words(numbers).ends
-        chosen = draw(random, longest(self.settings.rate, len(ends)), len(ends))[:room]
-        return np.insert(ids, ends[chosen], self.mask_id)
+        ends: Integers = find_words(numbers).ends
+        picked = draw(random, longest(self.settings.rate, len(ends)), len(ends))[:room]
+        return np.insert(ids, ends[picked], self.mask_id)
 
 
 def _inside(word: str, tokenizer: Tokenizer) -> Ids:
@@ -114,6 +132,6 @@ def _inside(word: str, tokenizer: Tokenizer) -> Ids:
     if len(ids) == 0 or tokenizer.hf.unk_token_id in ids.tolist():
         raise UserError(
             f"insert_stopwords: {tokenizer.hf.name_or_path or 'the tokenizer'} does not know the stop-word {word!r}; "
-            "give view.words of its language"
+            "set view.words to words of its language"
         )
     return ids

@@ -1,4 +1,4 @@
-"""Tokens replaced by what the backbone itself expects in their place."""
+"""A view that replaces tokens by the guesses of the backbone's own masked-LM head."""
 
 from __future__ import annotations
 
@@ -15,9 +15,7 @@ from opencse.kernels.outputs import MaskedTokens
 from opencse.objective.vectors.masking import mask_id
 from opencse.objective.vectors.requests import LmHead
 from opencse.objective.vectors.step import Request
-from opencse.objective.views.base import ChangesTokens
-from opencse.objective.views.sentences import SentenceView
-from opencse.objective.views.tokens import word_numbers
+from opencse.objective.views.base import ChangesTokens, SentenceView, word_numbers
 from opencse.settings import PartSettings
 from opencse.text.tokenizer import Ids, TokenisedText, Tokens
 
@@ -25,13 +23,18 @@ from opencse.text.tokenizer import Ids, TokenisedText, Tokens
 class MlmSubstitute(ChangesTokens, SentenceView):
     """Some tokens replaced by the backbone's own masked-LM guesses (SimCSE, Table 1, "MLM k%": 62.2 at 15%).
 
-    Every token that is not special is chosen with probability ``rate``; all chosen ones become [MASK] at once, a
+    Every token that is not special is chosen with probability ``rate``; all of these become [MASK] together, a
     frozen copy of the backbone as it was before training, with its masked-LM head and without dropout, reads the
     sentence, and each is replaced by a draw from the softmax there (``pick = "sample"``) or by its most probable
     token (``"best"``). Special tokens are never put in; the old token may come back. The paper says "use BERT-base
     to replace k% of words" and no more; no code was published.
 
-    One more forward of N rows a step, without gradient. The copy is part of the state, and never trained.
+    It takes one more forward pass of N rows per step, without gradient. The copy is part of the state, never trained.
+
+    Example:
+        >>> view = MlmSubstitute(MlmSubstitute.Settings(rate=0.3, pick="best"))
+        >>> [type(request).__name__ for request in view.reads]  # the encoder must have a masked-LM head
+        ['LmHead']
     """
 
     class Settings(PartSettings):
@@ -72,31 +75,31 @@ class MlmSubstitute(ChangesTokens, SentenceView):
         self.frozen.dense = torch.nn.Sequential()
 
     def train(self, mode: bool = True) -> Self:
-        """Training mode of everything but the copy, which guesses without dropout."""
+        """Sets training mode, but not of the copy, which guesses without dropout."""
         super().train(mode)
         if self.frozen is not None:
             self.frozen.eval()
         return self
 
     def positives(self, texts: Sequence[TokenisedText], random: np.random.Generator) -> Sequence[Ids]:
-        """The texts' ids, some replaced; as many as before."""
+        """Replaces some ids of each text; the lengths stay."""
         if self.frozen is None:
             raise RuntimeError("the mlm_substitute view was not begun")
         rows = [text.ids.copy() for text in texts]
-        chosen = [
+        picked = [
             np.flatnonzero((word_numbers(t) >= 0) & (random.random(len(t.ids)) < self.settings.rate)) for t in texts
         ]
         seed = int(random.integers(2**63))
         tokens = self.frozen.tokenizer.pad(rows)
         positions = torch.zeros_like(tokens.input_ids, dtype=torch.bool)
-        for row, places in enumerate(chosen):
-            positions[row, torch.from_numpy(places)] = True
+        for row, indices in enumerate(picked):
+            positions[row, torch.from_numpy(indices)] = True
         if not positions.any():
             return rows
         guesses = self._guesses(self.frozen, tokens, positions, seed).numpy()
-        ends = np.cumsum([len(places) for places in chosen])
-        for ids, places, end in zip(rows, chosen, ends, strict=True):
-            ids[places] = guesses[end - len(places) : end]
+        ends = np.cumsum([len(indices) for indices in picked])
+        for ids, indices, end in zip(rows, picked, ends, strict=True):
+            ids[indices] = guesses[end - len(indices) : end]
         return rows
 
     @torch.no_grad()

@@ -1,4 +1,4 @@
-"""A following sentence of running text."""
+"""A view of running text: a sentence, and one that follows it."""
 
 from __future__ import annotations
 
@@ -18,8 +18,14 @@ class NextSentence(View):
 
     ``window = 1`` takes the next sentence; with ``window = 3`` one of the next three is drawn for every
     sentence ("next 3 sentences" of the paper; near the end of a document, of those that are left).
-    The text must be in reading order, one sentence a line; a blank line ends a document, and no example
+    The text must be in reading order, one sentence per line; a blank line ends a document, and no example
     crosses it.
+
+    Example:
+        >>> from opencse.objective.negatives.in_batch import InBatch
+        >>> from opencse.objective.objective import Objective
+        >>> Objective(NextSentence(NextSentence.Settings(window=3)), negatives=[InBatch()]).view.kind
+        'next_sentence'
     """
 
     class Settings(PartSettings):
@@ -34,19 +40,19 @@ class NextSentence(View):
         """(sentence, following sentence) for every pair inside a document."""
         if corpus.width != 1:
             raise UserError(
-                f"{corpus.facts.source}: the next_sentence view reads one text a row, not {corpus.width}; "
-                "give running text, one sentence a line"
+                f"{corpus.facts.source}: the next_sentence view reads one text per row, not {corpus.width}; "
+                "give running text, one sentence per line"
             )
         documents = np.asarray(corpus.documents)
-        left = np.zeros(len(documents), dtype=np.int64)  # sentences of its document still to come, at most window
+        following = np.zeros(len(documents), dtype=np.int64)  # later sentences of its document, at most window
         for gap in range(1, self.settings.window + 1):
-            left[:-gap] += documents[:-gap] == documents[gap:]
-        rows = np.flatnonzero(left)
+            following[:-gap] += documents[:-gap] == documents[gap:]
+        rows = np.flatnonzero(following)
         examples = cells(rows, [0, 0])
-        examples[:, 1, 0] += random.integers(1, left[rows] + 1)
+        examples[:, 1, 0] += random.integers(1, following[rows] + 1)
         if len(examples) == 0:
             raise UserError(
                 f"{corpus.facts.source}: no two sentences follow one another in a document; give running text, "
-                "one sentence a line, with blank lines between documents only"
+                "one sentence per line, with blank lines between documents only"
             )
         return examples

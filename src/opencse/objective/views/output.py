@@ -1,6 +1,7 @@
-"""Positives made of the anchors' own vectors: one forward instead of two (Park's thesis, section 4.1.1, Table 2).
+"""Views that make positives of the anchors' vectors, in one forward pass (Park's thesis, section 4.1.1, Table 2).
 
-All of them were published as harmful: 41 to 50 on the seven STS tasks against 74.80 for two dropout masks.
+The gradient flows through anchor and positive. All of them were published as harmful: 41 to 50 on the seven STS tasks
+against 74.80 for two dropout masks.
 """
 
 from __future__ import annotations
@@ -12,19 +13,20 @@ from pydantic import Field
 from torch import Tensor
 
 from opencse.objective.noise import centre_and_spread, standard_normal
-from opencse.objective.views.base import ClimbsOutputs, DerivesPositives
-from opencse.objective.views.sentences import SentenceView
+from opencse.objective.views.base import ClimbsOutputs, DerivesPositives, SentenceView
 from opencse.settings import PartSettings
 
 
-class OutputView(DerivesPositives, SentenceView):
-    """A sentence's own vector a_i, changed: ``b_i = g(a_i)``; the gradient flows through both."""
-
-
-class OutputGaussian(OutputView):
+class OutputGaussian(DerivesPositives, SentenceView):
     """``b = a + sigma * eps``, eps standard normal, sigma each dimension's sd over the batch (N - 1, no gradient).
 
     Published: 50.21 +- 2.01. ``scale`` multiplies sigma.
+
+    Example:
+        >>> anchors = torch.tensor([[1.0, 5.0], [3.0, 5.0]])  # the second dimension has no spread
+        >>> positives = OutputGaussian().derive(anchors, torch.Generator().manual_seed(0))
+        >>> (positives == anchors).tolist()
+        [[False, True], [False, True]]
     """
 
     class Settings(PartSettings):
@@ -40,10 +42,15 @@ class OutputGaussian(OutputView):
         return anchors + self.settings.scale * spread(anchors) * standard_normal(anchors.shape, anchors, noise)
 
 
-class OutputBernoulli(OutputView):
+class OutputBernoulli(DerivesPositives, SentenceView):
     """``b = m * a``, each dimension of m 0 with probability ``rate``, else 1. Published: 43.54 +- 1.75.
 
-    Kept dimensions are not scaled up, which a cosine would not see.
+    The other dimensions are not scaled up, which would not change a cosine.
+
+    Example:
+        >>> positives = OutputBernoulli().derive(torch.ones(1, 1000), torch.Generator().manual_seed(0))
+        >>> 50 < int((positives == 0).sum()) < 150
+        True
     """
 
     class Settings(PartSettings):
@@ -56,13 +63,18 @@ class OutputBernoulli(OutputView):
 
     def derive(self, anchors: Tensor, noise: torch.Generator) -> Tensor:
         """(N, d) -> (N, d)."""
-        return anchors * kept(anchors.shape, self.settings.rate, anchors, noise)
+        return anchors * keep_mask(anchors.shape, self.settings.rate, anchors, noise)
 
 
-class OutputMask(OutputView):
+class OutputMask(DerivesPositives, SentenceView):
     """``b = a`` with ``round(rate * d)`` of its dimensions 0: those of smallest, or of largest, absolute value.
 
     Published: 46.88 +- 2.65 without the smallest ("trivial"), 43.82 +- 1.20 without the largest ("significant").
+
+    Example:
+        >>> view = OutputMask(OutputMask.Settings(rate=0.5))
+        >>> view.derive(torch.tensor([[4.0, -1.0, 2.0, -3.0]]), torch.Generator())
+        tensor([[ 4.,  0.,  0., -3.]])
     """
 
     class Settings(PartSettings):
@@ -78,15 +90,21 @@ class OutputMask(OutputView):
         """(N, d) -> (N, d); nothing is drawn."""
         del noise
         count = round(self.settings.rate * anchors.shape[1])
-        chosen = anchors.detach().abs().topk(count, dim=1, largest=self.settings.features == "largest").indices
-        return anchors.scatter(1, chosen, 0.0)
+        dropped = anchors.detach().abs().topk(count, dim=1, largest=self.settings.features == "largest").indices
+        return anchors.scatter(1, dropped, 0.0)
 
 
-class OutputFgsm(ClimbsOutputs, OutputView):
+class OutputFgsm(ClimbsOutputs, DerivesPositives, SentenceView):
     """``b = a + epsilon * sigma * sign(dL/db)``: a step up the contrastive loss (Goodfellow et al. 2015).
 
     The gradient is the loss's with respect to the positives, taken at b = a with everything else fixed; sigma is each
     dimension's sd over the batch. Published: 41.22 +- 13.53. ``epsilon`` is our choice, the thesis gives none.
+
+    Example:
+        >>> positives = torch.tensor([[1.0, 5.0], [3.0, 5.0]])  # sigma is 1.4142 and 0
+        >>> OutputFgsm(OutputFgsm.Settings(epsilon=1.0)).climb_outputs(positives, torch.ones(2, 2))
+        tensor([[2.4142, 5.0000],
+                [4.4142, 5.0000]])
     """
 
     class Settings(PartSettings):
@@ -108,11 +126,11 @@ class OutputFgsm(ClimbsOutputs, OutputView):
 
 
 def spread(vectors: Tensor) -> Tensor:
-    """(N, d) -> (d,): each dimension's sd over the batch (N - 1 below the sum; 0 if N is 1), without gradient."""
+    """(N, d) -> (d,): each dimension's sd over the batch (divided by N - 1; 0 if N is 1), without gradient."""
     return centre_and_spread(vectors.detach())[1]
 
 
-def kept(shape: tuple[int, ...], rate: float, like: Tensor, noise: torch.Generator) -> Tensor:
+def keep_mask(shape: tuple[int, ...], rate: float, like: Tensor, noise: torch.Generator) -> Tensor:
     """1 with probability ``1 - rate``, else 0, of ``shape``, on ``like``'s device, of its type."""
-    drawn = torch.rand(shape, generator=noise, device=like.device, dtype=torch.float32)
-    return (drawn >= rate).to(like.dtype)
+    uniform = torch.rand(shape, generator=noise, device=like.device, dtype=torch.float32)
+    return (uniform >= rate).to(like.dtype)

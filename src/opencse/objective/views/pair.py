@@ -1,4 +1,4 @@
-"""The positive that the data gives."""
+"""A view of pairs: the positive is given by the data."""
 
 from __future__ import annotations
 
@@ -14,7 +14,16 @@ from opencse.text.corpus import Corpus
 
 
 class Pair(View):
-    """The positive given by the data: column 2 (SimCSE, eq. 5); a third column is the hard negative."""
+    """The positive given by the data: column 2 (SimCSE, eq. 5); a third column is the hard negative.
+
+    Example:
+        >>> from opencse.objective.negatives.hard import Hard
+        >>> from opencse.objective.negatives.in_batch import InBatch
+        >>> from opencse.objective.objective import Objective
+        >>> objective = Objective(Pair(), negatives=[InBatch(), Hard()])  # the objective of supervised SimCSE
+        >>> objective.negatives_per_anchor(batch_size=64, hard=1)
+        127
+    """
 
     class Settings(PartSettings):
         """Settings of `Pair`."""
@@ -26,7 +35,8 @@ class Pair(View):
         del random
         if corpus.width < 2:
             raise UserError(
-                f"{corpus.facts.source}: the pair view needs two or three texts a row (anchor, positive[, negative]); "
-                "name them with --columns, or use a recipe for plain sentences (simcse, next-sentence)"
+                f"{corpus.facts.source}: the pair view needs two or three texts per row, not {corpus.width}: anchor, "
+                "positive and perhaps a hard negative; name them with --columns, or use a recipe for plain sentences "
+                "(simcse, next-sentence)"
             )
         return cells(np.arange(len(corpus), dtype=np.int64), range(corpus.width))

@@ -1,4 +1,4 @@
-"""A word replaced by one that means the same."""
+"""A view that replaces a word of the positive by a synonym."""
 
 from __future__ import annotations
 
@@ -7,19 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from pydantic import Field
 
-from opencse.objective.views.tokens import TokenView, word_numbers
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.objective.views.base import TokenView, word_numbers
 from opencse.settings import PartSettings
 from opencse.text.tokenizer import Ids, Tokenizer, WordNumbers
 from opencse.text.wordnet import Synonyms, read_synonyms
 from opencse.text.words import FUNCTION_WORDS, find_words
-
-if TYPE_CHECKING:
-    from opencse.encoder.encoder import SentenceEncoder
 
 _FUNCTION_WORDS = frozenset(FUNCTION_WORDS)
 _WORD = re.compile(r"([\W_]*)([^\W\d_]+)([\W_]*)")
@@ -36,8 +34,18 @@ class Synonym(TokenView):
 
     The paper uses nlpaug, which tags parts of speech; that keeps grammatical words as they are ("a" is a noun of
     WordNet too: the angstrom) and looks inflected words up by their base form, so that it may give "dogs" a synonym
-    in the singular. Here English function words are never replaced, and inflected words only where WordNet has
-    them as they stand. No code was published.
+    in the singular. Here English function words are never replaced, and inflected words only if WordNet has
+    the inflected form. No code was published.
+
+    Example:
+        >>> from opencse import SentenceEncoder
+        >>> encoder = SentenceEncoder("opencse-mini")
+        >>> view = Synonym(synonyms={"man": ("fellow",)})
+        >>> view.begin(encoder, batch_size=1, seed=0)
+        >>> texts = encoder.tokenizer.encode_words(["a man plays the guitar"], None)
+        >>> (ids,) = view.positives(texts, np.random.default_rng(0))
+        >>> encoder.tokenizer.hf.decode(ids.tolist(), skip_special_tokens=True)
+        'a fellow plays the guitar'
     """
 
     class Settings(PartSettings):
@@ -45,7 +53,7 @@ class Synonym(TokenView):
 
         Attributes:
             count: words replaced in a sentence; fewer where fewer have a synonym.
-            wordnet: folder of WordNet's database files (``data.noun`` and so on); where Debian has them by default.
+            wordnet: folder of WordNet's database files (``data.noun`` and so on); by default Debian's.
         """
 
         kind: Literal["synonym"] = "synonym"
@@ -55,7 +63,7 @@ class Synonym(TokenView):
     settings: Settings
 
     def __init__(self, settings: Settings | None = None, synonyms: Synonyms | None = None) -> None:
-        """Args: the settings, and the synonyms of every word, in place of WordNet's."""
+        """``synonyms``: the synonyms of each word, in place of WordNet's."""
         super().__init__(settings)
         self.synonyms = synonyms
         self.vocabulary: _Vocabulary | None = None
@@ -64,7 +72,7 @@ class Synonym(TokenView):
         """Reads WordNet.
 
         Raises:
-            UserError: if it is not there.
+            UserError: if its files are missing.
         """
         super().begin(encoder, batch_size=batch_size, seed=seed)
         if self.synonyms is None:
@@ -79,7 +87,7 @@ class Synonym(TokenView):
         words = find_words(numbers)
         spans = list(zip(words.starts.tolist(), words.ends.tolist(), strict=True))
         replaced: dict[int, Ids] = {}
-        # The first of a random order that have a synonym are a uniform draw from all that have one.
+        # The first words in a random order that have a synonym are a uniform draw from all that have one.
         for word in random.permutation(len(spans)).tolist():
             start, end = spans[word]
             replaceable = self.vocabulary.replaceable(ids[start:end].tobytes())
@@ -98,7 +106,7 @@ class Synonym(TokenView):
 
 @dataclass(frozen=True)
 class _Replaceable:
-    """A word that has synonyms, and what stands around it."""
+    """A word that has synonyms, and the characters around it."""
 
     before: str
     word: str
@@ -112,7 +120,7 @@ class _Replaceable:
 
 
 class _Vocabulary:
-    """Words by their ids, each read and spelt once."""
+    """The words of a vocabulary by their ids; each is decoded and encoded once."""
 
     def __init__(self, tokenizer: Tokenizer, synonyms: Mapping[str, tuple[str, ...]]) -> None:
         self.tokenizer = tokenizer
@@ -136,7 +144,7 @@ class _Vocabulary:
         return _Replaceable(space + match[1], match[2], match[3], others) if others else None
 
     def _ids(self, text: str) -> Ids:
-        """The ids of ``text`` alone, without special tokens."""
+        """The ids of ``text``, without special tokens."""
         tokenised = self.tokenizer.encode_words([text], None)[0]
         return tokenised.ids[word_numbers(tokenised) >= 0]
 
@@ -144,8 +152,8 @@ class _Vocabulary:
 def _spliced(ids: Ids, replaced: Mapping[tuple[int, int], Ids]) -> Ids:
     """``ids`` with other ids in place of some spans (start, end) of them."""
     pieces: list[Ids] = []
-    at = 0
+    position = 0
     for (start, end), new in sorted(replaced.items(), key=lambda item: item[0]):
-        pieces += [ids[at:start], new]
-        at = end
-    return np.concatenate([*pieces, ids[at:]])
+        pieces += [ids[position:start], new]
+        position = end
+    return np.concatenate([*pieces, ids[position:]])
