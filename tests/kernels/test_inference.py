@@ -65,16 +65,16 @@ def test_attention_in_bf16_is_near(length: int, asked: str, scores: int, monkeyp
     rows, heads, hidden = 5, 4, 32
     counts = torch.tensor([length, 1, length, 2, 3])
     mask = (torch.arange(length) < counts.view(-1, 1)).long()
-    place = PackedRows.of(mask, torch.float32)
+    packed_rows = PackedRows.of(mask, torch.float32)
     first = asked == "the first tokens"
-    joined = torch.randn(len(place.places), (2 if first else 3) * hidden)
+    joined = torch.randn(len(packed_rows.positions), (2 if first else 3) * hidden)
     query = torch.randn(rows, hidden) if first else None
     made = {}
     for dtype in (torch.float32, torch.bfloat16):
         near = PackedRows.of(mask, dtype)
-        gather = Gather.of(near.shape, near.places, heads, near.blocked, joined.to(dtype), first=first)
+        gather = Gather.of(near.shape, near.positions, heads, near.blocked, joined.to(dtype), first=first)
         made[dtype] = inferred_attention(joined.to(dtype), None if query is None else query.to(dtype), gather).float()
-    tokens = rows if first else place.tokens
+    tokens = rows if first else packed_rows.tokens
     exact, found = (made[dtype][:tokens] for dtype in (torch.float32, torch.bfloat16))
     assert found.isfinite().all()
     assert 0 < float((found - exact).norm() / exact.norm()) < 0.02

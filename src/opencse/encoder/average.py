@@ -48,8 +48,8 @@ class MovingAverage(nn.Module):
     def update(self, encoder: SentenceEncoder) -> None:
         """Moves every weight towards ``encoder``'s; buffers are copied. Tied weights are moved once."""
         theirs = dict(encoder.named_parameters(remove_duplicate=False))
-        own = dict(self.encoder.named_parameters())
-        self._follow(list(own.values()), [theirs[name] for name in own], None)
+        averaged = dict(self.encoder.named_parameters())
+        self._follow(list(averaged.values()), [theirs[name] for name in averaged], None)
         buffers = dict(encoder.named_buffers(remove_duplicate=False))
         for name, buffer in self.encoder.named_buffers():
             buffer.copy_(buffers[name])

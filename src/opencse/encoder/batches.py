@@ -86,24 +86,24 @@ def require_options(precision: str, *, token_budget: int | None = None, batch_si
 
 def as_vectors(
     name: str,
-    given: str | Sequence[str] | NDArray[np.floating],
+    value: str | Sequence[str] | NDArray[np.floating],
     encode: Callable[[Sequence[str]], NDArray[np.float32]],
 ) -> NDArray[np.floating]:
     """(n, d) vectors: those given, or of the texts given.
 
     Args:
         name: of the argument, for messages.
-        given: a text, texts, or vectors (n, d) or (d,).
+        value: a text, texts, or vectors (n, d) or (d,).
         encode: gives texts their vectors.
 
     Raises:
         UserError: for arrays of another shape.
         TypeError: for what is neither texts nor an array.
     """
-    if not isinstance(given, Iterable):
-        raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(given).__name__}")
-    if not isinstance(given, np.ndarray):
-        return encode([given] if isinstance(given, str) else given)
-    if given.ndim not in (1, 2) or given.dtype.kind not in "fiu":
-        raise UserError(f"vectors are a (n, d) array of numbers, not {given.dtype} of shape {given.shape}")
-    return np.atleast_2d(given)
+    if not isinstance(value, Iterable):
+        raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(value).__name__}")
+    if not isinstance(value, np.ndarray):
+        return encode([value] if isinstance(value, str) else value)
+    if value.ndim not in (1, 2) or value.dtype.kind not in "fiu":
+        raise UserError(f"vectors are a (n, d) array of numbers, not {value.dtype} of shape {value.shape}")
+    return np.atleast_2d(value)

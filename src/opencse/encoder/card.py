@@ -96,7 +96,7 @@ def framed(body: str, encoder: EncoderNetwork, *, base: str | None = None, limit
     """
     config = encoder.backbone.config
     packages = ((name, installed(name)) for name in ("torch", "transformers"))
-    told = _ENCODER.format(
+    description = _ENCODER.format(
         network=as_text(type(encoder.backbone).__name__),
         parameters=sum(p.numel() for p in encoder.parameters()) / 1e6,
         layers=encoder.depth,
@@ -110,7 +110,7 @@ def framed(body: str, encoder: EncoderNetwork, *, base: str | None = None, limit
     limits_list = "".join(f"- {limit}\n" for limit in (*limits, *_LIMITS))
     use = _USE + (_RETRIEVAL if encoder.prompts.differ else "") + ("" if config.model_type == TABLE else _ONNX)
     head = front_matter("sentence-transformers", ["sentence-transformers"], base)
-    return without_home(f"{head}{body}{told}## Limits\n\n{limits_list}\n{use.format(here=THIS_FOLDER)}")
+    return without_home(f"{head}{body}{description}## Limits\n\n{limits_list}\n{use.format(here=THIS_FOLDER)}")
 
 
 def _weighing(encoder: EncoderNetwork) -> str:

@@ -53,9 +53,9 @@ def require_sound_vectors(
         DamagedVectorError: for NaN and infinity, naming the first text.
         UserError: for a model of zeros.
     """
-    whole = np.isfinite(vectors).all(axis=1)
-    if not whole.all():
-        row = int(np.argmin(whole))
+    finite = np.isfinite(vectors).all(axis=1)
+    if not finite.all():
+        row = int(np.argmin(finite))
         which = "a vector" if texts is None else f"the vector of {texts[row][:40]!r}"
         fix = "try precision float32" if bf16 else "the weights of the model are damaged"
         raise DamagedVectorError(f"{which} holds NaN or infinity; {fix}", row)

@@ -250,8 +250,8 @@ class SentenceEncoder(EncoderNetwork):
         require_sound_vectors(self, vectors, rows, bf16=batching.bf16)
         if normalize_embeddings:
             vectors = unit_rows(vectors)
-        given = vectors[0] if isinstance(texts, str) else vectors
-        return torch.from_numpy(given).to(self.device) if convert_to_tensor else given
+        result = vectors[0] if isinstance(texts, str) else vectors
+        return torch.from_numpy(result).to(self.device) if convert_to_tensor else result
 
     @overload
     def encode_query(

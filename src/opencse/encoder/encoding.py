@@ -64,7 +64,7 @@ def encode_in_batches(
     done, unpooled = 0, encoder.unpooled(how.prompt)
     with evaluating(encoder):
         for start, ids in zip(starts, tokenised, strict=True):
-            made = torch.empty(len(ids), encoder.dimension, device=encoder.device)
+            encoded = torch.empty(len(ids), encoder.dimension, device=encoder.device)
             rows = np.empty(len(ids), dtype=np.int64)
             at = 0
             for indices in token_batches([len(row) for row in ids], how.budget, how.most):
@@ -72,13 +72,13 @@ def encode_in_batches(
                 if len(filled):
                     tokens = encoder.tokenizer.pad([ids[i] for i in filled]).leaving_out(unpooled)
                     tokens = tokens.to(encoder.device)
-                    made[at : at + len(filled)] = encoder.embed(tokens, bf16=how.bf16)
+                    encoded[at : at + len(filled)] = encoder.embed(tokens, bf16=how.bf16)
                     rows[at : at + len(filled)] = start + filled
                     at += len(filled)
                 done += len(indices)
                 if progress is not None:
                     progress(done, len(texts))
-            vectors[rows[:at]] = made[:at].cpu().numpy()
+            vectors[rows[:at]] = encoded[:at].cpu().numpy()
     return vectors
 
 

@@ -59,13 +59,13 @@ def hash_model(model: str | Path) -> dict[str, str]:
         if path.is_file()
     }
     try:
-        found = {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
+        hashes = {path.relative_to(folder).as_posix(): io.hash_file(path) for path in sorted(files)}
     except OSError as error:
         raise UserError(f"{model}: cannot be read ({reason(error)})") from None
     adapters = read_adapters(folder)
     if adapters is None:
-        return found
-    return found | {f"{adapters.base}/{name}": digest for name, digest in hash_model(adapters.base).items()}
+        return hashes
+    return hashes | {f"{adapters.base}/{name}": digest for name, digest in hash_model(adapters.base).items()}
 
 
 def fingerprint(encoder: SentenceEncoder) -> str:
@@ -77,10 +77,10 @@ def fingerprint(encoder: SentenceEncoder) -> str:
     digest = hashlib.sha256()
     config = encoder.backbone.config
     silent = {*_SAY_NOTHING, *dropout_rates(config)}
-    told = {key: value for key, value in config.to_dict().items() if key not in silent}
+    stated = {key: value for key, value in config.to_dict().items() if key not in silent}
     dense = nn.Sequential(*as_dense(encoder.dense))
     settings = (
-        json.dumps(told, sort_keys=True, default=str),
+        json.dumps(stated, sort_keys=True, default=str),
         encoder.tokenizer.fingerprint(),
         encoder.pooling,
         dense,

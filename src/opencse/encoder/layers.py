@@ -69,8 +69,8 @@ def vectors_by_layer(
     vectors = {layer: np.zeros(shape, dtype=np.float32) for layer in layers}
     done = 0
     for batch in layer_states(encoder, ids, token_budget, unpooled=encoder.unpooled(prompt)):
-        for layer, found in vectors.items():
-            found[batch.rows] = encoder.pool([batch.states[layer]], batch.tokens).float().cpu().numpy()
+        for layer, layer_rows in vectors.items():
+            layer_rows[batch.rows] = encoder.pool([batch.states[layer]], batch.tokens).float().cpu().numpy()
         done += len(batch.rows)
         if progress is not None:
             progress(done, len(ids))

@@ -106,8 +106,8 @@ class EncoderNetwork(nn.Module):
     @property
     def has_dropout(self) -> bool:
         """Whether the backbone draws any dropout in training, by its configuration or by a module of its own."""
-        own = (part.p for part in self.backbone.modules() if isinstance(part, nn.Dropout))
-        return any(dropout_rates(self.backbone.config).values()) or any(own)
+        rates = (part.p for part in self.backbone.modules() if isinstance(part, nn.Dropout))
+        return any(dropout_rates(self.backbone.config).values()) or any(rates)
 
     @property
     def training_dimension(self) -> int:
@@ -159,11 +159,13 @@ class EncoderNetwork(nn.Module):
         """
         sentence, by_layer = None, {}
         if tokens is not None:
-            wanted = tuple(layers)
-            first_only = self.pooling is Pooling.CLS and not wanted
-            states = self._states(tokens, need_all=bool(wanted), disturb=disturb, packed=self.packed, first=first_only)
+            intermediate = tuple(layers)
+            first_only = self.pooling is Pooling.CLS and not intermediate
+            states = self._states(
+                tokens, need_all=bool(intermediate), disturb=disturb, packed=self.packed, first=first_only
+            )
             sentence = self._pool(states, tokens)
-            by_layer = {layer: self.pool([states[layer]], tokens) for layer in wanted}
+            by_layer = {layer: self.pool([states[layer]], tokens) for layer in intermediate}
             if not headless:
                 sentence = self.project(sentence)
                 by_layer = {layer: self.project(pooled) for layer, pooled in by_layer.items()}
@@ -222,8 +224,10 @@ class EncoderNetwork(nn.Module):
         return plain_states(self.backbone, tokens, need_all=need_all, disturb=disturb)
 
     def _pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        wanted = self.pooling.layers(self.depth)
-        return self.pool([states[-1]] if len(wanted) == 1 else [states[layer] for layer in wanted], tokens)
+        pooled_layers = self.pooling.layers(self.depth)
+        return self.pool(
+            [states[-1]] if len(pooled_layers) == 1 else [states[layer] for layer in pooled_layers], tokens
+        )
 
     def pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
         """One vector a sentence, (rows, hidden), of hidden states (rows, length, hidden) that are averaged."""
@@ -239,8 +243,8 @@ class EncoderNetwork(nn.Module):
         if self.lm_head is None:
             raise RuntimeError("masked tokens were given to an encoder without a masked-LM head")
         hidden = self._states(masked.tokens, packed=self.packed)[-1]
-        places = masked.positions.flatten().nonzero().squeeze(1)
-        logits: Tensor = self.lm_head(hidden.flatten(0, 1).index_select(0, moved(places, hidden.device)))
+        positions = masked.positions.flatten().nonzero().squeeze(1)
+        logits: Tensor = self.lm_head(hidden.flatten(0, 1).index_select(0, moved(positions, hidden.device)))
         return logits
 
     def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:

@@ -28,23 +28,23 @@ def evaluate_together(encoder: E, world: Processes, evaluate: Callable[[E], T]) 
 
     Each process encodes its share of whatever texts ``evaluate`` encodes; the rest of it is done once.
     """
-    found: T | None = None
+    result: T | None = None
     if not world.several:
         return evaluate(encoder)
     if world.first:
         encoder.together = world
         try:
-            found = evaluate(encoder)
+            result = evaluate(encoder)
         finally:
             encoder.together = ALONE
             world.share(None)
     else:
         while True:
-            asked: tuple[list[str], Batching] | None = world.share()
-            if asked is None:
+            request: tuple[list[str], Batching] | None = world.share()
+            if request is None:
                 break
-            _encoded(encoder, world, *asked)
-    return world.share(found)
+            _encoded(encoder, world, *request)
+    return world.share(result)
 
 
 def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching) -> Embeddings:
@@ -67,8 +67,8 @@ def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching
 def _encoded(encoder: EncoderNetwork, world: Processes, texts: Sequence[str], how: Batching) -> Embeddings:
     order = sorted(range(len(texts)), key=lambda row: len(texts[row]))  # all have as many long ones
     shares = [order[rank :: world.count] for rank in range(world.count)]
-    own = encode_in_batches(encoder, [texts[row] for row in shares[world.rank]], how)
-    gathered = world.gathered(torch.from_numpy(own).to(encoder.device), [len(share) for share in shares])
+    share_vectors = encode_in_batches(encoder, [texts[row] for row in shares[world.rank]], how)
+    gathered = world.gathered(torch.from_numpy(share_vectors).to(encoder.device), [len(share) for share in shares])
     vectors = np.empty((len(texts), encoder.dimension), dtype=np.float32)
     vectors[np.concatenate(shares).astype(np.intp)] = gathered.cpu().numpy()
     return vectors

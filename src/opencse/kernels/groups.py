@@ -1,4 +1,4 @@
-"""Texts of like length, whose attention is computed together: one long text does not make all others as dear."""
+"""Groups the texts of a batch by length for attention, so that one long text does not slow down all others."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 _SHORT = 64
-"""Up to so many ids a batch stays whole: attention is a small part of such a step."""
+"""Batches of texts up to this many ids are not split: attention is a small part of such a step."""
 _WORTH = 0.5
-"""Share of the batch's scores that its groups may have at most; of more, it stays whole."""
+"""Largest share of the batch's scores that its groups may have; otherwise the batch is not split."""
 
 
 @dataclass(frozen=True)
@@ -21,14 +21,14 @@ class Group:
     Attributes:
         shape: (rows, length) of the group.
         rows: (rows,) which texts of the batch.
-        own: (t,) the packed rows of their tokens.
-        places: (t,) of each token in the flattened (rows, length) batch of the group.
+        packed_rows: (t,) the packed rows of their tokens.
+        positions: (t,) of each token in the flattened (rows, length) batch of the group.
     """
 
     shape: tuple[int, int]
     rows: Tensor
-    own: Tensor
-    places: Tensor
+    packed_rows: Tensor
+    positions: Tensor
 
     def bias(self, bias: Tensor | None) -> Tensor | None:
         """Its part of what is added to the batch's scores, (1 or rows, ..., 1 or length, length)."""
@@ -40,7 +40,7 @@ class Group:
 
 
 def grouped(lengths: Sequence[int], length: int, first: Tensor) -> list[Group] | None:
-    """The texts of a batch by length, from ``_SHORT`` on by powers of two; None where it had better stay whole.
+    """The texts of a batch by length, from ``_SHORT`` on by powers of two; None where splitting it would not pay.
 
     Args:
         lengths: ids of each text.
@@ -50,34 +50,34 @@ def grouped(lengths: Sequence[int], length: int, first: Tensor) -> list[Group] |
     if length <= _SHORT:
         return None
     rows_of: dict[int, list[int]] = {}
-    for row, own in enumerate(lengths):
-        rows_of.setdefault(max(_SHORT, 1 << max(0, own - 1).bit_length()), []).append(row)
+    for row, tokens in enumerate(lengths):
+        rows_of.setdefault(max(_SHORT, 1 << max(0, tokens - 1).bit_length()), []).append(row)
     longest = [max(lengths[row] for row in rows) for rows in rows_of.values()]
     scores = sum(len(rows) * most**2 for rows, most in zip(rows_of.values(), longest, strict=True))
     if scores > _WORTH * len(lengths) * length**2:
         return None
     device = first.device
-    found = []
+    groups = []
     for rows, most in zip(rows_of.values(), longest, strict=True):
         counts = torch.tensor([lengths[row] for row in rows], device=device)
-        places = (torch.arange(most, device=device) < counts[:, None]).flatten().nonzero().squeeze(1)
+        positions = (torch.arange(most, device=device) < counts[:, None]).flatten().nonzero().squeeze(1)
         which = torch.tensor(rows, device=device)
-        packed = first.index_select(0, which).index_select(0, places // most) + places % most
-        found.append(Group((len(rows), most), which, packed, places))
-    return found
+        packed = first.index_select(0, which).index_select(0, positions // most) + positions % most
+        groups.append(Group((len(rows), most), which, packed, positions))
+    return groups
 
 
-def order(groups: Sequence[Group], count: int, *, by_row: bool) -> Tensor:
-    """(count,) where each row of the batch is among those of the groups, one after the other.
+def order_of_groups(groups: Sequence[Group], count: int, *, by_row: bool) -> Tensor:
+    """(count,) the position of each row of the batch in the rows of all groups, one group after the other.
 
-    The packed rows that stand for padding, at the end of the ``count``, have the first token's.
+    The packed rows of padding, at the end of the ``count``, have the position of the first token.
 
     Args:
         groups: of the batch.
         count: of its packed rows, or of its texts.
-        by_row: the groups have a row for each of their texts, not of their tokens.
+        by_row: the groups have one row per text, not one per token.
     """
-    places = torch.cat([group.rows if by_row else group.own for group in groups])
-    found = torch.zeros(count, dtype=torch.int64, device=places.device)
-    found[places] = torch.arange(len(places), device=places.device)
-    return found
+    rows = torch.cat([group.rows if by_row else group.packed_rows for group in groups])
+    position_of_row = torch.zeros(count, dtype=torch.int64, device=rows.device)
+    position_of_row[rows] = torch.arange(len(rows), device=rows.device)
+    return position_of_row

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _ROWS = 1_024
-"""Rows of a product that the packing of its weights is made for; other numbers of rows give the same result."""
+"""Number of rows that oneDNN packs the weights for; products of other numbers of rows give the same result."""
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """A linear map for training on a CPU, by the library that computes its products fastest there.
 
 bf16 goes through oneDNN everywhere. For float32 torch takes Intel's library (MKL), which leaves AVX-512 aside on
-processors of other makers, where oneDNN is twice as fast; on Intel's, and where there is no AVX-512, MKL is the faster
-by a tenth to a third.
+processors of other makers, where oneDNN is twice as fast; on Intel's, and where there is no AVX-512, MKL is faster by
+a tenth to a third.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from opencse.kernels.processor import INTEL, maker
 
 Kernel = Literal["torch", "onednn"]
 _WIDE, _MUCH = 1_024, 3
-"""From which width, and how many times the other, a matrix counts as the wide one of a product."""
+"""The wider matrix of a product counts as wide from this width, and from this many times the other's width."""
 _SUMMED = 512
-"""From which width a bias's gradient is a product."""
+"""From this width on, a bias's gradient is computed as a product."""
 _TILE = 16
 """Rows of a matrix that a bf16 unit works on at once."""
 
@@ -38,7 +38,7 @@ def onednn_has_bf16() -> bool:
 
 @cache
 def float32_kernel() -> Kernel:
-    """What computes float32 products fastest on this processor; a function of it alone, so no run differs."""
+    """The fastest kernel for float32 products on this processor; it depends on nothing else, so all runs agree."""
     wide = torch.cpu.get_capabilities().get("avx512_f")
     if not (wide and torch._C._has_mkldnn and torch._C.has_mkl):
         return "torch"
@@ -47,12 +47,12 @@ def float32_kernel() -> Kernel:
 
 @cache
 def bf16_kernel() -> Kernel:
-    """What computes bf16 products: oneDNN, where it can here."""
+    """The kernel for bf16 products: oneDNN, where this processor supports it."""
     return "onednn" if onednn_has_bf16() else "torch"
 
 
 def kernel_of(x: Tensor) -> Kernel:
-    """What computes products of ``x`` fastest."""
+    """The fastest kernel for products of ``x``."""
     if x.device.type != "cpu":
         return "torch"
     kernels = {torch.bfloat16: bf16_kernel, torch.float32: float32_kernel}
@@ -64,12 +64,12 @@ def linear(x: Tensor, weights: Sequence[Tensor], biases: Sequence[Tensor]) -> Te
 
     Args:
         x: (T, in).
-        weights: one or several (out_i, in) of any one type, side by side: out is their sum.
+        weights: one or several (out_i, in) of the same type; their rows are joined, so out is the sum of out_i.
         biases: (out_i,) of each.
     """
     if kernel_of(x) == "onednn":
-        made: Tensor = _Linear.apply(x, *weights, *biases)  # type: ignore[no-untyped-call]
-        return made
+        product: Tensor = _Linear.apply(x, *weights, *biases)  # type: ignore[no-untyped-call]
+        return product
     return functional.linear(x, _joined(weights).to(x.dtype), _joined(biases).to(x.dtype))
 
 
@@ -78,12 +78,12 @@ def _joined(parts: Sequence[Tensor]) -> Tensor:
 
 
 def _cast(parts: Sequence[Tensor], like: Tensor) -> Tensor:
-    """Side by side in the type of ``like``, each written once."""
+    """Joins the rows of ``parts`` in the type of ``like``; each is written once."""
     sizes = [len(part) for part in parts]
-    made = like.new_empty(sum(sizes), *parts[0].shape[1:])
-    for place, part in zip(torch.split(made, sizes), parts, strict=True):
-        place.copy_(part)
-    return made
+    joined = like.new_empty(sum(sizes), *parts[0].shape[1:])
+    for target, part in zip(torch.split(joined, sizes), parts, strict=True):
+        target.copy_(part)
+    return joined
 
 
 class _Linear(torch.autograd.Function):
@@ -116,8 +116,8 @@ class _Linear(torch.autograd.Function):
 def _mapped(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """``x W^T + b`` by oneDNN, (T, in) -> (T, out)."""
     call: Any = torch.ops.mkldnn._linear_pointwise
-    made: Tensor = call(x, weight, bias, "none", [], "")
-    return made
+    product: Tensor = call(x, weight, bias, "none", [], "")
+    return product
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
@@ -129,7 +129,7 @@ def _of_bias(gradient: Tensor) -> Tensor:
     """The sum of (T, out) over T, (out,), in float32, rounded once.
 
     In bf16 a product with rows of ones is twice as fast as torch's own sum, whose columns are far apart; that
-    sum, asked for in float32, would first write all of it in float32. One row of ones takes longer than a whole tile.
+    sum, requested in float32, would first write all of it in float32. One row of ones takes longer than a whole tile.
     """
     if gradient.shape[1] < _SUMMED or gradient.dtype == torch.float32:
         return gradient.sum(dim=0)

@@ -1,4 +1,4 @@
-"""What a training forward of an encoder is given and gives."""
+"""The inputs and outputs of an encoder's training forward."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch import Tensor
 from opencse.text.tokenizer import Tokens
 
 Disturb = Callable[[Tensor], Tensor]
-"""Input embeddings (rows, length, hidden) -> the same shape."""
+"""A change of the input embeddings: (rows, length, hidden) -> the same shape."""
 
 
 @dataclass(frozen=True)
 class MaskedTokens:
     """A masked copy of some texts: the tokens, and a (rows, length) bool of the positions to predict.
 
-    The positions are best left on the CPU: on a GPU it takes all work in flight to be done to count them.
+    Keep the positions on the CPU: on a GPU, counting them waits for all work in flight.
     """
 
     tokens: Tokens
@@ -26,11 +26,11 @@ class MaskedTokens:
 
 @dataclass(frozen=True)
 class Encoded:
-    """What one training forward gives.
+    """The output of one training forward.
 
     Attributes:
-        sentence: (rows, d) vectors after the training head; None if no sentences were asked for.
-        layers: the same for each intermediate layer asked for, pooled and projected alike.
+        sentence: (rows, d) vectors after the training head; None if there were no sentences.
+        layers: the same for each requested intermediate layer, pooled and projected in the same way.
         masked_logits: (M, vocabulary) at the masked positions, or None.
         masked_losses: (M,) cross-entropy there, where a step took it chunk by chunk and kept no logits; else None.
     """

@@ -19,7 +19,7 @@ from torch.nn import functional
 
 from opencse.errors import UserError
 from opencse.kernels.attention import Gather, HeadPositions, attention, inferred_attention
-from opencse.kernels.groups import grouped, order
+from opencse.kernels.groups import grouped, order_of_groups
 from opencse.kernels.linear import linear
 
 if TYPE_CHECKING:
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 _LEVELS = 65_536  # a dropout rate is rounded to this many steps
 
 
-def _positions(ids: Tensor, places: Tensor, padding: int | None) -> Tensor:
-    """The number of each token's position; in RoBERTa's kind a padding token that stands in a text is not counted."""
+def _positions(ids: Tensor, positions: Tensor, padding: int | None) -> Tensor:
+    """The position number of each token; RoBERTa does not count padding tokens inside a text."""
     if padding is None:
-        return places % ids.shape[1]
+        return positions % ids.shape[1]
     counts = ids != padding
-    return (counts.cumsum(dim=1) * counts + padding).flatten()[places]
+    return (counts.cumsum(dim=1) * counts + padding).flatten()[positions]
 
 
 class Masks:
-    """Dropout masks of one forward, each a function of the seed and its place in the order of the draws.
+    """Draws the dropout masks of one forward; each is a function of the seed and the number of the draw.
 
     A small generator (SFC64) is some five times faster on a CPU than torch's Mersenne twister, whose draws take a fifth
     of a training step.
@@ -50,12 +50,12 @@ class Masks:
         """0 with probability ``rate`` (rounded to 2^-16), else 1, of ``shape``, of ``like``'s type and device."""
         count = math.prod(shape)
         drawn = self._bits.random_raw(-(-count // 4)).view(np.uint16)[:count]
-        kept = drawn >= np.uint16(min(round(rate * _LEVELS), _LEVELS - 1))
+        survives = drawn >= np.uint16(min(round(rate * _LEVELS), _LEVELS - 1))
         if like.dtype == torch.bfloat16:
-            one = np.multiply(kept, np.uint16(0x3F80), dtype=np.uint16).view(np.int16)  # the bits of 1.0
+            one = np.multiply(survives, np.uint16(0x3F80), dtype=np.uint16).view(np.int16)  # the bits of 1.0
             mask = torch.from_numpy(one).view(torch.bfloat16)
         else:
-            mask = torch.from_numpy(kept.astype(np.float32)).to(like.dtype)
+            mask = torch.from_numpy(survives.astype(np.float32)).to(like.dtype)
         return mask.view(tuple(shape)).to(like.device)
 
 
@@ -94,18 +94,18 @@ TensorMap = Callable[[Tensor], Tensor]
 
 
 Mix = Callable[[Tensor, Tensor | None], Tensor]
-"""The values that attention mixes, of joined parts and maybe the first tokens' queries; see `attention`."""
+"""Computes attention from joined parts and, if only they have one, the first tokens' queries; see `attention`."""
 
 
 @dataclass(frozen=True)
 class Maps:
-    """How the linear maps of one layer are computed.
+    """The linear maps of one layer as functions.
 
     Attributes:
         query: of the first tokens, where they alone are read; else None.
         others: key and value side by side; query, key and value where ``query`` is None.
-        attention: of the mixed values.
-        inner: the feed-forward part's first, with its activation.
+        attention: of the attention output.
+        inner: the first of the feed-forward part, with its activation.
         outer: its second.
     """
 
@@ -117,10 +117,10 @@ class Maps:
 
 
 def round_count(tokens: int) -> int:
-    """The next of the sizes that packed batches have: at most 1 in 32 more, 1 in 90 on average.
+    """Rounds the number of rows of a packed batch up: by at most 1 in 32, by 1 in 90 on average.
 
     Every size makes oneDNN build and keep kernels of its own, and leaves holes in the heap that no other size fills; a
-    run of ever new sizes would grow by tens of megabytes a step.
+    run with new sizes in every step would grow by tens of megabytes per step.
     """
     step = max(1, (1 << tokens.bit_length()) // 64)
     return -(-tokens // step) * step
@@ -128,11 +128,11 @@ def round_count(tokens: int) -> int:
 
 @dataclass(frozen=True)
 class PackedRows:
-    """Where the tokens of a padded batch lie among the packed rows.
+    """Maps a padded batch to packed rows, one per token.
 
     Attributes:
         shape: (rows, length) of the padded batch.
-        places: (T,) of each packed row in the flattened padded batch: the tokens, then places of padding that make T a
+        positions: (T,) of each packed row in the flattened padded batch: the tokens, then padding that makes T a
             `round_count`.
         tokens: how many of them are tokens.
         first: (rows,) packed row of each text's first token.
@@ -141,7 +141,7 @@ class PackedRows:
     """
 
     shape: tuple[int, int]
-    places: Tensor
+    positions: Tensor
     tokens: int
     first: Tensor
     blocked: Tensor | None
@@ -158,22 +158,22 @@ class PackedRows:
             blocked = torch.zeros(mask.shape, dtype=dtype, device=mask.device)
             blocked = blocked.masked_fill_(mask == 0, float("-inf"))[:, None, None]
         flat = mask.flatten()
-        places = flat.nonzero().squeeze(1)
-        tokens = len(places)
+        positions = flat.nonzero().squeeze(1)
+        tokens = len(positions)
         spare = (flat == 0).nonzero().squeeze(1)[: round_count(tokens) - tokens]
-        return cls((rows, length), torch.cat([places, spare]), tokens, counts.cumsum(0) - counts, blocked, lengths)
+        return cls((rows, length), torch.cat([positions, spare]), tokens, counts.cumsum(0) - counts, blocked, lengths)
 
     def padded(self, packed: Tensor) -> Tensor:
         """(T, d) -> (rows, length, d), 0 at padding."""
         if self.blocked is None:
             return packed.view(*self.shape, -1)
         flat = packed.new_zeros(self.shape[0] * self.shape[1], packed.shape[1])
-        return flat.index_copy(0, self.places[: self.tokens], packed[: self.tokens]).view(*self.shape, -1)
+        return flat.index_copy(0, self.positions[: self.tokens], packed[: self.tokens]).view(*self.shape, -1)
 
     def packed(self, padded: Tensor) -> Tensor:
         """(rows, length, d) -> (T, d)."""
         flat = padded.reshape(-1, padded.shape[-1])
-        return flat if self.blocked is None else flat.index_select(0, self.places)
+        return flat if self.blocked is None else flat.index_select(0, self.positions)
 
 
 class PackedBackbone:
@@ -191,7 +191,7 @@ class PackedBackbone:
         self,
         ids: Tensor,
         mask: Tensor,
-        wanted: Collection[int],
+        layers: Collection[int],
         *,
         first_only: bool = False,
         seed: int | None = None,
@@ -205,7 +205,7 @@ class PackedBackbone:
         Args:
             ids: (rows, length), padding on the right.
             mask: (rows, length), 1 at tokens.
-            wanted: layers from 0 (the embeddings' output) to the last.
+            layers: layers from 0 (the embeddings' output) to the last.
             first_only: of the last layer only the first token is read; its states are (rows, 1, hidden).
             seed: of the dropout masks; None leaves dropout out.
             disturb: changes the (rows, length, hidden) token embeddings, if given.
@@ -226,7 +226,7 @@ class PackedBackbone:
             x = self._embedded(ids, rows, drop, disturb).to(dtype)
             if leading is not None:
                 x = x.index_copy(0, rows.first, leading.to(dtype))
-            found = {0: rows.padded(x)} if 0 in wanted else {}
+            states = {0: rows.padded(x)} if 0 in layers else {}
             bias = self._position_bias(rows, dtype)
             mix: Mix | None = None
             for number, block in enumerate(self.blocks, start=1):
@@ -235,34 +235,36 @@ class PackedBackbone:
                 if mix is None or first:
                     mix = self._mix(rows, bias, drop, x, first=first, inferred=maps is not None)
                 x = self._layer(block, computed, x, rows, mix, drop)
-                if number in wanted:
-                    found[number] = x.unsqueeze(1) if first else rows.padded(x)
-        return found
+                if number in layers:
+                    states[number] = x.unsqueeze(1) if first else rows.padded(x)
+        return states
 
     def _embedded(
         self, ids: Tensor, rows: PackedRows, drop: Masks | None, disturb: Callable[[Tensor], Tensor] | None
     ) -> Tensor:
         """(T, hidden): token, type and position embeddings, normalised, with dropout."""
-        made: Any = self.backbone.embeddings
+        embeddings: Any = self.backbone.embeddings
         x: Tensor
         if disturb is None:
-            x = made.word_embeddings(ids.flatten()[rows.places])
+            x = embeddings.word_embeddings(ids.flatten()[rows.positions])
         else:
-            x = rows.packed(disturb(made.word_embeddings(ids)))
-        if getattr(made, "token_type_embeddings", None) is not None:
-            x = x + made.token_type_embeddings.weight[0]
-        x = x + made.position_embeddings(_positions(ids, rows.places, made.position_embeddings.padding_idx))
-        x = made.LayerNorm(x)
+            x = rows.packed(disturb(embeddings.word_embeddings(ids)))
+        if getattr(embeddings, "token_type_embeddings", None) is not None:
+            x = x + embeddings.token_type_embeddings.weight[0]
+        x = x + embeddings.position_embeddings(
+            _positions(ids, rows.positions, embeddings.position_embeddings.padding_idx)
+        )
+        x = embeddings.LayerNorm(x)
         if drop is None or self.hidden_rate == 0:
             return x
         return x * drop(x.shape, self.hidden_rate, x) / (1 - self.hidden_rate)
 
     def _position_bias(self, rows: PackedRows, dtype: torch.dtype) -> Tensor | None:
-        """What is added to attention scores, of a shape that broadcasts to theirs: relative positions, padding."""
+        """The bias of attention scores, of a shape that broadcasts to theirs: relative positions, padding."""
         encoder: Any = self.backbone.encoder
         if not hasattr(encoder, "compute_position_bias"):
             return rows.blocked
-        like = torch.empty(1, rows.shape[1], device=rows.places.device)
+        like = torch.empty(1, rows.shape[1], device=rows.positions.device)
         relative: Tensor = encoder.compute_position_bias(like).to(dtype)
         return relative if rows.blocked is None else relative + rows.blocked
 
@@ -272,34 +274,39 @@ class PackedBackbone:
         """The attention of layers; of ``first`` tokens alone, or of all."""
         bias = bias[:, :, :1] if first and bias is not None else bias
         if inferred:
-            gather = Gather.of(rows.shape, rows.places, self.heads, bias, like, first=first)
+            gather = Gather.of(rows.shape, rows.positions, self.heads, bias, like, first=first)
             return lambda joined, query: inferred_attention(joined, query, gather)
         groups = grouped(rows.lengths, rows.shape[1], rows.first)
         if groups is None:
-            return self._trained_mix(rows.shape, rows.places, bias, drop, first=first)
-        mixes = [self._trained_mix(one.shape, one.places, one.bias(bias), drop, first=first) for one in groups]
-        places = order(groups, len(rows.first if first else rows.places), by_row=first)
+            return self._trained_mix(rows.shape, rows.positions, bias, drop, first=first)
+        mixes = [
+            self._trained_mix(group.shape, group.positions, group.bias(bias), drop, first=first) for group in groups
+        ]
+        row_order = order_of_groups(groups, len(rows.first if first else rows.positions), by_row=first)
 
         def mix(joined: Tensor, query: Tensor | None) -> Tensor:
             parts = [
-                own(joined.index_select(0, one.own), None if query is None else query.index_select(0, one.rows))
-                for one, own in zip(groups, mixes, strict=True)
+                group_mix(
+                    joined.index_select(0, group.packed_rows),
+                    None if query is None else query.index_select(0, group.rows),
+                )
+                for group, group_mix in zip(groups, mixes, strict=True)
             ]
-            return torch.cat(parts).index_select(0, places)
+            return torch.cat(parts).index_select(0, row_order)
 
         return mix
 
     def _trained_mix(
-        self, shape: tuple[int, int], places: Tensor, bias: Tensor | None, drop: Masks | None, *, first: bool
+        self, shape: tuple[int, int], positions: Tensor, bias: Tensor | None, drop: Masks | None, *, first: bool
     ) -> Mix:
-        """The attention, with gradient, of tokens at ``places`` of a flattened batch of ``shape``."""
-        found = HeadPositions.of(shape, places, self.heads, parts=2 if first else 3)
+        """The attention, with gradient, of tokens at ``positions`` of a flattened batch of ``shape``."""
+        head_positions = HeadPositions.of(shape, positions, self.heads, parts=2 if first else 3)
         rows, length = shape
         of_scores = (rows, self.heads, 1 if first else length, length)
         if drop is None or self.attention_rate == 0:
-            return lambda joined, query: attention(joined, query, found, bias, None, 0.0)
+            return lambda joined, query: attention(joined, query, head_positions, bias, None, 0.0)
         rate = self.attention_rate
-        return lambda joined, query: attention(joined, query, found, bias, drop(of_scores, rate, joined), rate)
+        return lambda joined, query: attention(joined, query, head_positions, bias, drop(of_scores, rate, joined), rate)
 
     def _layer(self, block: Block, maps: Maps, x: Tensor, rows: PackedRows, mix: Mix, drop: Masks | None) -> Tensor:
         """(T, hidden) -> (T, hidden), or (rows, hidden) of the first tokens."""
@@ -315,18 +322,18 @@ class PackedBackbone:
         if drop is None or self.hidden_rate == 0:
             total = x + change
         else:
-            kept = change * drop(change.shape, self.hidden_rate, change)
-            total = torch.add(x, kept, alpha=1 / (1 - self.hidden_rate))
+            dropped = change * drop(change.shape, self.hidden_rate, change)
+            total = torch.add(x, dropped, alpha=1 / (1 - self.hidden_rate))
         return functional.layer_norm(total, norm.normalized_shape, norm.weight, norm.bias, norm.eps)
 
 
 def why_not_packed(backbone: PreTrainedModel) -> str | None:
-    """Why `pack` has no packed forward for ``backbone``; None where it has one."""
+    """The reason why `pack` has no packed forward for ``backbone``; None where it has one."""
     from transformers import BertModel, MPNetModel, RobertaModel, XLMRobertaModel
 
     config = backbone.config
-    own = type(backbone) in (BertModel, RobertaModel, XLMRobertaModel, MPNetModel)
-    if not own or config.hidden_act != "gelu" or getattr(config, "is_decoder", False):
+    known_type = type(backbone) in (BertModel, RobertaModel, XLMRobertaModel, MPNetModel)
+    if not known_type or config.hidden_act != "gelu" or getattr(config, "is_decoder", False):
         return f"{config.model_type} is not of BERT's shape (bert, roberta, xlm-roberta, mpnet, with gelu)"
     encoder: Any = backbone.encoder
     linears = [part for layer in encoder.layer for part in _block(layer).linears]

@@ -1,4 +1,4 @@
-"""Which arithmetic a run uses, and why."""
+"""Chooses the arithmetic of the forward pass: float32 or bf16."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Precision:
 
     Attributes:
         bf16: whether the forward runs under bf16 autocast.
-        reason: why, for the user.
+        reason: why it was chosen, for the user.
     """
 
     bf16: bool
@@ -36,10 +36,10 @@ class Precision:
         return torch.autocast(device.type, torch.bfloat16) if self.bf16 else nullcontext()
 
 
-def choose_precision(asked: Literal["auto", "float32", "bf16"], device: torch.device) -> Precision:
+def choose_precision(choice: Literal["auto", "float32", "bf16"], device: torch.device) -> Precision:
     """bf16 where it is fast: CUDA from compute capability 8.0, CPUs by `fast_bf16`."""
-    if asked != "auto":
-        return Precision(asked == "bf16", "asked for")
+    if choice != "auto":
+        return Precision(choice == "bf16", "requested")
     if device.type == "cuda":
         major, minor = torch.cuda.get_device_capability(device)
         return Precision(major >= 8, f"auto: CUDA compute capability {major}.{minor}")

@@ -1,4 +1,4 @@
-"""What a CPU is: facts of it alone, so that what is chosen by them is the same in every run on it."""
+"""Facts about the CPU; choices made by them are the same in every run on the same machine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ INTEL = "GenuineIntel"
 
 
 def maker() -> str:
-    """The processor's maker as Linux tells it; elsewhere Intel's word for itself, if it is in the processor's name."""
+    """The processor's maker as Linux reports it; elsewhere Intel's name for itself, if the processor's name has it."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:
@@ -25,10 +25,10 @@ def fast_bf16() -> tuple[bool, str]:
     AMX does, and AVX-512's bf16 instruction on other makers' processors: twice as fast and more. On Intel's without AMX
     (some virtual machines hide it) that instruction takes twice as long as float32's (docs/results/speed.md).
     """
-    found = torch.cpu.get_capabilities()
-    if found.get("amx_bf16"):
+    capabilities = torch.cpu.get_capabilities()
+    if capabilities.get("amx_bf16"):
         return True, "this CPU has amx_bf16"
-    if not found.get("avx512_bf16"):
+    if not capabilities.get("avx512_bf16"):
         return False, "this CPU has no bf16 unit"
     if maker() == INTEL:
         return False, "this CPU has avx512_bf16 without AMX, which is slower than float32 on Intel's"

@@ -77,13 +77,13 @@ def embedding_module(backbone: PreTrainedModel) -> nn.Module:
     Raises:
         UserError: where the backbone has no module called ``embeddings``.
     """
-    found = dict(backbone.named_children()).get("embeddings")
-    if found is None:
+    module = dict(backbone.named_children()).get("embeddings")
+    if module is None:
         raise UserError(
             f"a {backbone.config.model_type} backbone has no module called embeddings, so no vector can replace the "
             "first token's embedding; choose another model, or another recipe"
         )
-    return found
+    return module
 
 
 def unread_mask(backbone: PreTrainedModel, mask: Tensor) -> Tensor:
@@ -129,5 +129,5 @@ def trained_states(
     """
     ids, mask = tokens.input_ids, tokens.attention_mask
     seed = int(torch.randint(2**62, (), device=mask.device)) if dropout else None
-    found = pack(backbone).states(ids, mask, layers, first_only=first, seed=seed, disturb=disturb, leading=leading)
-    return [found[layer] for layer in layers]
+    states = pack(backbone).states(ids, mask, layers, first_only=first, seed=seed, disturb=disturb, leading=leading)
+    return [states[layer] for layer in layers]

@@ -1,7 +1,7 @@
-"""The vectors of a BERT without layers under mean pooling, in one weighted sum of word vectors a text.
+"""Mean-pooled vectors of a BERT without layers, as one weighted sum of word vectors per text.
 
 Such a BERT (opencse-mini) is its embedding layer: h_t = LayerNorm(w_t + p_t), of token and position. With both centred,
-c_t = w_t - mean(w_t) and q_t = p_t - mean(p_t) over the d coordinates, the norm needs three looked-up numbers a token,
+c_t = w_t - mean(w_t) and q_t = p_t - mean(p_t) over the d coordinates, the norm needs three numbers per token,
 
     r_t = (var(w_t) + var(p_t) + 2 cov(w_t, p_t) + eps)^(-1/2),   mean_t h_t = g (sum_t r_t c_t + sum_t r_t q_t) / n + b
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 _LARGEST = 2**24
-"""Numbers in the table of covariances, at most: 64 MiB."""
+"""Most numbers in the table of covariances: 64 MiB."""
 
 
 @dataclass(frozen=True)
 class WordMeans:
-    """What is looked up.
+    """The tables that vectors are looked up in.
 
     Attributes:
         words: (V, d) centred word vectors, the token type's added.
@@ -59,14 +59,14 @@ class WordMeans:
 
     @staticmethod
     def reads(backbone: PreTrainedModel) -> Sequence[Tensor]:
-        """The weights that the tables are made of."""
+        """The weights that the tables are computed from."""
         of: Any = backbone.embeddings
         tables = (of.word_embeddings, of.position_embeddings, of.token_type_embeddings, of.LayerNorm)
         return [*(table.weight for table in tables), of.LayerNorm.bias]
 
     @classmethod
     def of(cls, backbone: PreTrainedModel) -> WordMeans:
-        """The tables of the weights as they are."""
+        """The tables for the current weights."""
         words, positions, types, weight, bias = (tensor.detach() for tensor in cls.reads(backbone))
         of: Any = backbone.embeddings
         words = words + types[0]

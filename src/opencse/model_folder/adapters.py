@@ -102,8 +102,8 @@ def merge_adapters(backbone: PreTrainedModel) -> None:
     for name, layer in list(backbone.named_modules()):
         if isinstance(layer, BaseTunerLayer):
             layer.merge()
-            parent, _, own = name.rpartition(".")
-            backbone.get_submodule(parent).register_module(own, layer.get_base_layer())
+            parent, _, attribute = name.rpartition(".")
+            backbone.get_submodule(parent).register_module(attribute, layer.get_base_layer())
     vars(backbone).pop("peft_config")
     backbone.requires_grad_(True)
 
@@ -152,13 +152,13 @@ class Adapters:
             raise UserError(f"{self.folder}: {WEIGHTS} is missing; save the adapters as safetensors")
         with torch.random.fork_rng(devices=[]):
             _inject(LoraConfig(**self.config), backbone, str(self.folder))
-        wanted = {name for name in backbone.state_dict() if ".lora_" in name}
+        expected = {name for name in backbone.state_dict() if ".lora_" in name}
         try:
             state = {name.removeprefix(_PREFIX): tensor.float() for name, tensor in load_file(file).items()}
-            found = set_peft_model_state_dict(backbone, state, adapter_name=_NAME)
+            report = set_peft_model_state_dict(backbone, state, adapter_name=_NAME)
         except (OSError, SafetensorError, RuntimeError, KeyError) as error:
             raise UserError(f"{file}: the adapters do not fit {self.base} ({reason(error)})") from None
-        wrong = sorted({*wanted & set(found.missing_keys), *found.unexpected_keys})
+        wrong = sorted({*expected & set(report.missing_keys), *report.unexpected_keys})
         if wrong:
             raise UserError(f"{file}: {len(wrong)} weights are missing or belong nowhere in {self.base} ({wrong[0]})")
         merge_adapters(backbone)
@@ -192,8 +192,8 @@ def read_adapters(folder: Path) -> Adapters | None:
             continue
         raise UserError(f"{path}: {key} = {str(value)[:60]} is not supported here; merge the adapters with peft")
     targets = config.get("target_modules")
-    named = isinstance(targets, list) and all(isinstance(one, str) for one in targets)
-    if not (named and targets) and targets != "all-linear":
+    are_names = isinstance(targets, list) and all(isinstance(one, str) for one in targets)
+    if not (are_names and targets) and targets != "all-linear":
         raise UserError(f"{path}: target_modules is {str(targets)[:60]!r}; a list of names was expected")
     rank = entry(path, config, "r", int, 8)
     ranks = entry(path, config, "rank_pattern", dict, {})

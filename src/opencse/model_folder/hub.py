@@ -116,12 +116,12 @@ def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
     files = sorted(path for path in folder.rglob("*") if path.is_file() and _is_sent(path.relative_to(folder)))
     if _is_for_a_folder_here(folder / ADAPTER):
         files = [path for path in files if ADAPTER not in path.relative_to(folder).parts]
-    made = [CommitOperationAdd(path.relative_to(folder).as_posix(), _content(path)) for path in files]
+    operations = [CommitOperationAdd(path.relative_to(folder).as_posix(), _content(path)) for path in files]
     card = folder / _CARD
     if card.is_file():
-        told = without_home(card.read_text(encoding="utf-8").replace(THIS_FOLDER, repo_id))
-        made.append(CommitOperationAdd(_CARD, told.encode()))
-    return made
+        text = without_home(card.read_text(encoding="utf-8").replace(THIS_FOLDER, repo_id))
+        operations.append(CommitOperationAdd(_CARD, text.encode()))
+    return operations
 
 
 def _is_sent(path: Path) -> bool:
@@ -142,10 +142,10 @@ def _content(path: Path) -> Path | bytes:
     except ValueError:
         return path
     if isinstance(values, dict):
-        named = {key: value for key, value in values.items() if _RECORDED.fullmatch(key) and isinstance(value, str)}
-        shown = {key: public_name(value) for key, value in named.items()}
-        if shown != named:
-            text = json.dumps(values | shown, indent=2) + "\n"
+        recorded = {key: value for key, value in values.items() if _RECORDED.fullmatch(key) and isinstance(value, str)}
+        public = {key: public_name(value) for key, value in recorded.items()}
+        if public != recorded:
+            text = json.dumps(values | public, indent=2) + "\n"
     return without_home(text).encode()
 
 
@@ -163,11 +163,11 @@ def _refused(repo_id: str, error: object, token: str | None) -> str:
     from huggingface_hub.errors import HfHubHTTPError
 
     assert isinstance(error, HfHubHTTPError)
-    status, said = error.response.status_code, error.server_message or reason(error)
+    status, message = error.response.status_code, error.server_message or reason(error)
     if status == 401:
-        return _no_token(repo_id) if token is None else f"{repo_id}: the Hub does not know this token ({said})"
+        return _no_token(repo_id) if token is None else f"{repo_id}: the Hub does not know this token ({message})"
     if status == 403:
-        return f"{repo_id}: the token may not write there ({said}); use a token with write access, or another owner"
+        return f"{repo_id}: the token may not write there ({message}); use a token with write access, or another owner"
     if status == 409:
         return f"{repo_id}: is on the Hub already; give --exist-ok to add a version to it, or another name"
-    return f"{repo_id}: the Hub refuses it with {status} ({said})"
+    return f"{repo_id}: the Hub refuses it with {status} ({message})"

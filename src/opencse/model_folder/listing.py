@@ -88,9 +88,9 @@ def _refuse_unlisted(folder: Path) -> None:
         )
 
 
-def _inside(listing: Path, given: object) -> Path:
+def _inside(listing: Path, path: object) -> Path:
     """The folder of a module, which is in the model's folder or the folder itself."""
     folder = listing.parent
-    if not isinstance(given, str) or Path(given).is_absolute() or ".." in Path(given).parts or "\0" in given:
-        raise UserError(f"{listing}: path is {given!r}; the name of a folder inside {folder} was expected")
-    return folder / given
+    if not isinstance(path, str) or Path(path).is_absolute() or ".." in Path(path).parts or "\0" in path:
+        raise UserError(f"{listing}: path is {path!r}; the name of a folder inside {folder} was expected")
+    return folder / path

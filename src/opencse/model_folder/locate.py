@@ -57,9 +57,9 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
 def _download(hub_id: str, patterns: list[str], weights: bool) -> Path:
     from huggingface_hub import snapshot_download
 
-    wanted = [*patterns, *_WEIGHTS] if weights else patterns
+    all_patterns = [*patterns, *_WEIGHTS] if weights else patterns
     try:
-        folder = Path(snapshot_download(hub_id, allow_patterns=wanted, ignore_patterns=["onnx/*", "openvino/*"]))
+        folder = Path(snapshot_download(hub_id, allow_patterns=all_patterns, ignore_patterns=["onnx/*", "openvino/*"]))
         if weights and not any(folder.glob("**/*.safetensors")):
             folder = Path(snapshot_download(hub_id, allow_patterns=[*patterns, "*.bin"]))
     except Exception as error:

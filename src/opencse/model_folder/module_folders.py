@@ -40,8 +40,8 @@ def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
     if not all(isinstance(one, str) for one in modes):
         raise UserError(f"{path}: pooling_mode is {mode!r}; a string was expected, such as 'mean'")
     if len(modes) != 1 or modes[0] not in POOLING_MODES:
-        named = " + ".join(modes) or "none"
-        raise UserError(f"{where}: pooling {named} is not supported here; choose one with --pooling")
+        names = " + ".join(modes) or "none"
+        raise UserError(f"{where}: pooling {names} is not supported here; choose one with --pooling")
     pooling = POOLING_MODES[modes[0]]
     if not pools_prompt(modules) and pooling is not Pooling.MEAN:
         raise UserError(
@@ -141,10 +141,10 @@ def _weighted(path: Path, pooling: Pooling, depth: int) -> Pooling:
     file = path / "config.json"
     start = entry(file, read_config(file), "layer_start", int, 4)
     weights = read_weights(path).get("layer_weights", torch.zeros(0)).flatten().tolist()
-    chosen = {start + i for i, weight in enumerate(weights) if weight}
+    layers = {start + i for i, weight in enumerate(weights) if weight}
     even = len(set(weights) - {0.0}) == 1
     for candidate in (Pooling.FIRST_LAST_0, Pooling.FIRST_LAST_1, Pooling.TOP2):
-        if pooling is Pooling.MEAN and even and chosen == set(candidate.layers(depth)):
+        if pooling is Pooling.MEAN and even and layers == set(candidate.layers(depth)):
             return candidate
     raise UserError(f"{path}: this weighting of layers is not supported here; choose a pooling with --pooling")
 

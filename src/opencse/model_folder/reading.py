@@ -78,37 +78,37 @@ def read_folder(
     trust_remote_code: bool = False,
 ) -> Parts:
     """Reads the parts of the encoder in a folder; the arguments are those of `SentenceEncoder`."""
-    chosen = None if pooling is None else parse_pooling(pooling)
-    found = _find(locate(model, code=trust_remote_code))
-    folder, modules, transformer = found.folder, found.modules, found.transformer
+    mode = None if pooling is None else parse_pooling(pooling)
+    sources = _find(locate(model, code=trust_remote_code))
+    folder, modules, transformer = sources.folder, sources.modules, sources.transformer
     if modules is not None and modules.table:
-        return _read_table(model, folder, modules, chosen, max_length, dropout, layers)
-    if found.adapters is not None:
+        return _read_table(model, folder, modules, mode, max_length, dropout, layers)
+    if sources.adapters is not None:
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
         if layers is not None:
             raise UserError(f"{model}: layers cannot be cut off below adapters; merge them first (opencse merge)")
-    sentence = read_sentence_config(found.text)
-    require_tokenizer(found.text)
+    sentence = read_sentence_config(sources.text)
+    require_tokenizer(sources.text)
     backbone = load_backbone(transformer, dropout=dropout, layers=layers, trust_remote_code=trust_remote_code)
-    if found.adapters is not None:
-        found.adapters.merge_into(backbone)
-    tokenizer = Tokenizer.load(found.text, trust_remote_code=trust_remote_code)
+    if sources.adapters is not None:
+        sources.adapters.merge_into(backbone)
+    tokenizer = Tokenizer.load(sources.text, trust_remote_code=trust_remote_code)
     _require_rows(transformer, tokenizer, backbone)
     require_all_dimensions(folder)
     prompts = read_prompts(folder)
     dense = [read_dense(path) for path in modules.dense] if modules else []
     require_chain(folder, int(backbone.config.hidden_size), dense)
-    if chosen is None:
-        chosen = read_pooling(modules, backbone.config.to_dict()) if modules else Pooling.MEAN
-    pool_prompt = modules is None or not chosen.is_mean or pools_prompt(modules)
+    if mode is None:
+        mode = read_pooling(modules, backbone.config.to_dict()) if modules else Pooling.MEAN
+    pool_prompt = modules is None or not mode.is_mean or pools_prompt(modules)
     depth = int(backbone.config.num_hidden_layers)
-    if not 0 <= chosen.layers(depth)[0] <= depth:
+    if not 0 <= mode.layers(depth)[0] <= depth:
         others = "mean or cls" if depth else "mean"
-        raise UserError(f"{model}: pooling {chosen} needs more layers than the model has ({depth}); choose {others}")
+        raise UserError(f"{model}: pooling {mode} needs more layers than the model has ({depth}); choose {others}")
     if modules and modules.normalize:
         require_sentence_names(modules.normalize)
     weights = None
-    if modules and modules.token_weights and chosen.is_mean:
+    if modules and modules.token_weights and mode.is_mean:
         if not pool_prompt:
             raise UserError(
                 f"{modules.pooling}: include_prompt is false: a mean that leaves out the prompt and weighs tokens "
@@ -119,7 +119,7 @@ def read_folder(
     return Parts(
         backbone,
         tokenizer,
-        pooling=chosen,
+        pooling=mode,
         max_length=_length(model, max_length, sentence.max_length, tokenizer, backbone),
         dense=dense,
         normalize=modules is not None and modules.normalize is not None,
@@ -178,9 +178,9 @@ def has_own_pooling(model: str | Path) -> bool:
 
 def has_layers(model: str | Path) -> bool:
     """Whether the folder's encoder reads tokens beside one another, and is no word vectors alone."""
-    found = _find(locate(model))
-    table = found.modules is not None and found.modules.table
-    return not table and read_config(found.transformer / "config.json").get("num_hidden_layers") != 0
+    sources = _find(locate(model))
+    table = sources.modules is not None and sources.modules.table
+    return not table and read_config(sources.transformer / "config.json").get("num_hidden_layers") != 0
 
 
 def own_pooling(model: str | Path) -> Pooling | None:
@@ -189,13 +189,13 @@ def own_pooling(model: str | Path) -> Pooling | None:
     Raises:
         UserError: if there is no such model, or its pooling is not supported here.
     """
-    found = _find(locate(model))
-    if found.modules is None:
+    sources = _find(locate(model))
+    if sources.modules is None:
         return None
-    if found.modules.table:
+    if sources.modules.table:
         return Pooling.MEAN
-    stated = read_config(found.transformer / "config.json")
-    return read_pooling(found.modules, stated)
+    stated = read_config(sources.transformer / "config.json")
+    return read_pooling(sources.modules, stated)
 
 
 def own_similarity(model: str | Path) -> Similarity:
@@ -221,17 +221,17 @@ def transformer_folder(folder: Path) -> Path:
 def _find(folder: Path) -> _Found:
     """Where everything of the encoder in ``folder`` is."""
     modules = list_modules(folder)
-    own = modules.transformer if modules else folder
-    adapters = read_adapters(own)
+    local = modules.transformer if modules else folder
+    adapters = read_adapters(local)
     if adapters is None:
-        return _Found(folder, modules, own, own)
+        return _Found(folder, modules, local, local)
     base = locate(adapters.base)
     below = list_modules(base)
     if below is not None and below.table:
         raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")
     transformer = below.transformer if below else base
-    told = own if (own / "tokenizer_config.json").is_file() else transformer
-    return _Found(folder if modules else base, modules or below, transformer, told, adapters)
+    text = local if (local / "tokenizer_config.json").is_file() else transformer
+    return _Found(folder if modules else base, modules or below, transformer, text, adapters)
 
 
 def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
@@ -249,20 +249,20 @@ def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel)
 
 
 def _length(
-    model: str | Path, asked: int | None, own: int | None, tokenizer: Tokenizer, backbone: PreTrainedModel
+    model: str | Path, requested: int | None, stated: int | None, tokenizer: Tokenizer, backbone: PreTrainedModel
 ) -> int:
     """The longest input in ids: as asked for, else the folder's own, else what tokenizer and positions allow."""
     table = position_limit(backbone, _NO_LIMIT)
     limit: object = tokenizer.hf.model_max_length
-    if asked is None and (not isinstance(limit, int | float) or limit < 1):
+    if requested is None and (not isinstance(limit, int | float) or limit < 1):
         raise UserError(f"{model}: tokenizer_config.json: model_max_length is {limit!r}; a whole number was expected")
     special = tokenizer.hf.num_special_tokens_to_add()
-    length = int(min(table, own or tokenizer.hf.model_max_length)) if asked is None else asked
+    length = int(min(table, stated or tokenizer.hf.model_max_length)) if requested is None else requested
     if length <= special:
-        where = f"max_length {length}" if asked is not None else f"{model}: its longest input of {length} ids"
+        where = f"max_length {length}" if requested is not None else f"{model}: its longest input of {length} ids"
         raise UserError(f"{where} leaves no room for text beside the {special} special tokens")
-    if asked is None:
+    if requested is None:
         return length
-    if asked > table:
-        raise UserError(f"{model}: max_length {asked} is beyond the position table ({table})")
-    return asked
+    if requested > table:
+        raise UserError(f"{model}: max_length {requested} is beyond the position table ({table})")
+    return requested

@@ -37,8 +37,9 @@ class SentenceConfig:
 
 def read_sentence_config(transformer: Path) -> SentenceConfig:
     """Configuration of the Transformer module, after a check that it takes text to token vectors and does no more."""
-    found = ((path, read_config(path)) for path in (transformer / name for name in _SENTENCE_CONFIGS))
-    path, config = next(((path, config) for path, config in found if config), (transformer / _SENTENCE_CONFIGS[0], {}))
+    configs = ((path, read_config(path)) for path in (transformer / name for name in _SENTENCE_CONFIGS))
+    default = (transformer / _SENTENCE_CONFIGS[0], {})
+    path, config = next(((path, config) for path, config in configs if config), default)
     plain = {"method": "forward", "method_output_name": "last_hidden_state"}
     expected = {"transformer_task": "feature-extraction", "module_output_name": "token_embeddings"}
     for key, value in expected.items():

@@ -171,10 +171,10 @@ def _folded(where: Path, weights: dict[str, Tensor]) -> Tensor:
     if rows is None:
         raise UserError(f"{where / 'model.safetensors'}: holds neither embedding.weight nor embeddings")
     if "mapping" in weights:
-        places = weights["mapping"].long()
-        if len(places) and not 0 <= int(places.min()) <= int(places.max()) < len(rows):
+        mapping = weights["mapping"].long()
+        if len(mapping) and not 0 <= int(mapping.min()) <= int(mapping.max()) < len(rows):
             raise UserError(f"{where / 'model.safetensors'}: mapping names rows that are not there")
-        rows = rows[places]
+        rows = rows[mapping]
     if "weights" in weights:
         rows = rows.float() * weights["weights"].float()[:, None]
     return rows
@@ -192,8 +192,8 @@ def bare_tokenizer(backend: Backend, *, characters_per_id: int | None = None) ->
 
     stated = json.loads(backend.to_str())
     stated |= {"post_processor": None, "truncation": None, "padding": None}
-    own = Backend.from_str(json.dumps(stated))
-    known = own.get_vocab()
+    bare = Backend.from_str(json.dumps(stated))
+    known = bare.get_vocab()
     padding = next((token for token in _PADDINGS if token in known), _PADDINGS[0])
     model = stated.get("model", {})
     unknown = model.get("unk_token")
@@ -202,7 +202,7 @@ def bare_tokenizer(backend: Backend, *, characters_per_id: int | None = None) ->
     names = {"pad_token": padding} | ({"unk_token": unknown} if unknown in known else {})
     side = (backend.truncation or {}).get("direction", "right")
     hf = PreTrainedTokenizerFast(  # type: ignore[no-untyped-call]
-        tokenizer_object=own, clean_up_tokenization_spaces=False, truncation_side=side, **names
+        tokenizer_object=bare, clean_up_tokenization_spaces=False, truncation_side=side, **names
     )
     return Tokenizer(hf, characters_per_id=characters_per_id)
 

@@ -32,10 +32,10 @@ def weight_files(folder: Path) -> tuple[Path, ...]:
         UserError: if config.json or an index names a file that is not a plain name inside the folder. The file itself
             may be a link: the Hub's cache is made of links to another folder.
     """
-    named = read_config(folder / "config.json").get("transformers_weights")
-    if named is not None:
-        _refuse_outside(folder / "config.json", "transformers_weights", named)
-        return (folder / named,)
+    file_name = read_config(folder / "config.json").get("transformers_weights")
+    if file_name is not None:
+        _refuse_outside(folder / "config.json", "transformers_weights", file_name)
+        return (folder / file_name,)
     shards = {}
     for index in _INDEXES:
         weight_map = read_config(folder / index).get("weight_map", {})
@@ -89,15 +89,15 @@ def require_sizes(folder: Path, config: PretrainedConfig, stored_bytes: int, *, 
     numbers = sum(tensor.numel() for tensor in (*model.parameters(), *model.buffers()))
     pooler = sum(tensor.numel() for name, tensor in model.named_parameters() if name.startswith("pooler."))
     if numbers - pooler > max(_SMALL, stored_bytes):
-        named = {key: value for key, value in _numbers(read_config(folder / "config.json")) if "id" not in key}
-        largest = max(named, key=lambda key: named[key], default="")
-        what = f"its sizes make a network of {numbers:,} numbers"
-        _too_large(folder / "config.json", what, f"the weight files have {stored_bytes:,} bytes", largest)
+        sizes = {key: value for key, value in _numbers(read_config(folder / "config.json")) if "id" not in key}
+        largest = max(sizes, key=lambda key: sizes[key], default="")
+        problem = f"its sizes make a network of {numbers:,} numbers"
+        _too_large(folder / "config.json", problem, f"the weight files have {stored_bytes:,} bytes", largest)
 
 
-def _too_large(path: Path, what: str, weights: str, key: str = "") -> NoReturn:
+def _too_large(path: Path, problem: str, weights: str, key: str = "") -> NoReturn:
     where = f" (the largest size is {key})" if key else ""
-    raise UserError(f"{path}: {what}, but {weights}{where}; take config.json and weights from the same model")
+    raise UserError(f"{path}: {problem}, but {weights}{where}; take config.json and weights from the same model")
 
 
 def _tensor_count(file: Path) -> int:

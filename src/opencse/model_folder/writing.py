@@ -93,10 +93,11 @@ def write_folder(
 
 def _require_own(folder: Path, work: Path) -> None:
     """Refuses to replace files that another program, or the user, wrote."""
-    taken = sorted(path.name for path in work.iterdir() if os.path.lexists(folder / path.name))
-    if taken and not is_ours(folder) and not (folder / RUN).is_file():
+    existing = sorted(path.name for path in work.iterdir() if os.path.lexists(folder / path.name))
+    if existing and not is_ours(folder) and not (folder / RUN).is_file():
         raise UserError(
-            f"{folder}: holds {taken[0]} and no encoder that opencse wrote, so it is not replaced; choose a new folder"
+            f"{folder}: holds {existing[0]} and no encoder that opencse wrote, so it is not replaced; "
+            "choose a new folder"
         )
 
 
@@ -187,8 +188,8 @@ def _add_masked_lm_head(backbone: PreTrainedModel, head: MaskedLMHead, folder: P
 
     embeddings = cast(nn.Embedding, backbone.get_input_embeddings()).weight.data_ptr()
     state = {f"{head.prefix}.{name}": _stored(t, dtype) for name, t in backbone.state_dict().items()}
-    own = head.lm.state_dict()
-    state |= {name: _stored(t, dtype).clone() for name, t in own.items() if t.data_ptr() != embeddings}
+    head_state = head.lm.state_dict()
+    state |= {name: _stored(t, dtype).clone() for name, t in head_state.items() if t.data_ptr() != embeddings}
     save_file(state, folder / "model.safetensors", metadata={"format": "pt"})
     config = read_config(folder / "config.json") | {"architectures": [type(head.lm).__name__]}
     if not head.tied:

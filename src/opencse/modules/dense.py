@@ -204,8 +204,8 @@ class Projection(nn.Module):
                 "set training.batch_size higher, or encoder.head.kind=mlp"
             )
         inside = torch.relu(self.inner_norm(self.inner(vectors)))
-        made: Tensor = self.outer_norm(self.outer(inside))
-        return made
+        projected: Tensor = self.outer_norm(self.outer(inside))
+        return projected
 
     def folded(self) -> tuple[Dense, Dense]:
         """The head in evaluation mode as two dense layers, its normalisation in their weights."""
@@ -227,14 +227,14 @@ Head = Dense | Projection
 
 def as_dense(layers: nn.Sequential) -> list[Dense]:
     """The layers as inference and a saved folder have them: each projection as its two dense layers."""
-    made: list[Dense] = []
+    dense_layers: list[Dense] = []
     for layer in layers:
         if isinstance(layer, Projection):
-            made += layer.folded()
+            dense_layers += layer.folded()
         else:
             assert isinstance(layer, Dense)
-            made.append(layer)
-    return made
+            dense_layers.append(layer)
+    return dense_layers
 
 
 def new_head(settings: HeadSettings, features: int, generator: torch.Generator) -> Head | None:

@@ -17,7 +17,7 @@ def evaluating(module: nn.Module, but: Iterable[nn.Module] = ()) -> Iterator[Non
         but: parts that stay in the mode they are in.
     """
     modes = [(part, part.training) for part in module.modules()]
-    stay = [(part, part.training) for kept in but for part in kept.modules()]
+    stay = [(part, part.training) for excluded in but for part in excluded.modules()]
     module.eval()
     for part, training in stay:
         part.training = training

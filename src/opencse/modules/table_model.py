@@ -59,6 +59,6 @@ class Table(PreTrainedModel):
     ) -> BaseModelOutput:
         """(rows, length) ids -> (rows, length, hidden)."""
         del attention_mask, return_dict
-        given: Tensor = self.embedding(input_ids) if inputs_embeds is None else inputs_embeds
-        states = self.dropout(given)
+        rows: Tensor = self.embedding(input_ids) if inputs_embeds is None else inputs_embeds
+        states = self.dropout(rows)
         return BaseModelOutput(last_hidden_state=states, hidden_states=(states,) if output_hidden_states else None)

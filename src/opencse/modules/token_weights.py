@@ -53,15 +53,15 @@ class TokenWeights(nn.Module):
         Raises:
             UserError: where there are no texts.
         """
-        count, found = 0, np.zeros(vocabulary, dtype=np.int64)
+        count, text_counts = 0, np.zeros(vocabulary, dtype=np.int64)
         for ids in texts:
-            found[np.unique(ids)] += 1
+            text_counts[np.unique(ids)] += 1
             count += 1
         if not count:
             raise UserError("no texts to weigh tokens by")
-        return cls(torch.from_numpy(_weights(found, count, floor)))
+        return cls(torch.from_numpy(_weights(text_counts, count, floor)))
 
 
-def _weights(found: NDArray[np.int64], count: int, floor: float) -> NDArray[np.float32]:
-    idf = np.log((count + 1) / (found + 1))
+def _weights(text_counts: NDArray[np.int64], count: int, floor: float) -> NDArray[np.float32]:
+    idf = np.log((count + 1) / (text_counts + 1))
     return (floor + (1 - floor) * idf / max(float(idf.max()), np.finfo(np.float64).tiny)).astype(np.float32)
