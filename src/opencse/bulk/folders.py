@@ -269,10 +269,10 @@ def _locally(
         return
     say(f"{len(devices)} processes on {', '.join(dict.fromkeys(devices))}")
     context = get_context("spawn")
-    number, done = context.Value("q", 0), context.Value("q", 0)
+    next_number, done = context.Value("q", 0), context.Value("q", 0)
     specs = [replace(spec, device=device) for device in devices]
     threads = max(1, torch.get_num_threads() // len(specs))
-    with started(len(specs), _work, _begin, specs, threads, number, done) as workers:
+    with started(len(specs), _work, _begin, specs, threads, next_number, done) as workers:
         for _, outcome in workers.done(work.tasks(), lambda: None if report is None else report.within(done.value)):
             yield outcome
 
