@@ -16,10 +16,11 @@ from sentence_transformers import SentenceTransformer
 from transformers import PreTrainedTokenizerFast
 
 import opencse
+from opencse.arrays import Vectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.export import distil
-from opencse.export.distil import DistilSettings, Floats, _fitted
+from opencse.export.distil import DistilSettings, _fitted
 from opencse.modules.prompts import Prompts
 from opencse.modules.similarity import unit_rows
 from opencse.progress import Silent
@@ -74,7 +75,7 @@ def test_a_vocabulary_with_holes(encoder: SentenceEncoder, monkeypatch: pytest.M
     encoder.tokenizer = Tokenizer(hf)
     through, found = distil._through, []
 
-    def seen(*given: Any) -> Floats:
+    def seen(*given: Any) -> Vectors:
         found.append(through(*given))
         return found[0]
 
@@ -142,7 +143,7 @@ def test_the_fit_reads_what_the_encoder_and_the_table_read(
     scattered(encoder).prompts = Prompts({"query": "a question: "}, "query")
     read: list[list[int]] = []
 
-    def fitted(rows: Floats, ids: list[list[int]], *rest: object) -> tuple[Floats, float, float]:
+    def fitted(rows: Vectors, ids: list[list[int]], *rest: object) -> tuple[Vectors, float, float]:
         read.extend(list(row) for row in ids)
         return rows, 0.0, 0.0
 

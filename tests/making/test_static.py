@@ -253,7 +253,7 @@ def test_all_texts_of_a_pair_are_read(tmp_path: Path, tokenizer: Tokenizer, sent
         ({"heads": 3}, "heads 3 does not divide dimension 16; take heads 2"),
         ({"heads": 99}, "heads 99 does not divide dimension 16; take heads 16"),
         ({"dimension": 6400}, "dimension 6400 is above the"),
-        ({"positions": 3}, "positions 3 leaves no room for a pair beside 2 special tokens"),
+        ({"positions": 3}, "positions 3 leaves no room for two pieces and 2 special tokens"),
     ],
 )
 def test_settings_that_do_not_fit(source: Source, tokenizer: Tokenizer, changes: dict[str, int], message: str) -> None:

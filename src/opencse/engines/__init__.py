@@ -1,1 +1,1 @@
-"""Where work that can be cut into pieces is done: by processes of this machine, or by those of a cluster."""
+"""Runs work that consists of many pieces: in processes of this machine, or on a Ray cluster."""

@@ -1,4 +1,4 @@
-"""Which engine is asked for."""
+"""Names of the engines that run work in several processes: this machine, or a Ray cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opencse.environment import require_packages
 from opencse.errors import require_known
 
 Engine = Literal["local", "ray"]
-"""``local``: processes of this machine; ``ray``: those of a Ray cluster."""
+"""``local``: processes of this machine; ``ray``: processes of a Ray cluster."""
 ENGINES: tuple[str, ...] = get_args(Engine)
 
 

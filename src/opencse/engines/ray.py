@@ -1,8 +1,9 @@
-"""Work shared out over a Ray cluster: a stream of small pieces by a Ray Data job, a few long ones as Ray tasks.
+"""Distributes work over a Ray cluster: many small pieces by a Ray Data job, a few long tasks as Ray tasks.
 
-Ray places, restarts, retries and holds back; nothing here schedules. The cluster is the one that the environment names
-(``RAY_ADDRESS``) or that runs on this machine, else one of this machine's cores that ends with the work. Every node
-needs this library, and finds the folders that are named, and the working folder, where this one has them.
+Ray does the scheduling: it assigns, restarts and retries work, and limits how much is in memory. The cluster is the
+one in the environment variable ``RAY_ADDRESS`` or the one that runs on this machine; otherwise one is started with the
+cores of this machine, and stopped after the work. Every node needs this library, and the folders in use, including the
+working folder, under the same paths.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from opencse.errors import InterruptedRunError, UserError, reason
 T = TypeVar("T")
 R = TypeVar("R")
 RETRIES = 3
-"""Times that a long task is begun again after its process or machine was lost."""
+"""Number of times that a long task is started again after its process or machine was lost."""
 _COLUMN = "pickled"
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """What this process is connected to.
+    """The Ray cluster that this process is connected to.
 
     Attributes:
         cores: of all nodes.
@@ -56,30 +57,33 @@ class Cluster:
         gpu: bool,
         memory: int,
     ) -> Iterator[R]:
-        """What is made of each piece, in the order in which they are done.
+        """Yields the result of each piece, in the order in which they finish.
 
         A piece whose process or machine was lost is done again by another one.
 
         Args:
-            pieces: makes them one after another, on this node, as there is room for more; a second call of it, after
-                a loss, makes the same ones.
-            begin: makes, once in each worker, the function that does a piece.
-            workers: at the most; each has one core, and with ``gpu`` one GPU.
+            pieces: yields them one after another, on this node, as there is room for more; called again after a
+                loss, it must yield the same ones.
+            begin: called once in each worker; returns the function that does a piece.
+            workers: largest number; each has one core, and with ``gpu`` one GPU.
             gpu: whether they need one.
             memory: bytes that a worker takes.
 
         Raises:
-            UserError: of a piece; or if Ray gives the work up.
+            UserError: of a piece; or if Ray ends the job.
             OSError: of a piece.
         """
-        here = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
+        this_node = {"ray.io/node-id": ray.get_runtime_context().get_node_id()}
         context = ray.data.DataContext.get_current().copy()
         context.target_max_block_size = 1  # a piece is a block, so that pieces are shared out one by one
         context.enable_progress_bars = False
         context.raise_original_map_exception = True
         with ray.data.DataContext.current(context):
             job = ray.data.read_datasource(
-                _Pieces(partial(_blocks, pieces, Path.cwd())), override_num_blocks=1, num_cpus=0, label_selector=here
+                _Pieces(partial(_blocks, pieces, Path.cwd())),
+                override_num_blocks=1,
+                num_cpus=0,
+                label_selector=this_node,
             ).map(
                 _Worker,
                 fn_constructor_args=[begin, Path.cwd()],
@@ -89,29 +93,29 @@ class Cluster:
                 memory=memory,
             )
             try:
-                with _told(), _quiet():
+                with _errors_of_the_work(), _quiet():
                     for row in job.iter_rows():
                         yield pickle.loads(row[_COLUMN])
             finally:
-                del job  # it ends its actors when it goes, and an error that is held would keep it
+                del job  # deleting it ends its actors; a caught error would keep it alive
 
     def each(
         self, work: Callable[[T], R], tasks: Sequence[T], *, at_a_time: int, cores: int, gpu: bool
     ) -> Iterator[tuple[T, R]]:
-        """Each of a few long tasks and its result, as they end.
+        """Yields each of a few long tasks with its result, as they finish.
 
         Args:
-            work: does one; done again, it goes on with what an earlier attempt has left.
+            work: does a task; called again, it continues from what an earlier attempt has written.
             tasks: what to do.
-            at_a_time: at the most.
-            cores: that each takes.
-            gpu: whether each takes one.
+            at_a_time: largest number of tasks at once.
+            cores: of each task.
+            gpu: whether each task needs one.
         """
         remote = ray.remote(num_cpus=cores, num_gpus=1 if gpu else 0, max_retries=RETRIES)(_done_in)
         waiting: dict[Any, T] = {}
         more = iter(tasks)
         try:
-            with _told():
+            with _errors_of_the_work():
                 while True:
                     while len(waiting) < at_a_time and (task := next(more, None)) is not None:
                         waiting[remote.remote(Path.cwd(), work, task)] = task
@@ -126,15 +130,15 @@ class Cluster:
 
 @contextmanager
 def connected() -> Iterator[Cluster]:
-    """The cluster, for the time of the block.
+    """Connects to the cluster for the duration of the block.
 
     Raises:
         UserError: if it cannot be reached.
     """
     ours = not ray.is_initialized()
     if ours:
-        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster that is made here tells nobody of itself
-        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its own log files say it all
+        os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # a cluster started here sends no statistics
+        os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")  # its own log files have everything
         try:
             ray.init(include_dashboard=False, logging_level="error", log_to_driver=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
@@ -149,7 +153,7 @@ def connected() -> Iterator[Cluster]:
 
 
 class _Pieces(Datasource):  # type: ignore[misc]  # Ray has no types
-    """The pieces as a data source, a block each, made by one reader."""
+    """The pieces as a data source with one block per piece, read by one reader."""
 
     def __init__(self, blocks: Callable[[], Iterator[pyarrow.Table]]) -> None:
         self._blocks = blocks
@@ -190,29 +194,31 @@ class _Worker(Generic[T, R]):
 
 
 @contextmanager
-def _told() -> Iterator[None]:
-    """An error of the work itself as it was there; another one of Ray's as a line."""
+def _errors_of_the_work() -> Iterator[None]:
+    """Raises an error of the work itself as it was in the worker, and any other error of Ray as a ``UserError``."""
     try:
         yield
     except RayError as error:
-        # Else the traceback keeps the job, and its idle actors their cores, for as long as somebody holds the error.
+        # Else the traceback keeps the job alive, and its idle actors their cores, as long as the error is referenced.
         traceback.clear_frames(error.__traceback__)
         gc.collect()
-        within: BaseException | None = error
-        while within is not None:
-            if isinstance(within, RayError):
+        cause: BaseException | None = error
+        while cause is not None:
+            if isinstance(cause, RayError):
                 pass
-            elif isinstance(within, UserError | InterruptedRunError):
-                raise type(within)(reason(within)) from None  # without Ray's own advice
-            elif isinstance(within, OSError):
-                raise within from None
-            within = getattr(within, "cause", None) or within.__cause__
-        raise UserError(f"the Ray job ended ({reason(error)}); the same command goes on with what is missing") from None
+            elif isinstance(cause, UserError | InterruptedRunError):
+                raise type(cause)(reason(cause)) from None  # without Ray's own advice
+            elif isinstance(cause, OSError):
+                raise cause from None
+            cause = getattr(cause, "cause", None) or cause.__cause__
+        raise UserError(
+            f"the Ray job ended ({reason(error)}); the same command continues with what is missing"
+        ) from None
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Ray Data tells its log files alone what it does; what went wrong is raised, too."""
+    """Limits Ray Data's messages to its log files; errors are raised as well."""
     logger = logging.getLogger("ray.data")
     handlers = [handler for handler in logger.handlers if isinstance(handler, logging.StreamHandler)]
     before = [handler.level for handler in handlers]

@@ -1,4 +1,4 @@
-"""The whole encoder as one ONNX graph: ids and mask in, L2-normalised vectors out."""
+"""Writes an encoder as one ONNX graph: ids and mask in, L2-normalised vectors out."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ def exported_normalized(encoder: SentenceEncoder) -> bool:
 
 
 class SentenceGraph(nn.Module):
-    """What is exported: backbone, pooling, dense layers, L2 normalisation, without any choice left to the caller.
+    """The module that is exported: backbone, pooling, dense layers and L2 normalisation.
 
-    A text without a single token has the zero vector, as `SentenceEncoder.encode` gives it.
+    A text without a single token has the zero vector, as in `SentenceEncoder.encode`.
     """
 
     def __init__(self, encoder: SentenceEncoder) -> None:
@@ -49,7 +49,7 @@ class SentenceGraph(nn.Module):
 
 
 def random_tokens(encoder: SentenceEncoder, rows: int, length: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    """Ids and mask (rows, length) of random tokens, the first row full, the others of random lengths from 1."""
+    """Random ids and mask (rows, length); the first row is full, the others have random lengths from 1."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, length + 1, (rows, 1), generator=generator)
     lengths[0] = length
@@ -92,7 +92,7 @@ def write_graph(encoder: SentenceEncoder, file: Path) -> None:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Keeps the exporter's own notes on its work off the terminal; failures are exceptions."""
+    """Hides the messages of the exporter; failures are exceptions."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "torch.export", "onnxscript", "onnx_ir")]
     levels = [logger.level for logger in loggers]
     try:

@@ -1,4 +1,4 @@
-"""The folder of an ONNX export: graph, tokenizer, and what is known of them; checked before it is there."""
+"""Writes the folder of an ONNX export: graph, tokenizer and description, checked against torch before it appears."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from opencse.outputs import moving_in, require_empty
 from opencse.progress import Progress
 
 TOLERANCE = 1e-5
-"""No coordinate of a unit vector may differ more from torch's."""
+"""Largest difference from torch that a coordinate of a unit vector may have."""
 EXAMPLE = """import json
 
 import numpy as np
@@ -70,7 +70,7 @@ vectors = encoder.encode(["One sentence.", "Another one."])
 {retrieval}
 ## Checked, and limits
 
-{checked}- Texts of more than {max_length:,} ids are cut.
+{checked}- Texts of more than {max_length:,} ids are truncated.
 - What holds for {model} holds for this: see its own card for how it was made, its scores and its limits.
 """
 
@@ -87,14 +87,14 @@ documents = encoder.encode_document(["The valve leaks."])
 
 @dataclass(frozen=True)
 class OnnxExport:
-    """What was written.
+    """A report of an ONNX export.
 
     Attributes:
         folder: holds ``model.onnx``, ``tokenizer.json``, ``export.json`` and ``README.md``.
         dimension: length of a vector.
-        shapes: (rows, length) of the random batches on which the graph was held against torch.
+        shapes: (rows, length) of the random batches on which the graph was compared with torch.
         difference: the largest difference of a coordinate, float32 graph against torch, over these and the texts.
-        int8: what 8 bits cost, if they were asked for.
+        int8: loss of quality in 8 bits, if they were requested.
         megabytes: of ``model.onnx``.
     """
 
@@ -115,15 +115,15 @@ def write_onnx(
     pairs: ScoredPairs | None,
     progress: Progress,
 ) -> OnnxExport:
-    """Writes the graph of ``encoder`` with all that it takes to run it, after it was held against torch.
+    """Writes the graph of ``encoder`` and everything needed to run it, after comparing it with torch.
 
     Args:
         encoder: on the CPU, in evaluation mode.
         folder: a new or empty one.
         name: of the model, for the card.
-        texts: real ones, on which tokenizer and graph are checked from end to end, and int8 is measured.
+        texts: real texts, on which tokenizer and graph are checked from end to end, and int8 is measured.
         pairs: graded pairs, on which int8 is measured; None writes the float32 graph.
-        progress: hears of it.
+        progress: is notified of each stage.
 
     Raises:
         UserError: where the backbone cannot be exported, its tokenizer has no file of the tokenizers library, the
@@ -148,8 +148,8 @@ def write_onnx(
             shapes, difference = _compare(encoder, work)
             exact = OnnxEncoder(work)
             for prompt, vectors in expected.items():
-                given = exact.encode(texts, prompt=prompt)
-                difference = max(difference, _require_same(given, vectors, f"on {len(texts):,} texts"))
+                exported = exact.encode(texts, prompt=prompt)
+                difference = max(difference, _require_same(exported, vectors, f"on {len(texts):,} texts"))
             progress.say(
                 f"checked    against torch at {len(shapes)} shapes and on {len(texts):,} texts: no coordinate differs "
                 f"by more than {difference:.1e}"
@@ -162,7 +162,7 @@ def write_onnx(
                 for old in work.glob("float32.onnx*"):
                     old.unlink()
             size = sum(file.stat().st_size for file in work.glob(f"{GRAPH}*")) / 1e6
-            found = OnnxExport(folder, encoder.dimension, shapes, difference, int8, size)
+            export = OnnxExport(folder, encoder.dimension, shapes, difference, int8, size)
             about |= {
                 "precision": "float32" if int8 is None else "int8",
                 "checks": {"against": "torch", "tolerance": TOLERANCE, "shapes": shapes, "texts": len(texts)},
@@ -173,7 +173,7 @@ def write_onnx(
             io.write_text(work / DESCRIPTION, json.dumps(about, indent=2, ensure_ascii=False) + "\n")
     except OSError as error:
         raise UserError(f"{folder}: the export cannot be written ({reason(error)})") from error
-    return found
+    return export
 
 
 def _card(encoder: SentenceEncoder, name: str, difference: float, int8: Int8Loss | None) -> str:
@@ -212,7 +212,7 @@ def _description(encoder: SentenceEncoder, name: str) -> dict[str, object]:
 
 
 def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str]) -> None:
-    """Writes tokenizer.json, with cutting and padding in it, after it gave the encoder's own ids on ``texts``."""
+    """Writes tokenizer.json with truncation and padding; checks that it gives the encoder's ids on ``texts``."""
     from tokenizers import Tokenizer
 
     hf = encoder.tokenizer.hf
@@ -221,10 +221,10 @@ def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str])
             f"{hf.name_or_path or type(hf).__name__}: has no tokenizer.json (a tokenizer of Python alone), which ONNX "
             "users need; save the model with a fast tokenizer"
         )
-    own = Tokenizer.from_str(hf.backend_tokenizer.to_str())
-    own.enable_truncation(encoder.max_length, direction=hf.truncation_side)
-    own.enable_padding(pad_id=encoder.tokenizer.pad_id, pad_token=str(hf.pad_token))
-    own.save(str(file))
+    backend = Tokenizer.from_str(hf.backend_tokenizer.to_str())
+    backend.enable_truncation(encoder.max_length, direction=hf.truncation_side)
+    backend.enable_padding(pad_id=encoder.tokenizer.pad_id, pad_token=str(hf.pad_token))
+    backend.save(str(file))
     read = Tokenizer.from_file(str(file))
     read.no_padding()
     longest = encoder.tokenizer.longest_text(encoder.max_length)
@@ -238,7 +238,7 @@ def _write_tokenizer(encoder: SentenceEncoder, file: Path, texts: Sequence[str])
 
 
 def _compare(encoder: SentenceEncoder, folder: Path) -> tuple[tuple[tuple[int, int], ...], float]:
-    """Random batches through torch and onnxruntime: their shapes, and the largest difference of a coordinate."""
+    """Runs random batches in torch and onnxruntime; returns their shapes and the largest difference of a coordinate."""
     most = encoder.max_length
     shapes = tuple(dict.fromkeys([(1, 1), (1, 2), (2, min(3, most)), (7, min(31, most)), (3, min(most, 512))]))
     running, graph = session(folder / GRAPH), SentenceGraph(encoder).eval()
@@ -248,17 +248,17 @@ def _compare(encoder: SentenceEncoder, folder: Path) -> tuple[tuple[tuple[int, i
         with torch.inference_mode():
             expected = graph(ids, mask).numpy()
         try:
-            given = running.run([VECTORS], {IDS: ids.numpy(), MASK: mask.numpy()})[0]
+            vectors = running.run([VECTORS], {IDS: ids.numpy(), MASK: mask.numpy()})[0]
         except Exception as error:  # onnxruntime's own, of many kinds
             raise UserError(
                 f"the ONNX graph does not run on {shape[0]} x {shape[1]} tokens ({reason(error)}); nothing is written"
             ) from error
-        largest = max(largest, _require_same(np.asarray(given), expected, f"at {shape[0]} x {shape[1]} tokens"))
+        largest = max(largest, _require_same(np.asarray(vectors), expected, f"at {shape[0]} x {shape[1]} tokens"))
     return shapes, largest
 
 
-def _require_same(given: np.ndarray, expected: np.ndarray, where: str) -> float:
-    difference = float(np.abs(given - expected).max())
+def _require_same(vectors: np.ndarray, expected: np.ndarray, where: str) -> float:
+    difference = float(np.abs(vectors - expected).max())
     if not difference <= TOLERANCE:
         raise UserError(
             f"the ONNX graph differs from torch by {difference:.1e} {where}, more than {TOLERANCE:g}; nothing is "

@@ -1,4 +1,4 @@
-"""Weights in 8 bits: a graph a quarter of the size, and what that costs."""
+"""Quantises an ONNX graph to 8 bits, a quarter of the size, and measures the loss of quality."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from opencse.statistics.correlation import cosine_of_rows, spearman
 
 @dataclass(frozen=True)
 class Int8Loss:
-    """What 8 bits cost.
+    """The loss of quality in 8 bits.
 
     Attributes:
-        texts: how many were encoded both ways.
+        texts: number of texts that were encoded both ways.
         cosine: mean cosine of a text's int8 vector and its float32 vector.
         worst_cosine: the smallest.
         ranking: Spearman correlation (x 100) of the cosines of neighbouring texts, int8 against float32.
-        pairs: what the graded pairs are called.
+        pairs: name of the graded pairs.
         float32: Spearman (x 100) on the graded pairs in float32.
         int8: the same in int8.
     """
@@ -38,7 +38,7 @@ class Int8Loss:
     int8: float
 
     def lines(self) -> list[str]:
-        """For the user."""
+        """Lines for the user."""
         return [
             f"int8       cosine to float32 {self.cosine:.4f} on average, {self.worst_cosine:.4f} at worst, over "
             f"{self.texts:,} texts; the ranks of their similarities agree to {self.ranking:.2f} (Spearman x 100)",
@@ -48,7 +48,7 @@ class Int8Loss:
 
 
 def quantize(graph: Path, out: Path) -> None:
-    """Writes ``graph`` with weights of 8 bits, one scale a row of output; activations are scaled as they come.
+    """Writes ``graph`` with weights of 8 bits, one scale per row of output; activations are scaled at run time.
 
     Weights take 7 of the 8 bits: processors without VNNI would overflow on full ones.
     """
@@ -66,22 +66,22 @@ def quantize(graph: Path, out: Path) -> None:
 
 
 FEWEST = 3
-"""Texts at least whose similarities are ranked."""
+"""Smallest number of texts whose similarities can be ranked."""
 
 
 def loss_of(exact: Encode, quantized: Encode, texts: Sequence[str], pairs: ScoredPairs) -> Int8Loss:
-    """What 8 bits cost.
+    """Measures the loss of quality in 8 bits.
 
     Args:
         exact: vectors of a list of texts in float32.
         quantized: the same in int8.
-        texts: at least ``FEWEST``; the similarity of each to the one before it is what is ranked.
+        texts: at least ``FEWEST``; the similarities of each text to the one before it are ranked.
         pairs: graded pairs.
     """
-    own = [np.asarray(encode(list(texts))) for encode in (exact, quantized)]
-    cosines = cosine_of_rows(*own)
-    similar = [cosine_of_rows(rows, np.roll(rows, 1, axis=0)) for rows in own]
-    found = [
+    vectors = [np.asarray(encode(list(texts))) for encode in (exact, quantized)]
+    cosines = cosine_of_rows(*vectors)
+    similar = [cosine_of_rows(rows, np.roll(rows, 1, axis=0)) for rows in vectors]
+    correlations = [
         spearman(cosine_of_rows(np.asarray(encode(pairs.first)), np.asarray(encode(pairs.second))), pairs.scores)
         for encode in (exact, quantized)
     ]
@@ -91,6 +91,6 @@ def loss_of(exact: Encode, quantized: Encode, texts: Sequence[str], pairs: Score
         worst_cosine=float(cosines.min()),
         ranking=100 * spearman(similar[1], similar[0]),
         pairs=f"{pairs.name} ({len(pairs)} pairs)",
-        float32=100 * found[0],
-        int8=100 * found[1],
+        float32=100 * correlations[0],
+        int8=100 * correlations[1],
     )

@@ -1,4 +1,4 @@
-"""A folder of `opencse.export_onnx`, run by onnxruntime: no torch, no transformers."""
+"""Runs a folder of `opencse.export_onnx` with onnxruntime, without torch and transformers."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ _TOKEN_BUDGET = 2_048
 
 
 def require_onnx(*packages: str) -> None:
-    """Raises a ``UserError`` where one of ``packages`` is not installed."""
+    """Raises a ``UserError`` if one of ``packages`` is not installed."""
     require_packages("an ONNX graph", "export", *packages)
 
 
 def session(graph: Path, threads: int = 0) -> InferenceSession:
-    """An onnxruntime session of ``graph`` on the CPU; ``threads`` 0 leaves their number to onnxruntime."""
+    """Opens an onnxruntime session of ``graph`` on the CPU; with ``threads`` 0 onnxruntime chooses their number."""
     from onnxruntime import InferenceSession, SessionOptions
 
     options = SessionOptions()
@@ -39,11 +39,11 @@ def session(graph: Path, threads: int = 0) -> InferenceSession:
 
 
 class OnnxEncoder:
-    """Texts in, L2-normalised vectors out, from an exported folder.
+    """Encodes texts with an exported folder: L2-normalised vectors without torch.
 
     Attributes:
-        description: what ``export.json`` says: dimension, max_length, prompts, precision, checks.
-        prompts: what is put before texts, by what they are for.
+        description: content of ``export.json``: dimension, max_length, prompts, precision, checks.
+        prompts: the model's prompts by name.
     """
 
     def __init__(self, folder: str | Path, *, threads: int = 0) -> None:
@@ -51,10 +51,10 @@ class OnnxEncoder:
 
         Args:
             folder: as `opencse.export_onnx` wrote it.
-            threads: of onnxruntime; 0 leaves their number to it.
+            threads: of onnxruntime; 0 lets it choose their number.
 
         Raises:
-            UserError: if onnxruntime is not installed, or the folder is no such export.
+            UserError: if onnxruntime is not installed, or the folder is not such an export.
         """
         require_onnx("onnxruntime")
         from tokenizers import Tokenizer
@@ -109,7 +109,7 @@ class OnnxEncoder:
         require_texts(rows)
         before = self.prompts.chosen(Role.PLAIN, prompt_name, prompt)
         encoded = self._tokenizer.encode_batch_fast([(before + text)[: self._longest] for text in rows])
-        ids = [np.asarray(one.ids, dtype=np.int64) for one in encoded]
+        ids = [np.asarray(text.ids, dtype=np.int64) for text in encoded]
         vectors = np.zeros((len(rows), self._dimension), dtype=np.float32)
         for indices in token_batches([len(row) for row in ids], _TOKEN_BUDGET):
             batch = [ids[i] for i in indices]
@@ -123,7 +123,7 @@ class OnnxEncoder:
 
 
 def _prompts(description: Mapping[str, Any]) -> Prompts:
-    """The prompts of an export; older ones name the default prompt alone."""
+    """The prompts of an export; older ones have only a default prompt."""
     if "prompts" in description:
         return Prompts(dict(description["prompts"]), description.get("default_prompt_name"))
     return Prompts({"default": str(description["prompt"])}, "default")

@@ -1,4 +1,4 @@
-"""A new BERT of any size, with random weights."""
+"""Creates a BERT of any size with random weights."""
 
 from __future__ import annotations
 
@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 class Shape(Settings):
     """Size of a BERT (Devlin et al. 2019).
+
+    Example:
+        >>> Shape(layers=2, hidden=64, heads=4).inner
+        1024
 
     Attributes:
         layers: L; 0 leaves the embeddings alone.
@@ -48,8 +52,8 @@ def create_backbone(tokenizer: PreTrainedTokenizerFast, shape: Shape, folder: Pa
     Args:
         tokenizer: its vocabulary; must have a padding token.
         shape: its size.
-        folder: made if it is not there.
-        seed: of the weights; the global random state is left as it was.
+        folder: made if it does not exist.
+        seed: of the weights; the global random state stays unchanged.
 
     Raises:
         UserError: if the folder cannot be written.

@@ -1,4 +1,4 @@
-"""Which pieces stand near which: pairs counted over a corpus, and their positive pointwise mutual information."""
+"""Counts how often pieces occur near each other, and computes their positive pointwise mutual information."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ _ROWS = 256
 
 
 def count_pieces(corpus: Corpus, real: NDArray[np.bool_], *, chunk: int = _CHUNK) -> NDArray[np.int64]:
-    """How often each piece occurs.
+    """Counts how often each piece occurs.
 
     Args:
         corpus: the texts.
         real: (V,) whether a piece counts; special ones ([CLS], [SEP], [UNK]) do not.
-        chunk: ids looked at in one go.
+        chunk: number of ids that are counted at a time.
 
     Returns:
         (V,) counts; zero for pieces that are not real.
@@ -44,21 +44,21 @@ def count_pairs(
     chunk: int = _CHUNK,
     progress: Count | None = None,
 ) -> csr_array:
-    """How often two pieces stand near each other in one text, near pairs counting more.
+    """Counts how often two pieces occur near each other in one text; nearer pairs count more.
 
         C[a, b] = sum over k = 1 .. window of n_k(a, b) / k
 
-    where n_k(a, b) is the number of places at which one of a and b stands k places after the other; a piece k places
+    where n_k(a, b) is the number of times that one of a and b occurs k positions after the other; a piece k positions
     after itself counts twice, so that C is D + D^T for the ordered counts D. These are GloVe's counts (Pennington et
-    al. 2014, section 4.2). Pieces that are not real are taken out first: their neighbours then stand side by side.
+    al. 2014, section 4.2). Pieces that are not real are removed first, so that their neighbours become adjacent.
 
     Memory: the counts, and some 20 bytes for each of ``chunk`` ids.
 
     Args:
-        corpus: the texts; every column of a row is a text of its own.
+        corpus: the texts; every column of a row is a separate text.
         real: (V,) whether a piece counts; special ones ([CLS], [SEP], [UNK]) do not.
         window: largest distance.
-        chunk: ids counted in one go; a longer text is a chunk by itself.
+        chunk: number of ids that are counted at a time; a longer text is a chunk by itself.
         progress: called with (ids done, ids in all).
 
     Returns:
@@ -99,8 +99,8 @@ def _count_chunk(ids: NDArray[np.integer], text: NDArray[np.int32], size: int, w
     total = _matrix(np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(size + 1, np.int32))
     for distance in range(1, min(window, len(ids) - 1) + 1):
         same = text[:-distance] == text[distance:]
-        left, right = ids[:-distance][same], ids[distance:][same]
-        pairs, times = np.unique(np.minimum(left, right) * size + np.maximum(left, right), return_counts=True)
+        first, second = ids[:-distance][same], ids[distance:][same]
+        pairs, times = np.unique(np.minimum(first, second) * size + np.maximum(first, second), return_counts=True)
         rows = pairs // size
         columns = (pairs - rows * size).astype(np.int32)
         starts = np.zeros(size + 1, dtype=np.int32)
@@ -117,14 +117,14 @@ def _matrix(data: NDArray[np.float32], columns: NDArray[np.int32], starts: NDArr
 
 
 def ppmi(counts: csr_array, smoothing: float) -> csr_array:
-    """Positive pointwise mutual information with a smoothed context distribution.
+    """Computes positive pointwise mutual information with a smoothed context distribution.
 
         max(0, log(C[a, b] / (r_a q_b))),   r_a = sum_b C[a, b],   q_b = r_b^s / sum_c r_c^s
 
     (Levy, Goldberg & Dagan 2015, equations 1 and 2 and section 3.2; s = 0.75 there, no shift.)
 
     Args:
-        counts: (V, V) symmetric; overwritten, because at this size one matrix is enough to hold.
+        counts: (V, V) symmetric; overwritten, because memory holds only one matrix of this size.
         smoothing: s; 1 is plain PPMI.
 
     Returns:

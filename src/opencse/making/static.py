@@ -1,4 +1,4 @@
-"""A sentence encoder made by counting words, without training: SIF-weighted, whitened word vectors in a BERT.
+"""Makes a sentence encoder by counting words, without training: SIF-weighted, whitened word vectors in a BERT.
 
     u_t = row t of U,   PPMI ~ U S V^T              truncated SVD, singular values dropped (Levy et al. 2015, 3.3)
     w_t = a / (a + p_t)                             p_t share of the running pieces (Arora, Liang & Ma 2017, equation 3)
@@ -34,6 +34,7 @@ from numpy.typing import NDArray
 from pydantic import Field
 from torch import nn
 
+from opencse.arrays import Vectors
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.making.cooccurrence import count_pairs, count_pieces, ppmi
@@ -47,7 +48,6 @@ from opencse.text.tokenizer import Tokenizer
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-Floats = NDArray[np.floating]
 _EPS = 0.5
 _RMS = 0.06
 _SAMPLE = 40_000
@@ -55,18 +55,23 @@ _NULL = 1e-5
 
 
 class StaticSettings(Settings):
-    """How the words are counted and what is made of the counts.
+    """Settings of an encoder made by counting words.
+
+    Example:
+        >>> settings = StaticSettings(dimension=96, layers=1)
+        >>> settings.attention_heads, settings.window
+        (1, 5)
 
     Attributes:
         dimension: length of a vector (d).
-        window: pieces up to this far apart are a pair.
+        window: largest distance of two pieces that count as a pair.
         smoothing: exponent of the context distribution of PPMI.
-        sif: a of the SIF weights a / (a + p); inf weighs all pieces alike.
-        whiten: whether text vectors are centred and whitened; with neither, a plain average of word vectors is left.
+        sif: a of the SIF weights a / (a + p); inf weighs all pieces equally.
+        whiten: whether text vectors are centred and whitened; without it they are plain averages of word vectors.
         layers: of the BERT (L); each does nothing until it is trained. 0: embeddings alone.
         heads: attention heads of a layer; unset takes one for every 64 dimensions.
         inner: width of a layer's feed-forward part.
-        positions: longest text in ids, special tokens counted; longer ones are cut, in counting too.
+        positions: longest text in ids, special tokens counted; longer ones are truncated, in counting too.
         dropout: rate of every dropout while the encoder is trained.
         seed: of the SVD, the sample of texts, and the layers' weights.
     """
@@ -85,7 +90,7 @@ class StaticSettings(Settings):
 
     @property
     def attention_heads(self) -> int:
-        """Heads of a layer: as set, else one for every 64 dimensions, or as few less as divide the dimension."""
+        """Heads of a layer: as set, else one for every 64 dimensions, or the next smaller divisor of the dimension."""
         return self.heads or _divisor(self.dimension, max(1, self.dimension // 64))
 
 
@@ -95,12 +100,12 @@ def _divisor(number: int, most: int) -> int:
 
 @dataclass(frozen=True)
 class Static:
-    """What came of the counting.
+    """The encoder that was made, and how much it was counted from.
 
     Attributes:
         encoder: on the CPU, in evaluation mode.
-        pieces: entries of the vocabulary that have a vector; the others were never seen near another.
-        pairs: different pairs of pieces seen.
+        pieces: entries of the vocabulary that have a vector; the others never occurred near another piece.
+        pairs: number of different pairs of pieces that occurred.
     """
 
     encoder: SentenceEncoder
@@ -118,35 +123,35 @@ def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
         raise UserError(f"heads {heads} does not divide dimension {dimension}; take heads {fitting}")
     special = tokenizer.hf.num_special_tokens_to_add()
     if settings.positions < special + 2:
-        raise UserError(f"positions {settings.positions} leaves no room for a pair beside {special} special tokens")
+        raise UserError(f"positions {settings.positions} leaves no room for two pieces and {special} special tokens")
 
 
 def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progress: Progress | None = None) -> Static:
-    """An encoder of the words of a corpus; the module's text has the method.
+    """Makes an encoder from the words of a corpus, by the method described at the top of this module.
 
     Args:
-        corpus: tokenised with ``tokenizer``, at most ``settings.positions`` ids a text; of pairs and triples every text
-            is read by itself.
-        tokenizer: the encoder's.
+        corpus: tokenised with ``tokenizer``, at most ``settings.positions`` ids per text; of pairs and triples every
+            text is counted by itself.
+        tokenizer: of the new encoder.
         settings: sizes and constants.
-        progress: hears of it.
+        progress: is notified of each stage.
 
     Raises:
         UserError: for settings that do not fit together, or too little text.
     """
     check(settings, tokenizer)
-    tell = progress or Silent()
+    progress = progress or Silent()
     dimension, generator = settings.dimension, np.random.default_rng(settings.seed)
     real = np.ones(max(tokenizer.hf.get_vocab().values()) + 1, dtype=np.bool_)
     real[tokenizer.hf.all_special_ids] = False
     times = count_pieces(corpus, real)
     _require(corpus, dimension, "different pieces", int((times > 0).sum()))
-    counts = count_pairs(corpus, real, window=settings.window, progress=Counted(tell, "counting pairs"))
-    met, pairs = np.diff(counts.indptr) > 0, (counts.nnz + int((counts.diagonal() > 0).sum())) // 2
-    tell.start("factorising", 1)
+    counts = count_pairs(corpus, real, window=settings.window, progress=Counted(progress, "counting pairs"))
+    paired, pairs = np.diff(counts.indptr) > 0, (counts.nnz + int((counts.diagonal() > 0).sum())) // 2
+    progress.start("factorising", 1)
     vectors, strengths = leading_vectors(ppmi(counts, settings.smoothing), dimension, generator)
-    tell.advance(1)
-    tell.finish()
+    progress.advance(1)
+    progress.finish()
     _require(corpus, dimension, "independent word vectors", int((strengths > _NULL * strengths[0]).sum()))
     shares = times / times.sum()
     weights = 1 / (1 + shares / settings.sif)
@@ -157,22 +162,21 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
         _require(corpus, dimension + 1, "texts with words", len(means))
         mean, whitener = whitening(means)
         words = weights[:, None] * (vectors - mean / (shares @ weights)) @ whitener
-    words[~met] = 0
+    words[~paired] = 0
     words *= _RMS / np.sqrt(shares @ (words**2).mean(axis=1))
-    return Static(_encoder(words, tokenizer, settings), int(met.sum()), pairs)
+    return Static(_encoder(words, tokenizer, settings), int(paired.sum()), pairs)
 
 
 def leading_vectors(
     matrix: csr_array, rank: int, generator: np.random.Generator
 ) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The first left singular vectors (V, rank) of a (V, V) matrix, and the values (rank,), largest first.
+    """Computes the first left singular vectors (V, rank) of a (V, V) matrix and their values (rank,), largest first.
 
-    By random projection (Halko, Martinsson & Tropp 2011); the power iterations are for a spectrum that falls slowly, as
-    that of words does.
+    By random projection (Halko, Martinsson & Tropp 2011); power iterations, because the spectrum of words falls slowly.
     """
     from sklearn.utils.extmath import randomized_svd  # type: ignore[import-untyped]
 
-    left, values, _ = randomized_svd(
+    vectors, values, _ = randomized_svd(
         matrix,
         rank,
         n_oversamples=32,
@@ -181,19 +185,19 @@ def leading_vectors(
         flip_sign=False,
         random_state=int(generator.integers(2**32)),
     )
-    return left, values
+    return vectors, values
 
 
-def _require(corpus: Corpus, needed: int, what: str, found: int) -> None:
-    if found < needed:
+def _require(corpus: Corpus, needed: int, units: str, number: int) -> None:
+    if number < needed:
         raise UserError(
-            f"{corpus.facts.source}: too little text ({found:,} {what}, where at least {needed:,} are needed); "
+            f"{corpus.facts.source}: too little text ({number:,} {units}, where at least {needed:,} are needed); "
             "give more text or a smaller dimension"
         )
 
 
-def text_means(corpus: Corpus, rows: NDArray[np.int64], table: Floats, real: NDArray[np.bool_]) -> Floats:
-    """Means of the rows of ``table`` over the real pieces of the texts ``rows``; texts without any are left out.
+def text_means(corpus: Corpus, rows: NDArray[np.int64], table: Vectors, real: NDArray[np.bool_]) -> Vectors:
+    """Averages the rows of ``table`` over the real pieces of each text in ``rows``; texts without any are left out.
 
     Returns:
         (texts, d).
@@ -201,24 +205,24 @@ def text_means(corpus: Corpus, rows: NDArray[np.int64], table: Floats, real: NDA
     from scipy.sparse import csr_array
 
     ids = [np.asarray(corpus.ids[corpus.offsets[row] : corpus.offsets[row + 1]]) for row in rows]
-    kept = [text for text in (text[real[text]] for text in ids) if len(text)]
-    lengths = np.array([len(text) for text in kept])
+    texts = [text for text in (text[real[text]] for text in ids) if len(text)]
+    lengths = np.array([len(text) for text in texts])
     shares = np.repeat(1 / lengths, lengths)
     starts = np.concatenate([[0], np.cumsum(lengths)])
-    averaging = csr_array((shares, np.concatenate(kept), starts), shape=(len(kept), len(table)))
+    averaging = csr_array((shares, np.concatenate(texts), starts), shape=(len(texts), len(table)))
     return np.asarray(averaging @ table)
 
 
-def whitening(vectors: Floats) -> tuple[Floats, Floats]:
-    """Mean m and (d, d) matrix T such that (vectors - m) T has the identity as its covariance.
+def whitening(vectors: Vectors) -> tuple[Vectors, Vectors]:
+    """Computes the mean m and the (d, d) matrix T such that (vectors - m) T has the identity as its covariance.
 
-    Directions with less than 1/10,000 of the largest variance are raised only as that would be.
+    Directions with less than 1/10,000 of the largest variance are scaled as if they had that much.
     """
     values, directions = np.linalg.eigh(np.cov(vectors, rowvar=False, dtype=np.float64))
     return vectors.mean(axis=0), directions / np.sqrt(np.maximum(values, 1e-4 * values[-1]))
 
 
-def _encoder(words: Floats, tokenizer: Tokenizer, settings: StaticSettings) -> SentenceEncoder:
+def _encoder(words: Vectors, tokenizer: Tokenizer, settings: StaticSettings) -> SentenceEncoder:
     from transformers import BertConfig, BertModel
     from transformers.models.bert.modeling_bert import BertOutput, BertSelfOutput
 
@@ -246,8 +250,8 @@ def _encoder(words: Floats, tokenizer: Tokenizer, settings: StaticSettings) -> S
                 module.weight.fill_(_EPS**0.5)
             elif isinstance(module, BertSelfOutput | BertOutput):
                 module.dense.weight.zero_()
-    own = copy.deepcopy(tokenizer.hf)
-    own.model_max_length = min(own.model_max_length, settings.positions)
+    copied = copy.deepcopy(tokenizer.hf)
+    copied.model_max_length = min(copied.model_max_length, settings.positions)
     return SentenceEncoder.from_parts(
-        Parts(bert, Tokenizer(own), pooling=Pooling.MEAN, max_length=settings.positions)
+        Parts(bert, Tokenizer(copied), pooling=Pooling.MEAN, max_length=settings.positions)
     ).eval()

@@ -1,4 +1,4 @@
-"""A WordPiece vocabulary of one's own, learned from raw text."""
+"""Learns a WordPiece vocabulary from raw text."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _ENOUGH = 400_000
 def train_wordpiece(
     texts: Iterable[str], size: int, *, lower_case: bool = True, max_length: int = 128
 ) -> PreTrainedTokenizerFast:
-    """A tokenizer of BERT's kind (Devlin et al. 2019) with the most useful ``size`` pieces of ``texts``.
+    """Trains a BERT tokenizer (Devlin et al. 2019) with a vocabulary of ``size`` pieces learned from ``texts``.
 
     Text is cleaned, split at white space and punctuation and, with ``lower_case``, lower-cased and stripped of
-    accents; words become their pieces, those inside a word with ``##`` before them; [CLS] and [SEP] stand around a
-    text. A word with a character that is not among the pieces is [UNK]; those characters are rarer than 1 in 10,000.
+    accents; words become their pieces, those inside a word with ``##`` before them; [CLS] and [SEP] are put around
+    a text. A word with a character that is not among the pieces is [UNK]; those characters are rarer than 1 in 10,000.
 
     Args:
-        texts: raw text, read once; of more than 400,000 texts an evenly spaced part is learned from.
+        texts: raw text, read once; of more than 400,000 texts an evenly spaced part is used.
         size: pieces in the vocabulary, special ones counted; small texts give fewer.
         lower_case: whether case is dropped.
-        max_length: longest input in ids that the tokenizer states.
+        max_length: longest input in ids that the tokenizer declares.
 
     Raises:
         UserError: for a size that could not even hold the special pieces and an alphabet.
@@ -45,13 +45,13 @@ def train_wordpiece(
     if size > _MOST:
         raise UserError(f"a vocabulary of {shortened(str(size))} pieces is too large; take at most {_MOST:,}")
     normalizer = normalizers.BertNormalizer(lowercase=lower_case)
-    kept = list(texts)
-    kept = kept[:: -(-len(kept) // _ENOUGH) or 1]
-    alphabet = _alphabet((normalizer.normalize_str(text) for text in kept), size // 4)
+    sample = list(texts)
+    sample = sample[:: -(-len(sample) // _ENOUGH) or 1]
+    alphabet = _alphabet((normalizer.normalize_str(text) for text in sample), size // 4)
     if not alphabet:
         raise UserError("the text holds no character to learn a vocabulary from")
     # The trainer numbers characters inside words in the order of a hash map, and ties are broken by those numbers
-    # (tokenizers issue 1794). Named beforehand, they have one order, and the same text gives the same vocabulary.
+    # (tokenizers issue 1794). Passed beforehand, they have one order, and the same text gives the same vocabulary.
     inside = [f"##{character}" for character in alphabet]
     trainer = trainers.WordPieceTrainer(
         vocab_size=size,
@@ -63,7 +63,7 @@ def train_wordpiece(
     trained = Tokenizer(models.WordPiece(unk_token=UNKNOWN))
     trained.normalizer = normalizer
     trained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    trained.train_from_iterator(kept, trainer, length=len(kept))
+    trained.train_from_iterator(sample, trainer, length=len(sample))
 
     vocabulary = trained.get_vocab(with_added_tokens=True)
     return BertTokenizer(vocab=vocabulary, do_lower_case=lower_case, model_max_length=max_length)
@@ -75,7 +75,7 @@ def _alphabet(texts: Iterable[str], limit: int) -> list[str]:
     for text in texts:
         counts.update(text)
     common = sorted((c for c in counts if not c.isspace()), key=lambda c: (-counts[c], c))
-    wanted = _COVERED * sum(counts[c] for c in common)
+    enough_characters = _COVERED * sum(counts[c] for c in common)
     reached = list(accumulate(counts[c] for c in common))
-    enough = next((i + 1 for i, covered in enumerate(reached) if covered >= wanted), 0)
+    enough = next((i + 1 for i, covered in enumerate(reached) if covered >= enough_characters), 0)
     return sorted(common[: min(enough, limit)])
