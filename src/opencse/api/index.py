@@ -21,7 +21,7 @@ from opencse.api.options.index import (
     QueryOptions,
     RowOptions,
 )
-from opencse.api.options.shared import Reporting
+from opencse.api.options.shared import ProgressOptions
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError, require_known
 from opencse.outputs import paths_of, require_absent, require_apart
@@ -217,7 +217,7 @@ def index_info(folder: str | Path) -> IndexInfo:
 
 
 @public
-def check_index(folder: str | Path, **options: Unpack[Reporting]) -> IndexCheck:
+def check_index(folder: str | Path, **options: Unpack[ProgressOptions]) -> IndexCheck:
     """Checks an index: reads every file completely and compares it with the stored checksums.
 
     Example:
@@ -229,7 +229,7 @@ def check_index(folder: str | Path, **options: Unpack[Reporting]) -> IndexCheck:
 
     Args:
         folder: of the index.
-        **options: see `Reporting`.
+        **options: see `ProgressOptions`.
 
     Returns:
         The result; its ``faults`` are empty for an intact index.

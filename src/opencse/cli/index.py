@@ -18,7 +18,7 @@ from opencse.api.options.index import (
     PairOptions,
     QueryOptions,
 )
-from opencse.api.options.shared import Reporting
+from opencse.api.options.shared import ProgressOptions
 from opencse.cli.options import (
     EncoderArgument,
     JsonOption,
@@ -174,7 +174,7 @@ def info(folder: Folder, json_file: JsonOption = None) -> None:
 
 @index.command()
 @with_options()
-def check(folder: Folder, json_file: JsonOption = None, **options: Unpack[Reporting]) -> None:
+def check(folder: Folder, json_file: JsonOption = None, **options: Unpack[ProgressOptions]) -> None:
     """Check every file of INDEX against its checksums; exit code 0 if intact, 1 if damaged, 2 without an index."""
     from opencse.api.index import check_index
     from opencse.cli.console import echo

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, TypedDict
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Documents, Opening, Reporting, Running, Split
+from opencse.api.options.shared import DeviceOptions, DocumentOptions, ModelOptions, ProgressOptions, SplitOptions
 
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from opencse.search.negatives import Mining
 
 
-class RowOptions(Documents, Split, total=False):
+class RowOptions(DocumentOptions, SplitOptions, total=False):
     """How the rows of an index are read from a text."""
 
     ids: Annotated[
@@ -34,7 +34,7 @@ class RowOptions(Documents, Split, total=False):
     ]
 
 
-class IndexModel(Running, total=False):
+class IndexModel(DeviceOptions, total=False):
     """Where the model of an existing index is."""
 
     model: Annotated[
@@ -63,7 +63,7 @@ class Conditions(TypedDict, total=False):
     ]
 
 
-class BuildOptions(RowOptions, Opening, total=False):
+class BuildOptions(RowOptions, ModelOptions, total=False):
     """How an index is built."""
 
     kind: Annotated[
@@ -110,7 +110,7 @@ class AddOptions(RowOptions, IndexModel, total=False):
     replace: Annotated[bool, Option(False, "Replace rows that have the same ids.", rank=5)]
 
 
-class DeleteOptions(Conditions, Reporting, total=False):
+class DeleteOptions(Conditions, ProgressOptions, total=False):
     """Which rows are deleted."""
 
 
@@ -126,13 +126,13 @@ class QueryOptions(Conditions, IndexModel, total=False):
     ]
 
 
-class PairOptions(Reporting, total=False):
+class PairOptions(ProgressOptions, total=False):
     """How many pairs are shown."""
 
     most: Annotated[int, Option(100, "Number of pairs.", ("-n",), typed=20, least=1)]
 
 
-class DuplicateOptions(Reporting, total=False):
+class DuplicateOptions(ProgressOptions, total=False):
     """Which texts are duplicates."""
 
     threshold: Annotated[
@@ -141,7 +141,7 @@ class DuplicateOptions(Reporting, total=False):
     ]
 
 
-class NegativeOptions(Split, IndexModel, total=False):
+class NegativeOptions(SplitOptions, IndexModel, total=False):
     """How hard negatives are mined."""
 
     columns: Annotated[Sequence[str] | None, Option(None, "Columns with query and answer, comma-separated.")]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from opencse.api.declaring import Option
-from opencse.api.options.shared import Opening
+from opencse.api.options.shared import ModelOptions
 
 
-class ServeOptions(Opening, total=False):
+class ServeOptions(ModelOptions, total=False):
     """What a server serves, to whom, and within which limits."""
 
     index: Annotated[
