@@ -180,7 +180,7 @@ def test_texts_go_into_groups_only_where_that_saves_half_of_the_scores() -> None
         ((1, 200), [0]),
         ((151, 64), [*range(1, 151), 152]),
     ]
-    assert sorted(torch.cat([one.own for one in found]).tolist()) == [*range(sum(lengths))]
+    assert sorted(torch.cat([one.packed_rows for one in found]).tolist()) == [*range(sum(lengths))]
 
 
 def test_packed_batches_have_few_sizes() -> None:
