@@ -33,12 +33,12 @@ terms = [{ kind = "dcl", weight = 0.1 }]
 ```
 
 `--set objective.negatives.in_batch.weight=0.9` sets one setting of one part; the second of a kind is `in_batch#2`.
-`recipe.schema.json` beside this page lets an editor check and complete recipe files: put
+`recipe.schema.json` next to this page lets an editor check and complete recipe files: put
 `#:schema docs/recipe.schema.json` at the top of one.
 
-A part of your own is one class in one file of your own package; `examples/parts` has two, some 60 lines together, and
-`CONTRIBUTING.md` tells how. It is named by the entry point group `opencse.parts` of an installed package
-(`kind = "mixed"`), or by its place (`kind = "more_parts:Mixed"`), which imports that module; in Python its `Settings`
+Your own part is one class in one file of your own package; `examples/parts` has two, some 60 lines together, and
+`CONTRIBUTING.md` says how. It is registered in the entry point group `opencse.parts` of an installed package
+(`kind = "mixed"`), or named by its module (`kind = "more_parts:Mixed"`), which is then imported; in Python its `Settings`
 go into `ObjectiveSettings`, or the part itself into `Objective`.
 """
 _ROLES: dict[PartRole, str] = {"view": "Views", "sides": "Sides", "negatives": "Negatives", "term": "Terms"}

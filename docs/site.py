@@ -215,7 +215,7 @@ def python() -> str:
 
 
 def _script(name: str) -> ModuleType:
-    """A script beside this file, as a module."""
+    """Loads a script next to this file as a module."""
     known = sys.modules.get(f"docs_{name}")
     if known is not None:
         return known
