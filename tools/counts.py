@@ -180,15 +180,17 @@ def _method_example(node: ast.ClassDef | ast.FunctionDef) -> bool:
 
 
 def untested(root: Path, trees: dict[Path, ast.Module]) -> list[str]:
-    """Modules without a test file of their name in the mirrored folder."""
+    """Modules without a test file of their name in the tests of their package."""
     lacking = []
     for path in trees:
-        where = path.relative_to(root / "src/opencse")
+        module = path.relative_to(root / "src/opencse")
         if path.name in ("__init__.py", "__main__.py"):
             continue
-        folder = root / "tests" / where.parent
-        if not [*folder.glob(f"test_{path.stem}.py"), *folder.glob(f"test_{path.stem}_*.py")]:
-            lacking.append(where.as_posix())
+        tests = root / "tests" / module.parts[0] if len(module.parts) > 1 else root / "tests"
+        names = [path.stem, f"{path.parent.name}_{path.stem}"]
+        patterns = [pattern for name in names for pattern in (f"test_{name}.py", f"test_{name}_*.py")]
+        if not any(True for pattern in patterns for _ in tests.rglob(pattern)):
+            lacking.append(module.as_posix())
     return lacking
 
 
