@@ -30,7 +30,7 @@ from opencse.evaluation import EmbeddingModel, Sts, load_sts
 from opencse.evaluation.retrieval.data import RetrievalData, load_retrieval
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalScore
 from opencse.progress import Terminal
-from opencse.records import write_json
+from opencse.records import save_json
 
 
 def searched(model: EmbeddingModel, data: RetrievalData) -> RetrievalScore:
@@ -49,7 +49,7 @@ def judged(folder: str | Path, collection: Path, sts: Path) -> dict[str, float]:
 def once(path: Path, make: partial[dict[str, Any]]) -> None:
     """Makes a record unless it is there."""
     if not path.is_file():
-        write_json(path, make())
+        save_json(path, make())
         print(path.stem, json.loads(path.read_text())["after"], flush=True)
 
 

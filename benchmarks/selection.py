@@ -33,7 +33,7 @@ from opencse.analysis.alignment import uniformity
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment
 from opencse.progress import Silent
-from opencse.records import write_json
+from opencse.records import save_json
 from opencse.runs.job import TrainJob
 from opencse.runs.start import load_start
 from opencse.text import sample
@@ -208,7 +208,7 @@ def study(data: Path, minilm: Path, out: Path) -> None:
         print(name, {kind: (len(p), len(p.candidates)) for kind, p in found.items()}, flush=True)
     records = out / "records"
     records.mkdir(exist_ok=True)
-    write_json(
+    save_json(
         out / "made-with.json",
         {"seed": 42, "date": datetime.now(UTC).isoformat(), "environment": Environment.here("cpu").model_dump()},
     )
@@ -223,13 +223,13 @@ def study(data: Path, minilm: Path, out: Path) -> None:
                 text=task.source, recipe=name, model=models[case_.start], preset=None, settings=case_.settings
             ).resolved.recipe
             encoder = load_start(recipe, models[case_.start], "cpu")
-            write_json(first, {"start": judged(encoder, task, kept, data)})
+            save_json(first, {"start": judged(encoder, task, kept, data)})
         path = records / f"{case_.name}.json"
         if path.is_file():
             continue
         begun = time.perf_counter()
         found = run(case_, task, kept, models, data, out / "work" / str(os.getpid()))
-        write_json(path, {"case": [case_.task, case_.start, case_.recipe, case_.label], **found})
+        save_json(path, {"case": [case_.task, case_.start, case_.recipe, case_.label], **found})
         truth = "diverged" if found["end"] is None else f"{np.mean(found['end']['truth']):.2f}"
         print(f"{number}/{len(listed)} {case_.name}: {truth} ({time.perf_counter() - begun:.0f} s)", flush=True)
 

@@ -24,7 +24,7 @@ from opencse.analysis.figures import standalone
 from opencse.analysis.figures.lines import lines
 from opencse.evaluation import spearman
 from opencse.recipes.recipe import resolve_recipe
-from opencse.records import write_json, write_text
+from opencse.records import save_json, save_text
 from opencse.statistics import PairedSeeds, after_holm, brief, paired_bootstrap, paired_seeds, summary
 from opencse.studies.record import StudyRecord
 from opencse.studies.running import read_arrays
@@ -282,11 +282,11 @@ def main() -> None:
     scores = json.loads(SCORES.read_text(encoding="utf-8"))
     if new := gather(folders.systems, folders.combination, folders.sweeps, folders.second):
         scores |= {part: added(scores["sweeps"], own) if part == "sweeps" else own for part, own in new.items()}
-        write_json(SCORES, scores)
+        save_json(SCORES, scores)
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
-    write_text(PAGE, page(scores, published))
+    save_text(PAGE, page(scores, published))
     for name, drawn in pictures(scores, published).items():
-        write_text(FIGURES / name, drawn)
+        save_text(FIGURES / name, drawn)
 
 
 if __name__ == "__main__":

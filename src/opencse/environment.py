@@ -56,13 +56,13 @@ def commit() -> str | None:
     if package.parent.name != "src" or not (package.parents[1] / ".git").exists():
         return None
     try:
-        told = [
+        outputs = [
             subprocess.run(["git", "-C", str(package), *arguments], capture_output=True, text=True, check=True).stdout
             for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "."])
         ]
     except (OSError, subprocess.CalledProcessError):
         return None  # no git, or a checkout of somebody else's
-    return told[0].strip() + ("+" if told[1].strip() else "")
+    return outputs[0].strip() + ("+" if outputs[1].strip() else "")
 
 
 def missing_packages(*modules: str) -> list[str]:
@@ -70,14 +70,14 @@ def missing_packages(*modules: str) -> list[str]:
     return [_DISTRIBUTIONS.get(name, name) for name in modules if importlib.util.find_spec(name) is None]
 
 
-def require_packages(what: str, extra: str, *modules: str) -> None:
-    """Refuses ``what`` where one of ``modules`` is not installed, naming the extra that brings them.
+def require_packages(purpose: str, extra: str, *modules: str) -> None:
+    """Refuses ``purpose`` where one of ``modules`` is not installed, naming the extra that brings them.
 
     Raises:
         UserError: in one line.
     """
     if missing := missing_packages(*modules):
-        raise UserError(f'{what} needs {", ".join(missing)}; pip install "opencse[{extra}]"')
+        raise UserError(f'{purpose} needs {", ".join(missing)}; pip install "opencse[{extra}]"')
 
 
 def installed(package: str) -> str | None:

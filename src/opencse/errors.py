@@ -50,17 +50,17 @@ def nearest(word: str, candidates: Iterable[str]) -> str:
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
-def require_known(value: str, known: Sequence[str], what: str) -> None:
-    """Refuses a ``value`` that is not among ``known``; ``what`` it is, for the message."""
+def require_known(value: str, known: Sequence[str], kind: str) -> None:
+    """Refuses a ``value`` that is not among ``known``; ``kind`` it is, for the message."""
     if value not in known:
-        raise UserError(f"unknown {what} {shortened(value)!r}{nearest(value, known)}; known: {', '.join(known)}")
+        raise UserError(f"unknown {kind} {shortened(value)!r}{nearest(value, known)}; known: {', '.join(known)}")
 
 
-def require_once(names: Sequence[str], what: str) -> None:
-    """Refuses a list in which a name occurs twice; ``what`` is named, for the message."""
+def require_once(names: Sequence[str], kind: str) -> None:
+    """Refuses a list in which a name occurs twice; ``kind`` is named, for the message."""
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise UserError(f"the {what} {shortened(str(name))!r} is named twice; name each once")
+            raise UserError(f"the {kind} {shortened(str(name))!r} is named twice; name each once")
 
 
 def printable(text: str, keep: str = "") -> str:
@@ -69,7 +69,7 @@ def printable(text: str, keep: str = "") -> str:
     These are control characters (line breaks among them), marks that turn the direction of writing, and lone
     surrogates, which no terminal can be sent. The characters in ``keep`` stay as they are.
     """
-    return _OBEYED.sub(lambda found: found[0] if found[0] in keep else ascii(found[0])[1:-1], text)
+    return _OBEYED.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)
 
 
 def masked(text: str, *sources: str) -> str:

@@ -52,16 +52,16 @@ def own_code(folder: Path) -> tuple[str, ...]:
 
     Those of the configuration, the encoder, its masked-LM head and the tokenizer; nobody opens the others.
     """
-    found: dict[str, None] = {}
+    references: dict[str, None] = {}
     for name in _FILES:
-        named = _read(folder / name).get("auto_map")
-        entries = named if isinstance(named, dict) else {"AutoTokenizer": named}
+        auto_map = _read(folder / name).get("auto_map")
+        entries = auto_map if isinstance(auto_map, dict) else {"AutoTokenizer": auto_map}
         for key in _CLASSES:
             value = entries.get(key)
             for reference in value if isinstance(value, list) else [value]:
                 if isinstance(reference, str):
-                    found[reference] = None
-    return tuple(found)
+                    references[reference] = None
+    return tuple(references)
 
 
 def own_tokenizer(folder: Path) -> bool:
@@ -69,10 +69,10 @@ def own_tokenizer(folder: Path) -> bool:
     from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 
     config = _read(folder / "tokenizer_config.json")
-    named = config.get("tokenizer_class")
-    if not config.get("auto_map") or not isinstance(named, str):
+    class_name = config.get("tokenizer_class")
+    if not config.get("auto_map") or not isinstance(class_name, str):
         return False
-    return not any(tokenizer_class_from_name(name) for name in (named, f"{named}Fast"))
+    return not any(tokenizer_class_from_name(name) for name in (class_name, f"{class_name}Fast"))
 
 
 def refuse_foreign(folder: Path) -> None:

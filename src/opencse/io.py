@@ -35,18 +35,18 @@ def standing(path: Path) -> Path:
     return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
 
 
-def is_folder(place: object) -> bool:
+def is_folder(value: object) -> bool:
     """Whether it is the path of a folder that is there; a name too long for the system is none."""
     try:
-        return isinstance(place, str | Path) and Path(place).is_dir()
+        return isinstance(value, str | Path) and Path(value).is_dir()
     except OSError:  # what opens it says so
         return False
 
 
-def is_there(place: str | Path) -> bool:
+def is_there(path: str | Path) -> bool:
     """Whether it is the path of a file that is there; a name too long for the system is none."""
     try:
-        return Path(place).is_file()
+        return Path(path).is_file()
     except OSError:  # what opens it says so
         return False
 
@@ -75,8 +75,8 @@ def writing(path: Path) -> Iterator[Path]:
 def unfinished_name(path: Path) -> str | None:
     """The name of the file that a killed process was writing as ``path``; None where `writing` made no such name."""
     process, dash, name = path.name.removeprefix(WRITING).partition("-")
-    made = path.name.startswith(WRITING) and process.isdigit() and dash and name
-    return name if made and path.is_file() and not path.is_symlink() else None
+    is_ours = path.name.startswith(WRITING) and process.isdigit() and dash and name
+    return name if is_ours and path.is_file() and not path.is_symlink() else None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -15,7 +15,7 @@ _MARKUP = re.compile(r"[|`*$\\]|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#|\w+;)")
 
 def as_text(name: object) -> str:
     """``name`` in one line that Markdown shows as it is: no heading, link, code, table cell or HTML begins in it."""
-    return _MARKUP.sub(lambda found: f"&#{ord(found[0])};", printable(str(name)))
+    return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", printable(str(name)))
 
 
 def public_name(name: str | Path) -> str:

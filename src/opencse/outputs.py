@@ -49,18 +49,18 @@ def paths_of(*inputs: object) -> list[Path]:
         inputs: paths, patterns, ``words:FILE``, names (of models, data sets, suites), things with a ``location``, or
             None. Lists of texts are no paths: pass each path of a list by itself.
     """
-    found: list[Path] = []
+    paths: list[Path] = []
     for one in inputs:
-        named = one.location if isinstance(one, Located) else one
-        if not isinstance(named, str | Path) or not str(named):
+        name = one.location if isinstance(one, Located) else one
+        if not isinstance(name, str | Path) or not str(name):
             continue
-        path = Path(str(named).removeprefix("words:"))
+        path = Path(str(name).removeprefix("words:"))
         with contextlib.suppress(OSError, ValueError):
             if os.path.lexists(path):
-                found.append(path)
+                paths.append(path)
             elif glob.has_magic(str(path)):
-                found += [Path(name) for name in glob.iglob(str(path), recursive=True)]  # noqa: PTH207 - any pattern
-    return found
+                paths += [Path(name) for name in glob.iglob(str(path), recursive=True)]  # noqa: PTH207 - any pattern
+    return paths
 
 
 def require_apart(
@@ -86,11 +86,11 @@ def require_apart(
     Raises:
         UserError: naming both.
     """
-    target, there, data = Path(out), os.path.lexists(out), list(read)
+    target, exists, data = Path(out), os.path.lexists(out), list(read)
     for source in (*data, *models):
         if _same(target, source):
             raise UserError(f"{out}: is also an input ({source}); choose another {option}")
-        if replaces and there and _inside(source, target):
+        if replaces and exists and _inside(source, target):
             raise UserError(f"{out}: the input {source} is in it; choose another {option}")
     for folder in data:
         if folder.is_dir() and _inside(target, folder):
@@ -131,15 +131,15 @@ def require_json(file: Path, is_own: Callable[[Any], bool], *, option: str = "--
                 return
     elif not file.is_dir() and not file.is_symlink():
         raise UserError(f"{file}: cannot be written (is not a regular file); give the path of a file")
-    what = "cannot be written (is a folder)" if file.is_dir() else "exists and is no result of this command"
-    raise UserError(f"{file}: {what}; choose another {option}")
+    fault = "cannot be written (is a folder)" if file.is_dir() else "exists and is no result of this command"
+    raise UserError(f"{file}: {fault}; choose another {option}")
 
 
 def has_keys(value: object, keys: Iterable[str]) -> bool:
     """Whether a value read from JSON is an object with all of ``keys``, or a list of such objects."""
-    wanted = set(keys)
+    required = set(keys)
     objects = value if isinstance(value, list) else [value]
-    return bool(objects) and all(isinstance(one, dict) and wanted <= one.keys() for one in objects)
+    return bool(objects) and all(isinstance(one, dict) and required <= one.keys() for one in objects)
 
 
 def has_list(value: object, name: str, keys: Iterable[str]) -> bool:
@@ -175,8 +175,8 @@ def names_in(folder: Path) -> set[str]:
     except OSError as error:
         raise UserError(f"{folder}: cannot be looked into ({reason(error)}); choose another --out") from None
     works = set(_work_folders(folder))
-    own = {name for name in names if name == LOCK or folder / name in works or io.unfinished_name(folder / name)}
-    return names - own - {name for work in works for name in _half_moved(work)}
+    ours = {name for name in names if name == LOCK or folder / name in works or io.unfinished_name(folder / name)}
+    return names - ours - {name for work in works for name in _half_moved(work)}
 
 
 def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json", "config.json", "run.json")) -> None:
@@ -194,9 +194,9 @@ def require_empty(folder: Path, *, model_names: Iterable[str] = ("modules.json",
 
 def foreign(folder: Path, names: Iterable[str], option: str = "--out") -> str:
     """The message about a folder that holds files of others."""
-    shown = sorted(names)
-    more = ", ..." if len(shown) > 3 else ""
-    return f"{folder}: is not empty ({', '.join(shown[:3])}{more}); choose a new or empty folder for {option}"
+    listed = sorted(names)
+    more = ", ..." if len(listed) > 3 else ""
+    return f"{folder}: is not empty ({', '.join(listed[:3])}{more}); choose a new or empty folder for {option}"
 
 
 @contextmanager
@@ -206,16 +206,16 @@ def made_folder(folder: Path) -> Iterator[None]:
     Raises:
         UserError: if it cannot be made.
     """
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    new_folders = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        remove_empty(made)
+        remove_empty(new_folders)
         raise UserError(f"{folder}: the folder cannot be made ({reason(error)}); choose another --out") from None
     try:
         yield
     finally:
-        remove_empty(made)
+        remove_empty(new_folders)
 
 
 def remove_empty(folders: Iterable[Path]) -> None:
@@ -281,7 +281,7 @@ def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
         UserError: if another process is writing there.
         OSError: if it cannot be written.
     """
-    made = [one for one in (folder, *folder.parents) if not one.exists()]
+    new_folders = [one for one in (folder, *folder.parents) if not one.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
         remove_unfinished(folder)
@@ -306,7 +306,7 @@ def moving_in(folder: Path, *, last: Sequence[str] = ()) -> Iterator[Path]:
                 with contextlib.suppress(OSError):
                     _empty(work)
     finally:
-        remove_empty(made)
+        remove_empty(new_folders)
 
 
 def remove_unfinished(folder: Path) -> None:

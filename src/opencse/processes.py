@@ -91,9 +91,9 @@ class Processes:
             return list(flags)
         import torch
 
-        found = torch.tensor(list(flags), dtype=torch.uint8)
-        self._together(lambda dist: dist.all_reduce(found, op=dist.ReduceOp.MAX, group=_waiting()))
-        return [bool(flag) for flag in found.tolist()]
+        any_set = torch.tensor(list(flags), dtype=torch.uint8)
+        self._together(lambda dist: dist.all_reduce(any_set, op=dist.ReduceOp.MAX, group=_waiting()))
+        return [bool(flag) for flag in any_set.tolist()]
 
     def share(self, value: T | None = None) -> T:
         """The first process's ``value``, in all of them; they wait for it."""
@@ -138,15 +138,15 @@ def started() -> Processes:
     Raises:
         UserError: for variables that make no sense.
     """
-    found = {name: os.environ.get(name, default) for name, default in _VARIABLES.items()}
-    found["LOCAL_WORLD_SIZE"] = os.environ.get("LOCAL_WORLD_SIZE", found["WORLD_SIZE"])
+    variables = {name: os.environ.get(name, default) for name, default in _VARIABLES.items()}
+    variables["LOCAL_WORLD_SIZE"] = os.environ.get("LOCAL_WORLD_SIZE", variables["WORLD_SIZE"])
     try:
-        count, rank, local, on_machine = (int(value) for value in found.values())
+        count, rank, local, on_machine = (int(value) for value in variables.values())
         if not (count >= on_machine >= 1 and 0 <= rank < count and local >= 0):
             raise ValueError
     except ValueError:
-        told = ", ".join(f"{name}={value}" for name, value in found.items())
-        raise UserError(f"the environment has {told}, which torchrun would not set; start with torchrun") from None
+        listed = ", ".join(f"{name}={value}" for name, value in variables.items())
+        raise UserError(f"the environment has {listed}, which torchrun would not set; start with torchrun") from None
     return Processes(rank, count, local, on_machine)
 
 
@@ -169,16 +169,16 @@ def joined(device: str) -> Iterator[Processes]:
     Raises:
         UserError: if the others cannot be reached.
     """
-    own = started()
-    if not own.several:
-        yield own
+    this = started()
+    if not this.several:
+        yield this
         return
     import torch
     import torch.distributed as dist
 
     gpu = device.startswith("cuda")
     if gpu:
-        torch.cuda.set_device(own.local)
+        torch.cuda.set_device(this.local)
     ours = not dist.is_initialized()
     try:
         if ours:
@@ -186,11 +186,11 @@ def joined(device: str) -> Iterator[Processes]:
         _waiting_groups.append(dist.new_group(backend="gloo", timeout=WAIT_LIMIT))
     except (RuntimeError, ValueError) as error:
         raise UserError(
-            f"process {own.rank} of {own.count} cannot reach the others ({_short(error)}); start them with "
+            f"process {this.rank} of {this.count} cannot reach the others ({_short(error)}); start them with "
             "torchrun --nproc-per-node N, and on several machines with --nnodes, --node-rank and --master-addr"
         ) from None
     try:
-        yield own
+        yield this
     finally:
         _waiting_groups.pop()
         if ours:

@@ -1,4 +1,4 @@
-"""Results as files: written whole or not at all, read with one line about what is wrong."""
+"""Writes results to files that users name, and reads them again; errors say in one line what is wrong."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ R = TypeVar("R", bound=Settings)
 
 
 class Record(Settings):
-    """What is written as a JSON file, and read again."""
+    """The base of results that are written as JSON files and read again."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values, ready for JSON."""
         return self.model_dump(mode="json")
 
     def write_json(self, path: Path) -> None:
-        """Writes the record; an earlier record of the same kind in ``path`` is replaced. See ``write_json``.
+        """Writes the record; an earlier record of the same kind in ``path`` is replaced. See `save_json`.
 
         Raises:
             UserError: if ``path`` holds anything else, or cannot be written.
         """
         require_json(Path(path), lambda old: has_keys(old, type(self).model_fields), option="path")
-        write_json(path, self.to_dict())
+        save_json(path, self.to_dict())
 
     @classmethod
     def read_json(cls, path: Path) -> Self:
-        """The record in a file written by ``write_json``.
+        """Reads the record in a file written by ``write_json``.
 
         Raises:
             UserError: for a file that is missing, not JSON, or not such a record.
@@ -43,7 +43,7 @@ class Record(Settings):
 
 
 def read_record(cls: type[R], path: Path) -> R:
-    """The ``cls`` in a file written by ``write_json``.
+    """Reads a ``cls`` from a file written by `save_json`.
 
     Raises:
         UserError: for a file that is missing, not JSON, or not such a record.
@@ -53,23 +53,30 @@ def read_record(cls: type[R], path: Path) -> R:
     except (OSError, ValueError) as error:
         raise UserError(f"{path}: cannot be read as a result ({error})") from None
     if not isinstance(data, dict):
-        raise UserError(f"{path}: a result is a JSON object, this is {type(data).__name__}")
+        raise UserError(f"{path}: a result is a JSON object, this file holds a {type(data).__name__}")
     return validate(cls, data, str(path))
 
 
-def write_json(path: Path, data: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
-    """Writes ``data`` to ``path``; see ``write_text``."""
-    write_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
+def save_json(path: Path, data: Mapping[str, Any] | Sequence[Mapping[str, Any]]) -> None:
+    """Writes ``data`` as JSON to a file that the user named; see `save_text`."""
+    save_text(path, json.dumps(data, indent=2, allow_nan=False) + "\n")
 
 
-def write_text(path: Path, text: str) -> None:
-    """Writes ``text`` to ``path`` in full or not at all: to a file beside it, then put in its place.
+def save_text(path: Path, text: str) -> None:
+    """Writes ``text`` to a file that the user named, completely or not at all (`opencse.io.write_text`).
 
-    Folders on the way are made; a link stays, and the file it leads to is replaced.
+    Missing folders are made; a link stays, and the file it leads to is replaced.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "new" / "notes.txt"
+        >>> save_text(path, "one line")
+        >>> path.read_text()
+        'one line'
 
     Raises:
-        UserError: if the place cannot be written, is no regular file (a folder, a device), or the disk is
-            full; what was there before stays.
+        UserError: if the path cannot be written, is no regular file (a folder, a device), or the disk is
+            full; its earlier content stays.
     """
     target = Path(os.path.realpath(path))
     try:

@@ -78,9 +78,9 @@ def described(cls: type[BaseModel], error: ErrorDetails) -> str:
         known = f"; valid: {', '.join(sorted(siblings))}" if siblings else ""
         return f"unknown key {'.'.join(path)!r}{nearest(path[-1], siblings)}{known}"
     got = "" if isinstance(error["input"], dict | list) else f", got {_shown(error['input'])}"
-    place = f"{'.'.join(path)}: " if path else ""
+    location = f"{'.'.join(path)}: " if path else ""
     message = error["msg"].removeprefix("Value error, ")
-    return f"{place}{message[0].lower()}{message[1:]}{got}"
+    return f"{location}{message[0].lower()}{message[1:]}{got}"
 
 
 def _shown(value: object) -> str:
@@ -96,10 +96,10 @@ def _keys_at(cls: type[BaseModel], path: list[str]) -> set[str]:
     for step in path:
         fields = [c.model_fields[step] for c in classes if step in c.model_fields]
         following = [model for field in fields for model in _models_in(field.annotation)]
-        chosen = [model for model in (choice.find(step) for choice in choices) if model is not None]
+        of_kind = [model for model in (choice.find(step) for choice in choices) if model is not None]
         tagged = [c for c in classes if _tag(c) == step]
         opened = [choice for field in fields for choice in _choices_in((*field.metadata, field.annotation))]
-        classes = following or chosen or tagged or ([] if opened else classes)
+        classes = following or of_kind or tagged or ([] if opened else classes)
         choices = opened or choices
     return {key for candidate in classes for key in candidate.model_fields}
 

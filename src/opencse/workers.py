@@ -65,34 +65,34 @@ def started(
     count: int,
     work: Callable[[T], R],
     begin: Callable[..., object],
-    *given: Any,  # noqa: ANN401 - of any kind
+    *arguments: Any,  # noqa: ANN401 - of any kind
     finish: bool = False,
 ) -> Iterator[Workers[T, R]]:
     """``count`` processes that do ``work``, each after a call of ``begin(*given)``.
 
     They are new interpreters, so functions are those of modules and arguments can be pickled; what `multiprocessing`
-    shares (values, queues) can be among ``given``. They end with the block, and with this process however it ends.
+    shares (values, queues) can be among ``arguments``. They end with the block, and with this process however it ends.
     Where the block is left early they are ended at once, or with ``finish`` by themselves: what is begun is done, and
     Ctrl-C reaches them.
     """
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(begin, given, finish))
-    whole = finish
+    pool = ProcessPoolExecutor(count, mp_context=context, initializer=_begin, initargs=(begin, arguments, finish))
+    completed = finish
     try:
         yield Workers(pool, work, count)
-        whole = True
+        completed = True
     finally:
-        processes = [] if whole else list((pool._processes or {}).values())
+        processes = [] if completed else list((pool._processes or {}).values())
         for process in processes:  # what they work on is wanted no more
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _begin(begin: Callable[..., object], given: tuple[Any, ...], finish: bool) -> None:
+def _begin(begin: Callable[..., object], arguments: tuple[Any, ...], finish: bool) -> None:
     if not finish:
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    begin(*given)
+    begin(*arguments)
 
 
 def _end_with_parent() -> None:

@@ -17,7 +17,7 @@ from opencse.encoder.encoder import SentenceEncoder
 from opencse.evaluation import load_sts, read_scored_pairs
 from opencse.evaluation.embedding import EmbeddingModel, distinct
 from opencse.evaluation.pairs import ScoredPairs
-from opencse.records import read_record, write_json
+from opencse.records import read_record, save_json
 from opencse.text import sample
 from scores import spearman_of
 
@@ -94,7 +94,7 @@ def test_the_page_says_what_was_found(tiny: Subject, sentences: list[str], tmp_p
     page = lead(found) + "".join(section.body for section in sections(found))
     assert "lengths &lt;b&gt;" in page
     assert "lengths <b>" not in page
-    write_json(tmp_path / "f.json", found.model_dump(mode="json"))
+    save_json(tmp_path / "f.json", found.model_dump(mode="json"))
     assert read_record(Findings, tmp_path / "f.json") == found
 
 

@@ -21,7 +21,7 @@ from opencse.evaluation import (
     TaskScore,
     sts_table,
 )
-from opencse.records import write_json
+from opencse.records import save_json
 
 
 def task_score(key: str, value: float) -> TaskScore:
@@ -130,34 +130,34 @@ def test_files_that_are_no_result_are_told(tmp_path: Path, text: str | None, mes
 def test_unwritable_places_are_told_and_leave_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x", encoding="utf-8")
     with pytest.raises(UserError, match="cannot be written"):
-        write_json(tmp_path / "file" / "r.json", {})
+        save_json(tmp_path / "file" / "r.json", {})
     (tmp_path / "folder").mkdir()
     with pytest.raises(UserError, match="cannot be written"):
-        write_json(tmp_path / "folder", {})
+        save_json(tmp_path / "folder", {})
     os.mkfifo(tmp_path / "pipe")
     with pytest.raises(UserError, match="is not a regular file"):
-        write_json(tmp_path / "pipe", {})
+        save_json(tmp_path / "pipe", {})
     assert (tmp_path / "pipe").is_fifo()
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["file", "folder", "pipe"]
 
 
 def test_link_stays_a_link(tmp_path: Path) -> None:
     (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
-    write_json(tmp_path / "link.json", {"a": 1})
+    save_json(tmp_path / "link.json", {"a": 1})
     assert (tmp_path / "link.json").is_symlink()
     assert json.loads((tmp_path / "real.json").read_text(encoding="utf-8")) == {"a": 1}
 
 
 def test_full_disk_is_told_and_the_old_file_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "r.json"
-    write_json(path, {"old": 1})
+    save_json(path, {"old": 1})
 
     def full_disk(descriptor: int) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(os, "fsync", full_disk)
     with pytest.raises(UserError, match=r"r.json: cannot be written \(No space left on device\)"):
-        write_json(path, {"new": 2})
+        save_json(path, {"new": 2})
     assert json.loads(path.read_text(encoding="utf-8")) == {"old": 1}
     assert [entry.name for entry in tmp_path.iterdir()] == ["r.json"]
 

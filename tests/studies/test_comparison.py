@@ -15,7 +15,7 @@ from opencse.environment import Environment
 from opencse.errors import UserError
 from opencse.evaluation import spearman
 from opencse.evaluation.record import DataRecord
-from opencse.records import read_record, write_json
+from opencse.records import read_record, save_json
 from opencse.runs.record import Outcome
 from opencse.statistics import holm, paired_seeds
 from opencse.studies.comparison import Comparison, compare
@@ -175,7 +175,7 @@ def test_over_pairs_agrees_with_the_pairs(records: list[StudyRecord]) -> None:
 
 def test_it_reads_back(records: list[StudyRecord], tmp_path: Path) -> None:
     found = compare(records, "simcse")
-    write_json(tmp_path / "c.json", found.model_dump(mode="json"))
+    save_json(tmp_path / "c.json", found.model_dump(mode="json"))
     assert read_record(Comparison, tmp_path / "c.json") == found
 
 

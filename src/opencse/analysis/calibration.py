@@ -17,7 +17,7 @@ from opencse.errors import UserError
 from opencse.evaluation import ScoredPairs, distinct, embed
 from opencse.foreign import checks_trust
 from opencse.model_folder.layout import CALIBRATION
-from opencse.records import read_record, write_json
+from opencse.records import read_record, save_json
 from opencse.settings import Settings
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Calibration(Settings):
         """
         if not Path(folder).is_dir():
             raise UserError(f"{folder}: no such folder; save the model there first")
-        write_json(Path(folder) / CALIBRATION, self.model_dump(mode="json"))
+        save_json(Path(folder) / CALIBRATION, self.model_dump(mode="json"))
 
     @classmethod
     @checks_trust

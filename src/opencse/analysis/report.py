@@ -13,7 +13,7 @@ from markupsafe import Markup
 from opencse.analysis.figures.base import distinct_ids, themed
 from opencse.errors import printable
 from opencse.markdown import without_home
-from opencse.records import write_text
+from opencse.records import save_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -85,7 +85,7 @@ def write_report(path: Path, title: str, lead: Markup, sections: Sequence[Sectio
         UserError: if it cannot be written.
     """
     page = _templates().get_template("page.html").render(title=title, lead=lead, sections=sections)
-    write_text(path, printable(without_home(page) + "\n", keep="\n\t"))
+    save_text(path, printable(without_home(page) + "\n", keep="\n\t"))
 
 
 @cache

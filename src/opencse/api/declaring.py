@@ -49,7 +49,7 @@ _SAME: Any = object()
 
 @dataclass(frozen=True)
 class Option:
-    """What is known of an option besides its name and its type.
+    """An option's default, its help and how it is typed.
 
     Attributes:
         default: the value where none is given.
@@ -137,10 +137,10 @@ def declared_in(group: type) -> dict[str, Declared]:
 def group_of(function: Callable[..., object]) -> type | None:
     """The group whose options ``function`` takes as ``**options: Unpack[group]``; None where it takes none."""
     written = str(function.__annotations__.get("options", ""))
-    named = re.fullmatch(r"Unpack\[(\w+)\]", written)
-    if named is None:
+    match = re.fullmatch(r"Unpack\[(\w+)\]", written)
+    if match is None:
         return None
-    group: type = cast(FunctionType, function).__globals__[named[1]]
+    group: type = cast(FunctionType, function).__globals__[match[1]]
     return group
 
 
@@ -159,7 +159,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     """Makes ``function`` one that users call.
 
     A ``trust_remote_code`` that is no bool is refused before anything is done, because words such as ``"false"`` count
-    as true in Python, and code of somebody else would be run. The options of its group get their defaults. What the
+    as true in Python, and a stranger's code would be run. The options of its group get their defaults. What the
     operating system refuses (a full disk, ...) is raised as a `opencse.UserError`; see `opencse.errors.plain_failures`.
 
     Raises:
@@ -168,8 +168,8 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
     group = group_of(function)
     declared = {} if group is None else declared_in(group)
     defaults = {name: one.option.default for name, one in declared.items()}
-    own = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
-    known = {*defaults, *(one.name for one in own)}
+    arguments = [one for one in inspect.signature(function).parameters.values() if one.kind is not one.VAR_KEYWORD]
+    known = {*defaults, *(one.name for one in arguments)}
 
     @plain_failures
     @functools.wraps(function)
@@ -184,7 +184,7 @@ def public(function: Callable[P, R]) -> Callable[P, R]:
         inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=one.option.default, annotation=one.written)
         for name, one in declared.items()
     ]
-    called.__signature__ = inspect.signature(function).replace(parameters=[*own, *options])  # type: ignore[attr-defined]
+    called.__signature__ = inspect.signature(function).replace(parameters=[*arguments, *options])  # type: ignore[attr-defined]
     called.__doc__ = _with_options(function.__doc__, declared)
     return called
 

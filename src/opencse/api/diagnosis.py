@@ -1,4 +1,4 @@
-"""What this machine has, and what is in the way: `doctor`."""
+"""Finds common problems of an installation; versions and hardware for a bug report."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from opencse.text.corpus import cache_root, describe_cache
 from opencse.version import __version__
 
 _ROOM = 2e9
-"""Bytes: a run of a BERT-base writes some 1.5 GB (two encoders, and a checkpoint while it goes on)."""
+"""Bytes that should be free: a run of a BERT-base writes some 1.5 GB (two encoders, and a checkpoint while it runs)."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Versions, hardware and choices, how the built-in encoder does here, and what is in the way.
+    """Versions, hardware and automatic choices, the speed of the built-in encoder, and problems.
 
     Attributes:
         environment: versions and machine.
-        threads: of torch.
-        precision: what training computes in here by itself, with the reason.
-        cache: where tokenised texts are kept.
-        extras: of each extra, the packages that are missing.
-        troubles: what will not work or will be slow, each with its mend; empty if nothing was found.
-        load_seconds: to load the built-in encoder once libraries are loaded.
-        texts_per_second: short texts that it encodes, in float32.
-        dimension: of its vectors.
+        threads: number of torch's threads.
+        precision: the precision that training chooses on this machine, with the reason.
+        cache: folder of tokenised texts.
+        extras: the missing packages of each extra.
+        troubles: what will not work or will be slow, each with its fix; empty if nothing was found.
+        load_seconds: time to load the built-in encoder when the libraries are loaded already.
+        texts_per_second: short texts per second that it encodes, in float32.
+        dimension: dimension of its vectors.
     """
 
     environment: Environment
@@ -52,7 +52,7 @@ class Diagnosis:
     troubles: list[str] = field(default_factory=list)
 
     def lines(self) -> list[str]:
-        """What to paste into a bug report, and what to mend."""
+        """Lines to paste into a bug report, and problems to fix."""
         extras = ", ".join(f"{name}{' (not installed)' if missing else ''}" for name, missing in self.extras.items())
         return [
             f"opencse        {__version__}",
@@ -71,13 +71,19 @@ class Diagnosis:
 
 @public
 def doctor() -> Diagnosis:
-    """Tells versions, hardware and choices, tries the built-in encoder, and finds common troubles."""
+    """Reports versions, hardware and automatic choices, tries the built-in encoder, and finds common problems.
+
+    Example:
+        >>> import opencse
+        >>> print("\n".join(opencse.doctor().lines()))  # doctest: +SKIP
+        opencse        ...
+    """
     import torch
 
     device = default_device()
     precision = choose_precision("auto", device)
     needed, extras = requirements()
-    SentenceEncoder.load()  # what it imports is loaded once, and is not its own time
+    SentenceEncoder.load()  # its imports are loaded first, so that they are not measured
     started = time.perf_counter()
     encoder = SentenceEncoder.load()
     loaded = time.perf_counter() - started
@@ -98,34 +104,34 @@ def doctor() -> Diagnosis:
 
 
 def requirements() -> tuple[list[str], dict[str, list[str]]]:
-    """What the installed package says it needs: always, and for each extra that users install."""
+    """The packages that the installed package requires: always, and for each extra that users install."""
     from packaging.requirements import Requirement
 
     try:
-        told = [Requirement(line) for line in requires("opencse") or []]
+        needed = [Requirement(line) for line in requires("opencse") or []]
     except PackageNotFoundError:
         return [], {}
-    always = [f"{one.name}{one.specifier}" for one in told if one.marker is None]
+    always = [f"{one.name}{one.specifier}" for one in needed if one.marker is None]
     extras: dict[str, list[str]] = {}
-    for one in told:
+    for one in needed:
         if one.marker is not None and (extra := _extra(str(one.marker))) not in (None, "dev"):
             extras.setdefault(str(extra), []).append(f"{one.name}{one.specifier}")
     return always, extras
 
 
 def lacking(packages: Sequence[str]) -> list[str]:
-    """One line for each of ``packages`` (name and versions) that is missing or of another version."""
+    """One line for each of ``packages`` (name and versions) that is missing or has another version."""
     from packaging.requirements import Requirement
 
-    found = []
+    faults = []
     for package in packages:
         needed = Requirement(package)
         version = installed(needed.name)
         if version is None:
-            found.append(f"{needed.name} is not installed; pip install '{package}'")
+            faults.append(f"{needed.name} is not installed; pip install '{package}'")
         elif not needed.specifier.contains(version, prereleases=True):
-            found.append(f"{needed.name} is {version}, and {needed.specifier} is needed; pip install '{package}'")
-    return found
+            faults.append(f"{needed.name} is {version}, and {needed.specifier} is needed; pip install '{package}'")
+    return faults
 
 
 def _extra(marker: str) -> str | None:
@@ -135,27 +141,27 @@ def _extra(marker: str) -> str | None:
 
 
 def _room() -> list[str]:
-    """Folders that runs write to, and that are nearly full or cannot be written."""
-    found = []
-    for what, where, mend in (
+    """Problems of the folders that runs write to: nearly full, or not writable."""
+    faults = []
+    for name, folder_of, fix in (
         ("the current folder", Path.cwd, "go to another one"),
         ("the token cache", cache_root, "set OPENCSE_CACHE to another folder"),
     ):
         try:
-            folder = standing(where())
+            folder = standing(folder_of())
             if not os.access(folder, os.W_OK | os.X_OK):
-                found.append(f"{what} cannot be written ({folder}); {mend}")
+                faults.append(f"{name} cannot be written ({folder}); {fix}")
             elif (free := shutil.disk_usage(folder).free) < _ROOM:
-                found.append(
-                    f"{what} has {free / 1e9:,.1f} GB left ({folder}); a run of a BERT-base writes about 1.5 GB"
+                faults.append(
+                    f"{name} has {free / 1e9:,.1f} GB left ({folder}); a run of a BERT-base writes about 1.5 GB"
                 )
         except (OSError, UserError) as error:
-            found.append(f"{what} cannot be used ({reason(error)}); {mend}")
-    return found
+            faults.append(f"{name} cannot be used ({reason(error)}); {fix}")
+    return faults
 
 
 def _threads(threads: int) -> list[str]:
-    """More threads than processors that this process may use make everything slow."""
+    """The problem of more threads than processors, which makes everything slow."""
     mine = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
     if threads <= mine:
         return []

@@ -24,7 +24,7 @@ from opencse.model_folder.locate import BUILTIN
 from opencse.outputs import foreign, made_folder, names_in, paths_of, require_apart
 from opencse.progress import Silent
 from opencse.recipes.recipe import resolve_recipe
-from opencse.records import write_json
+from opencse.records import save_json
 from opencse.runs.folder import NUMBERS, REPORT
 from opencse.runs.report import open_subjects
 from opencse.text import sample
@@ -134,7 +134,7 @@ def analyze(
         return inspect(subjects, material, progress=progress.say)
     with made_folder(folder):
         findings = inspect(subjects, material, progress=progress.say)
-        write_json(folder / NUMBERS, findings.model_dump(mode="json"))
+        save_json(folder / NUMBERS, findings.model_dump(mode="json"))
         title = " and ".join(one.judged.name for one in subjects) if len(names) < 3 else f"{len(names)} encoders"
         opening = lead(findings) + made_with(findings)
         advised = advice(findings, names[-1])

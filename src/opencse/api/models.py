@@ -66,14 +66,14 @@ def name_of(model: Model) -> str:
 def encoded(
     encoder: SentenceEncoder,
     texts: Sequence[str],
-    what: str,
+    title: str,
     progress: Progress,
     *,
     prompt: str,
     precision: PrecisionName = "float32",
 ) -> Embeddings:
-    """The vectors of ``texts``, each with ``prompt`` before it; progress is shown as a bar called ``what``."""
-    progress.start(what, len(texts))
+    """The vectors of ``texts``, each with ``prompt`` before it; progress is shown as a bar called ``title``."""
+    progress.start(title, len(texts))
     try:
         return encoder.encode(
             texts, prompt=prompt, precision=precision, progress=lambda done, _: progress.advance(done)

@@ -34,12 +34,12 @@ from opencse.text.given import Text, open_texts, texts_of
 
 @dataclass(frozen=True)
 class Similar:
-    """How similar a text is to another.
+    """The similarity of a text to another.
 
     Attributes:
         text: the other text.
         score: similarity of the two vectors, by the model's function.
-        function: which one: cosine, dot, euclidean or manhattan (of distances the negative).
+        function: the function: cosine, dot, euclidean or manhattan (distances are negated).
         above: percent of random pairs of the model's calibration that have a lower cosine; None without one.
         similar: whether the cosine reaches the calibration's threshold; None without one.
     """
@@ -53,14 +53,15 @@ class Similar:
 
 @public
 def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack[ModelOptions]) -> list[Similar]:
-    """Similarity of one text to others by the model's own function (the cosine, if it names none), the nearest first.
+    """Computes the similarity of one text to others by the model's own function (by default cosine), highest first.
 
-    With a calibration in the model's folder (see `calibrate`), used with its own pooling, also what the cosines mean.
+    With a calibration in the model's folder (see `calibrate`), used with its own pooling, the result also says what
+    the cosines mean.
 
     Args:
         model: the built-in encoder's name, a folder, a Hub id, or a `SentenceEncoder`.
-        text: the one.
-        others: at least one.
+        text: the text that the others are compared with.
+        others: at least one text.
         **options: see `ModelOptions`.
 
     Raises:
@@ -97,17 +98,18 @@ def similarity(model: Model, text: str, others: Sequence[str], **options: Unpack
 def nearest(
     models: Model | Sequence[Model], corpus: Text | None, queries: Sequence[str], **options: Unpack[NearestOptions]
 ) -> Neighbours:
-    """The sentences of a corpus nearest to each query, by one or more encoders.
+    """Finds the sentences of a corpus that are nearest to each query, by one or more encoders.
 
-    Sentences that differ in case or white space alone are one, and the query itself is left out. Encoders are loaded
-    one at a time. With a calibration in a model's folder (see `calibrate`) also how many random pairs are below.
+    Sentences that differ only in case or white space count once, and the query itself is left out. Encoders are loaded
+    one at a time. With a calibration in a model's folder (see `calibrate`), the share of random pairs with a lower
+    cosine is reported too.
 
-    A file is encoded once by each model: its vectors are kept in ``NAME.index`` beside it, and used again until the
-    file or the model changes.
+    A file is encoded once by each model: its vectors are kept in ``NAME.index`` next to it, and used again until
+    the file or the model changes.
 
     Args:
         models: the built-in encoder's name, a folder, a Hub id or a `SentenceEncoder`; one or several.
-        corpus: sentences to look among: a file, a Hub data set id, a `Source` or a list of texts; None: those of
+        corpus: sentences to search: a file, a Hub data set id, a `Source` or a list of texts; None: the texts of
             ``index``.
         queries: sentences, in the corpus or not.
         **options: see `NearestOptions`.
@@ -163,19 +165,19 @@ def nearest(
 
         return encode
 
-    named = list(zip(names, several, strict=True))
+    by_name = list(zip(names, several, strict=True))
     similarities = {
         name: model.similarity_fn_name if isinstance(model, SentenceEncoder) else own_similarity(model)
-        for name, model in named
+        for name, model in by_name
     }
-    folders = {name: _calibrated(model, options["pooling"]) for name, model in named}
+    folders = {name: _calibrated(model, options["pooling"]) for name, model in by_name}
     calibrations = {
         name: Calibration.load(folder, trust_remote_code=options["trust_remote_code"])
         for name, folder in folders.items()
         if folder is not None and similarities[name] is Similarity.COSINE
     }
     return compare_neighbours(
-        {name: encoding(number, model) for number, (name, model) in enumerate(named)},
+        {name: encoding(number, model) for number, (name, model) in enumerate(by_name)},
         texts,
         list(queries),
         k=options["k"],
@@ -188,9 +190,9 @@ def nearest(
 
 @public
 def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]) -> Calibration:
-    """Finds out what a cosine of this model means on a text, and keeps it in the model's folder.
+    """Measures what a cosine of this model means on a text, and saves that in the model's folder.
 
-    `similarity` and `nearest` tell it from then on. See `opencse.analysis.calibration` for the rules.
+    `similarity` and `nearest` report it from then on. See `opencse.analysis.calibration` for the rules.
 
     Args:
         model: folder of an encoder; ``calibration.json`` is written into it.
@@ -198,10 +200,12 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
         **options: see `CalibrateOptions`.
 
     Raises:
-        UserError: for bad input, too little text, or a folder that is not there or cannot be written.
+        UserError: for bad input, too little text, or a folder that does not exist or cannot be written.
     """
     if not Path(model).is_dir():
-        raise UserError(f"{model}: no such folder; a calibration is kept in the model's own (opencse train makes one)")
+        raise UserError(
+            f"{model}: no such folder; a calibration is saved in the model's folder (opencse train makes one)"
+        )
     file, pairs = Path(model) / CALIBRATION, options["pairs"]
     require_apart(file, read=paths_of(text, None if isinstance(pairs, ScoredPairs) else pairs), option="model")
     require_json(file, lambda old: has_keys(old, ["random_pairs"]), option="model")
@@ -223,7 +227,7 @@ def calibrate(model: str | Path, text: Text, **options: Unpack[CalibrateOptions]
 
 
 def _calibrated(model: Model, pooling: str | None) -> Path | None:
-    """The folder that may hold a calibration of the model as it is used."""
+    """The folder that may hold a calibration for this use of the model."""
     if pooling is not None or isinstance(model, SentenceEncoder) or not Path(model).is_dir():
         return None
     return Path(model)

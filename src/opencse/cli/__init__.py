@@ -1,4 +1,4 @@
-"""What the user types. Every command loads what it needs when it runs, so that ``--help`` is quick."""
+"""The command line. Every command imports what it needs when it runs, so that ``--help`` is fast."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SPINS = "5000"
 def main() -> None:
     """The ``opencse`` command: errors of the input in one line and exit code 2, Ctrl-C in one line and 130."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # a terminal of few characters shows the others' numbers
+        if isinstance(stream, io.TextIOWrapper):  # a terminal of few characters shows the codes of others
             stream.reconfigure(errors="backslashreplace")
     _wait_briefly()
     try:
@@ -34,49 +34,48 @@ def main() -> None:
 
 
 def _wait_briefly() -> None:
-    """Lets torch's threads give their processor up soon while they wait for each other, before torch is loaded.
+    """Makes torch's threads give up their processor soon while they wait for each other; called before torch is loaded.
 
-    By itself the library of threads (GNU's) waits 300,000 rounds, some 20 ms on a new processor, at every operation's
-    end, where other work may hold the very processor that is waited for. Who has set how to wait is left alone.
+    By default GNU's thread library waits 300,000 rounds, some 20 ms on a new processor, at the end of every operation,
+    while other work may hold the processor that is waited for. A setting of the user stays.
     """
     if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & os.environ.keys():
         os.environ["GOMP_SPINCOUNT"] = _SPINS
 
 
 def _run() -> int:
-    """The exit code of the command that was asked for."""
+    """Runs the command and returns its exit code."""
     from typer import TyperException
 
     from opencse.cli.app import app
 
     try:
         code: int | None = app(standalone_mode=False)
-    except TyperException as error:  # an option or argument that is missing, unknown or of the wrong kind
+    except TyperException as error:  # an option or argument is missing, unknown or of the wrong kind
         raise UserError(f"{' '.join(error.format_message().split())} (see --help)") from None
     except RecursionError as error:
         raise UserError(
-            "something that was read is nested too deeply (JSON with thousands of brackets within each other); "
-            "correct the file"
+            "an input is nested too deeply (JSON with thousands of brackets within each other); correct the file"
         ) from error
     except OSError as error:
-        _require_shown()  # where it was printing that failed
+        _require_shown()  # ends here if printing failed
         failure = system_failure(error)
         if failure is None:
             raise
         raise UserError(failure) from error
-    if code == INTERRUPTED:  # what typer makes of Ctrl-C; commands raise InterruptedRunError themselves
+    if code == INTERRUPTED:  # typer's code for Ctrl-C; commands raise InterruptedRunError themselves
         raise InterruptedRunError("stopped")
     return code or 0
 
 
 def _speaker() -> str:
-    """``opencse``, and which process of several it is, where it is not the first."""
+    """The name before messages: ``opencse``, with the number of the process unless it is the first."""
     rank = os.environ.get("RANK", "0")
     return "opencse" if rank == "0" else f"opencse (process {printable(rank)})"
 
 
 def _require_text(arguments: list[str]) -> None:
-    """Refuses what is not in the terminal's encoding: it could be written into no record, card or page."""
+    """Refuses arguments that are not valid text, which no record, card or page could hold."""
     for number, argument in enumerate(arguments, start=1):
         try:
             argument.encode()
@@ -87,7 +86,7 @@ def _require_text(arguments: list[str]) -> None:
 
 
 def _require_shown() -> None:
-    """Ends the process if what was printed did not reach stdout: quietly where nobody reads, as pipes end."""
+    """Ends the process if output did not reach stdout; silently where a pipe was closed."""
     if sys.stdout is None:
         return
     try:
@@ -101,7 +100,7 @@ def _require_shown() -> None:
 
 
 def _give_up_stdout() -> None:
-    """What is left in its buffer goes nowhere, so that Python does not try once more at its end."""
+    """Discards the rest of stdout's buffer, so that Python does not try to write it again when it ends."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

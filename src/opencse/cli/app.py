@@ -1,4 +1,4 @@
-"""The commands of ``opencse``, each in its own file, which is loaded when it is called."""
+"""Finds the commands of ``opencse``, each in its own file, which is imported when it is called."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ PURPOSES = {
         "evaluate": "Score encoders: STS, transfer, probing, retrieval.",
         "analyze": "Write a page about one model, or several side by side.",
         "compare": "Compare recipes over seeds and starting models.",
-        "reproduce": "Train a paper's system: published scores beside yours.",
-        "calibrate": "Find out what a cosine of a model means on your text.",
+        "reproduce": "Train a paper's system: published scores next to yours.",
+        "calibrate": "Measure what a cosine of a model means on your text.",
     },
     "Use": {
         "encode": "Turn texts into vectors, in a file or folder.",
@@ -48,9 +48,9 @@ PURPOSES = {
         "doctor": "Find common problems; versions and hardware for a bug report.",
     },
 }
-"""What ``--help`` says of each command, by purpose; all of them could be loaded for it, and that would take a while."""
+"""The line of each command in ``--help``, by purpose. Written here, because importing all commands would be slow."""
 
-COMMANDS = {name: told for commands in PURPOSES.values() for name, told in commands.items()}
+COMMANDS = {name: summary for commands in PURPOSES.values() for name, summary in commands.items()}
 
 WELCOME = """\
 OpenCSE makes sentence-embedding models from raw text.
@@ -68,10 +68,10 @@ _IN_SEVERAL = {"train", "pretrain", "adapt"}
 
 
 class Commands(TyperGroup):
-    """The commands by name, each made when it is asked for."""
+    """The commands by name, each imported when it is requested."""
 
     def list_commands(self, ctx: object) -> list[str]:
-        """Their names, in the order of the list."""
+        """The names of the commands, in the order of ``--help``."""
         return list(COMMANDS)
 
     def get_command(self, ctx: object, cmd_name: str) -> Any:  # noqa: ANN401 - a private class of typer's
@@ -83,21 +83,21 @@ class Commands(TyperGroup):
         require_known(cmd_name, list(COMMANDS), "command")
         if cmd_name not in _IN_SEVERAL and started().several:
             raise UserError(
-                f"opencse {cmd_name} runs in one process; in several, {', '.join(sorted(_IN_SEVERAL))} alone do"
+                f"opencse {cmd_name} runs in one process; only {', '.join(sorted(_IN_SEVERAL))} run in several"
             )
         command = getattr(importlib.import_module(f"opencse.cli.{cmd_name}"), cmd_name)
         if not isinstance(command, typer.Typer):
             alone = typer.Typer(add_completion=False, rich_markup_mode=None, context_settings=_SETTINGS)
             alone.command(cmd_name)(command)
             command = alone
-        made: Any = get_command(command)
-        made.epilog = shown(cmd_name)
-        for name, inner in (getattr(made, "commands", None) or {}).items():
+        built: Any = get_command(command)
+        built.epilog = shown(cmd_name)
+        for name, inner in (getattr(built, "commands", None) or {}).items():
             inner.epilog = shown(f"{cmd_name} {name}")
-        return made
+        return built
 
     def format_commands(self, ctx: object, formatter: Any) -> None:  # noqa: ANN401 - a private class of typer's
-        """Lists them for ``--help``."""
+        """Writes the list of commands for ``--help``."""
         for purpose, commands in PURPOSES.items():
             with formatter.section(purpose):
                 formatter.write_dl(list(commands.items()), col_max=12)

@@ -17,14 +17,14 @@ def check(text: TextArgument, json_file: JsonOption = None, **options: Unpack[Ch
     from opencse.api.looking import check
     from opencse.cli.console import echo
     from opencse.outputs import has_keys
-    from opencse.records import write_json
+    from opencse.records import save_json
     from opencse.text.check import CorpusCheck
 
     model = str(options["model"])
     require_json(json_file, lambda old: has_keys(old, CorpusCheck.model_fields), read=[text], models=[model])
     result = check(text, **options)
     if json_file is not None:
-        write_json(json_file, result.model_dump(mode="json"))
+        save_json(json_file, result.model_dump(mode="json"))
     for line in lines_of_check(result, model):
         echo(line)
 

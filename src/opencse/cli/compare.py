@@ -60,10 +60,10 @@ def compare(
     values = {**arguments, **options}
     typed = {name: value for name, value in values.items() if value is not None and _is_typed(ctx, name)}
     request = study_of(typed) if study is None else read_study(study, typed)
-    chosen = request.options()
-    chosen["progress"] = options["progress"]
-    chosen["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
-    show(comparison_table(compare(request.text, request.out, request.recipes, request.data, **chosen)))
+    study_options = request.options()
+    study_options["progress"] = options["progress"]
+    study_options["command"] = shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])
+    show(comparison_table(compare(request.text, request.out, request.recipes, request.data, **study_options)))
     echo(str(Path(request.out) / "comparison.md"))
 
 

@@ -1,4 +1,4 @@
-"""What commands print on stdout, with nothing in it that a terminal would obey."""
+"""Prints the results of commands on stdout, with control characters made visible."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
 
 def echo(line: str) -> None:
-    """Prints a line on stdout; what names and texts in it would do to the terminal is shown instead."""
+    """Prints a line on stdout; control characters in names and texts are shown as escapes."""
     typer.echo(printable(line, keep="\t"))
 
 
 def show(table: RenderableType, console: Console | None = None) -> None:
-    """Prints a table on stdout, likewise."""
+    """Prints a table on stdout, with control characters shown as escapes."""
     (console or Console()).print(_Shown(table))
 
 
 class _Shown:
-    """Something of rich's without the control characters that its texts hold; its own colours come after."""
+    """A renderable of rich without the control characters of its texts; colours are added afterwards."""
 
     def __init__(self, inner: RenderableType) -> None:
         self.inner = inner
@@ -38,7 +38,7 @@ class _Shown:
 
 
 def show_run(result: TrainResult, dry_run: bool) -> None:
-    """Prints where a run left its encoder, or the plan of one that was not made; of several processes one does."""
+    """Prints the folder of a run's encoder, or the plan of a dry run; in several processes only the first prints."""
     from opencse.processes import started
 
     if not started().first:

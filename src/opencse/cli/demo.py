@@ -24,25 +24,25 @@ def demo(
     from opencse.cli.console import echo
     from opencse.runs.next_steps import first_steps
 
-    made = demo(out, seed=seed, progress=progress)
+    result = demo(out, seed=seed, progress=progress)
     console = Console(highlight=False)
     console.print(f"{'':<16}graded pairs   queries found")
-    for name, scores in made.scores.items():
+    for name, scores in result.scores.items():
         console.print(f"{name:<16}[bold]{scores.spearman:>12.2f}{scores.found:>16.1f}[/bold]")
     console.print(
-        f"150 graded pairs: Spearman x 100. {made.queries} queries: % whose sentence is in the first 3 of 3,421. "
+        f"150 graded pairs: Spearman x 100. {result.queries} queries: % whose sentence is in the first 3 of 3,421. "
         "None of them, and no article that answers a query, was trained or selected on.",
         style="dim",
     )
     console.rule("search: some examples", align="left")
-    for query, hits in zip(EXAMPLES, made.scores["pairs"].hits, strict=True):
+    for query, hits in zip(EXAMPLES, result.scores["pairs"].hits, strict=True):
         console.print(f"[bold]{query}[/bold]")
         for cosine, text in hits:
             console.print(f"   {cosine:.2f}  {text}", markup=False)
     console.rule("done", align="left")
-    echo(f"encoder {made.encoder}   index {made.index}   report {made.report}   {made.seconds:.0f} s")
-    echo(f'search it          opencse index query {made.index} "What makes a good password?"')
-    echo(f"search in a page   opencse serve {made.encoder} --index {made.index}     (needs opencse[serve])")
+    echo(f"encoder {result.encoder}   index {result.index}   report {result.report}   {result.seconds:.0f} s")
+    echo(f'search it          opencse index query {result.index} "What makes a good password?"')
+    echo(f"search in a page   opencse serve {result.encoder} --index {result.index}     (needs opencse[serve])")
     console.rule("next: your own text", align="left")
     for _, commands in first_steps():
         for command in commands.splitlines():

@@ -74,7 +74,7 @@ def evaluate(
     from opencse.evaluation.sts.score import length_table
     from opencse.evaluation.suites import suite_folder, suite_named
     from opencse.outputs import has_keys
-    from opencse.records import write_json
+    from opencse.records import save_json
 
     suites = [suite_named(name) for name in dict.fromkeys(listed(suite) or [suite])]
     layers, dimensions = options["layers"], options["dimensions"]
@@ -90,7 +90,7 @@ def evaluate(
     for one, (_, results) in zip(suites, scored, strict=True):
         records += [result.to_dict() for result in results.values()]
         if json_file is not None:
-            write_json(json_file, records[0] if single else records)
+            save_json(json_file, records[0] if single else records)
         sts = {model: result for model, result in results.items() if isinstance(result, StsResult)}
         if not sts:
             show(one.table(results))

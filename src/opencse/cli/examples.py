@@ -1,4 +1,4 @@
-"""Examples of each command, shown at the end of its ``--help`` and on its reference page."""
+"""Lists examples of each command, shown at the end of its ``--help`` and on its reference page."""
 
 from __future__ import annotations
 
@@ -89,6 +89,6 @@ EXAMPLES: dict[str, list[str]] = {
 
 
 def shown(words: str) -> str:
-    """The examples of the command ``words``, as ``--help`` ends with them; lines are kept as they are."""
+    """The examples of the command ``words``, formatted for the end of its ``--help``."""
     lines = EXAMPLES.get(words, [])
     return "\n".join(["\b", "Examples:", *(f"  {line}" for line in lines)]) if lines else ""

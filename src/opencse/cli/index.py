@@ -304,6 +304,6 @@ def _require_no_columns(columns: str | None) -> None:
 
 def _write(file: Path | None, data: dict[str, object]) -> None:
     if file is not None:
-        from opencse.records import write_json
+        from opencse.records import save_json
 
-        write_json(file, data)
+        save_json(file, data)

@@ -1,4 +1,4 @@
-"""The first line of a command that loads much: somebody waits for it."""
+"""Reports that a command is loading PyTorch, which takes seconds."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from opencse.version import __version__
 
 
 def terminal() -> Terminal:
-    """Where the command tells what it does.
+    """The terminal that a command reports to, with a first line on it if PyTorch is not loaded yet.
 
-    On a terminal it has told already that PyTorch, which takes seconds, is being loaded; to be called before anything
-    of ``opencse`` that needs it.
+    Called before anything of ``opencse`` is imported that needs PyTorch.
     """
-    tell = Terminal()
+    progress = Terminal()
     if "torch" not in sys.modules and sys.stderr.isatty() and started().first:
-        tell.say(f"opencse    {__version__}; loading PyTorch and transformers")
-    return tell
+        progress.say(f"opencse    {__version__}; loading PyTorch and transformers")
+    return progress

@@ -19,12 +19,14 @@ _FORMATS = (
 )
 
 
-def require_name(name: str | Path, what: str) -> str:
+def require_name(name: str | Path, option: str) -> str:
     """Refuses an empty ``name``, which would mean the working folder."""
     from opencse.errors import UserError
 
     if not str(name).strip():
-        raise UserError(f"{what} is empty (a shell variable that is not set?); name a folder, or . for the working one")
+        raise UserError(
+            f"{option} is empty (a shell variable that is not set?); name a folder, or . for the working one"
+        )
     return str(name)
 
 

@@ -1,4 +1,4 @@
-"""Prints texts that were found: in a terminal a few lines of its width, elsewhere one text per line."""
+"""Formats search hits: in a terminal a few lines of its width, elsewhere one text per line."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from opencse.text.stems import Stems
 
 LINES = 3
-"""Lines of a text that are shown in a terminal."""
+"""Lines of a text that a terminal shows."""
 _INDENT = "    "
 _BEFORE = 30
-"""Characters that are shown before the first word that matches."""
+"""Characters shown before the first matching word."""
 
 
 def blocks(
@@ -24,12 +24,12 @@ def blocks(
     """The lines of one hit.
 
     Args:
-        head: what is known of it: rank, score, id, metadata.
+        head: rank, score, id and metadata of the hit.
         text: the passage.
-        console: in a terminal its width is used; elsewhere all is one line with tabs between, the text last.
+        console: where the hit is printed; outside a terminal it is one line, separated by tabs, the text last.
         full: show the whole text in a terminal.
-        query: begin where the text has most of this query's words; empty: at its beginning.
-        stems: what the words are compared by.
+        query: begin where the text has most of this query's words; empty: at the beginning of the text.
+        stems: reduces words to the stems by which they are compared.
     """
     joined = " ".join(text.split())
     if not console.is_terminal:
@@ -45,21 +45,23 @@ def blocks(
 
 
 def best_start(text: str, query: str, length: int, stems: Stems) -> int:
-    """Where a stretch of ``text`` begins that has most of a query's words; 0 where the beginning is as good."""
+    """The position from which ``length`` characters have most of a query's words; 0 where the beginning has as many."""
     from opencse.text.scripts import search_words
 
-    wanted = set(stems(search_words(query)))
-    found = [
+    query_stems = set(stems(search_words(query)))
+    matches = [
         (match.start(), shared)
         for match in re.finditer(r"\S+", text)
-        if (shared := wanted.intersection(stems(search_words(match.group()))))
+        if (shared := query_stems.intersection(stems(search_words(match.group()))))
     ]
 
     def covered(begin: int) -> int:
-        within: list[Collection[str]] = [words for place, words in found if begin <= place < begin + length - _BEFORE]
+        within: list[Collection[str]] = [
+            words for position, words in matches if begin <= position < begin + length - _BEFORE
+        ]
         return len({word for words in within for word in words})
 
-    best = max([0, *(place for place, _ in found)], key=lambda place: (covered(place), -place))
+    best = max([0, *(position for position, _ in matches)], key=lambda position: (covered(position), -position))
     if best < length - _BEFORE and covered(0) == covered(best):
         return 0
     return 0 if best <= _BEFORE else text.rfind(" ", 0, best - _BEFORE) + 1

@@ -25,7 +25,7 @@ from opencse.foreign import told
 from opencse.progress import Progress
 from opencse.recipes.overrides import flatten
 from opencse.recipes.recipe import Recipe
-from opencse.records import write_json
+from opencse.records import save_json
 from opencse.runs.best_so_far import open_checkpoint
 from opencse.runs.finish import TrainResult
 from opencse.runs.folder import NUMBERS, REPORT, RunFolder
@@ -64,7 +64,7 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
     findings = inspect(subjects, material, progress=progress.say)
     progress.say("drawing    the figures of the report")
     log = MetricsLog(folder.metrics_file).read()
-    write_json(
+    save_json(
         result.folder / NUMBERS,
         {"run": record.model_dump(mode="json"), "log": log, "findings": findings.model_dump(mode="json")},
     )

@@ -1,13 +1,13 @@
-"""From the records of a study to what can be said: means over seeds, differences, and how sure they are."""
+"""Compares the recipes of a study: means over seeds, differences, intervals and significance."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 from pydantic import Field, FiniteFloat
 
+from opencse.arrays import Floats
 from opencse.errors import UserError, nearest
 from opencse.settings import Settings
 from opencse.statistics import (
@@ -25,13 +25,12 @@ from opencse.statistics import (
 from opencse.statistics.correlation import mean_ranks
 from opencse.studies.record import StudyRecord, Which
 
-Floats = NDArray[np.float64]
 Read = Callable[[str, str, int], Mapping[str, Floats]]
 """(recipe, start, seed) -> the arrays of that run's STS scores; empty if there are none."""
 
 
 class OverPairs(Settings):
-    """One seed's system and the baseline's at that seed, over other sentence pairs.
+    """Tests of one seed's model against the baseline's at that seed, over resampled sentence pairs.
 
     Attributes:
         bootstrap: of the difference of the mean over the STS tasks, and of each task's.
@@ -43,10 +42,10 @@ class OverPairs(Settings):
 
 
 class Untrained(Settings):
-    """A start before training.
+    """The scores of a start before training.
 
     Attributes:
-        start: what training begins with.
+        start: the model that training begins with.
         reading: how its vectors are read; see `StudyRecord`.
         results: its scores by name.
     """
@@ -57,11 +56,11 @@ class Untrained(Settings):
 
 
 class Row(Settings):
-    """One recipe from one start, over its seeds.
+    """The scores of one recipe from one start, over its seeds.
 
     Attributes:
-        start: what training began with.
-        reading: how that is read where training begins.
+        start: the model that training began with.
+        reading: how its vectors are read where training begins.
         recipe: name with presets.
         scores: the metric by seed.
         starts_kept: runs whose evaluated encoder is the untrained start, because no trained one was better.
@@ -69,7 +68,7 @@ class Row(Settings):
         against_start: the metric's difference from that of the start, read as training begins; None where that has
             no such score.
         against_baseline: the metric's difference from the baseline's at the same seeds; None for the baseline.
-        over_pairs: by seed, where it was asked for.
+        over_pairs: the tests over sentence pairs by seed; empty where they were not requested.
         verdict: the difference in one sentence; empty for the baseline.
     """
 
@@ -86,14 +85,14 @@ class Row(Settings):
 
 
 class Comparison(Settings):
-    """A study's findings.
+    """The results of a study.
 
     Attributes:
-        metric: what is compared, for instance ``sts.average``.
+        metric: the score that is compared, for instance ``sts.average``.
         baseline: the recipe that the others are compared with.
         judged: which encoder of every run was evaluated.
-        starts: the starts, nothing trained, in every reading that was evaluated.
-        rows: in the study's order.
+        starts: the untrained starts, in every reading that was evaluated.
+        rows: one for each recipe and start, in the study's order.
     """
 
     metric: str
@@ -114,7 +113,7 @@ def compare(
 ) -> Comparison:
     """Compares every recipe with ``baseline``, start by start, paired by seed.
 
-    Holm's adjustment is over all comparisons with the baseline made here; those with the starts are another family.
+    Holm's adjustment is over all comparisons with the baseline; the comparisons with the starts are a second family.
 
     Args:
         records: of starts and runs.
@@ -132,13 +131,14 @@ def compare(
     for record in records:
         if record.recipe is not None:
             cells.setdefault((record.start, record.recipe), []).append(record)
-    runs = [run for own in cells.values() for run in own]
+    runs = [run for cell_runs in cells.values() for run in cell_runs]
     recipes = list(dict.fromkeys(recipe for _, recipe in cells))
     if baseline not in recipes:
         raise UserError(f"the baseline {baseline!r} is not among the recipes{nearest(baseline, recipes)}: {recipes}")
-    chosen = _metric(runs, metric)
+    compared = _metric(runs, metric)
     scores = {
-        cell: {run.seed: run.results[chosen] for run in own if run.seed is not None} for cell, own in cells.items()
+        cell: {run.seed: run.results[compared] for run in cell_runs if run.seed is not None}
+        for cell, cell_runs in cells.items()
     }
     against_baseline = after_holm(
         {
@@ -148,8 +148,8 @@ def compare(
         }
     )
     starts = {(one.start, one.reading): dict(one.results) for one in records if one.recipe is None}
-    readings = {cell: own[0].reading for cell, own in cells.items()}
-    before = {cell: starts.get((cell[0], reading), {}).get(chosen) for cell, reading in readings.items()}
+    readings = {cell: cell_runs[0].reading for cell, cell_runs in cells.items()}
+    before = {cell: starts.get((cell[0], reading), {}).get(compared) for cell, reading in readings.items()}
     against_start = after_holm(
         {
             cell: paired_seeds(scores[cell], dict.fromkeys(scores[cell], score))
@@ -159,8 +159,8 @@ def compare(
     )
     pairs: dict[tuple[str, str], dict[int, OverPairs]] = {}
     if arrays is not None and resamples:
-        for number, ((start, recipe), found) in enumerate(against_baseline.items(), start=1):
-            pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, found.seeds, resamples)
+        for number, ((start, recipe), difference) in enumerate(against_baseline.items(), start=1):
+            pairs[start, recipe] = over_pairs(arrays, start, recipe, baseline, difference.seeds, resamples)
             if progress is not None:
                 progress(number, len(against_baseline))
     rows = [
@@ -169,24 +169,24 @@ def compare(
             reading=readings[cell],
             recipe=cell[1],
             scores=scores[cell],
-            starts_kept=sum(run.keeps_start() for run in own),
-            metrics={name: summary([run.results[name] for run in own]) for name in shared_scores(own)},
+            starts_kept=sum(run.keeps_start() for run in cell_runs),
+            metrics={name: summary([run.results[name] for run in cell_runs]) for name in shared_scores(cell_runs)},
             against_start=against_start.get(cell),
             against_baseline=against_baseline.get(cell),
             over_pairs=pairs.get(cell, {}),
             verdict=verdict(against_baseline[cell]) if cell in against_baseline else "",
         )
-        for cell, own in cells.items()
+        for cell, cell_runs in cells.items()
     ]
-    untrained = [Untrained(start=start, reading=how, results=own) for (start, how), own in starts.items()]
-    return Comparison(metric=chosen, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
+    untrained = [Untrained(start=start, reading=how, results=results) for (start, how), results in starts.items()]
+    return Comparison(metric=compared, baseline=baseline, judged=runs[0].judged, starts=untrained, rows=rows)
 
 
 def over_pairs(
     read: Read, start: str, recipe: str, baseline: str, seeds: Sequence[int], resamples: int
 ) -> dict[int, OverPairs]:
     """The tests over sentence pairs at each seed; seeds whose pair scores were not kept are left out."""
-    found: dict[int, OverPairs] = {}
+    tests: dict[int, OverPairs] = {}
     for seed in seeds:
         ours, theirs = read(recipe, start, seed), read(baseline, start, seed)
         tasks = [name.removesuffix(".gold") for name in ours if name.endswith(".gold") and name in theirs]
@@ -195,16 +195,16 @@ def over_pairs(
         gold = {task: ours[f"{task}.gold"] for task in tasks}
         if other := [task for task in tasks if not np.array_equal(gold[task], theirs[f"{task}.gold"])]:
             raise UserError(
-                f"{recipe} and {baseline}, seed {seed}: not scored on the same pairs of {', '.join(other)}; "
-                "score both anew"
+                f"{recipe} and {baseline}, seed {seed}: were not scored on the same pairs of {', '.join(other)}; "
+                "evaluate both again"
             )
         a = {task: ours[f"{task}.cosine"] for task in tasks}
         b = {task: theirs[f"{task}.cosine"] for task in tasks}
-        found[seed] = OverPairs(
+        tests[seed] = OverPairs(
             bootstrap=paired_bootstrap_tasks(gold, a, b, resamples=resamples, seed=seed),
             williams={task: _williams(gold[task], a[task], b[task]) for task in tasks},
         )
-    return found
+    return tests
 
 
 def shared_scores(runs: Sequence[StudyRecord]) -> list[str]:

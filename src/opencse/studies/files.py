@@ -1,16 +1,14 @@
-"""What a comparison leaves in its folder: ``comparison.json``, ``comparison.md`` and ``comparison.svg``."""
+"""Writes the results of a comparison: ``comparison.json``, ``comparison.md`` and ``comparison.svg``."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from opencse.analysis.figures import scores_by_recipe, standalone
+from opencse.arrays import Floats
 from opencse.markdown import without_home
 from opencse.progress import Counted, Progress
-from opencse.records import write_json, write_text
+from opencse.records import save_json, save_text
 from opencse.studies.comparison import Comparison, compare
 from opencse.studies.record import StudyRecord
 from opencse.studies.running import read_arrays
@@ -30,13 +28,13 @@ def write_comparison(
     command: str,
     progress: Progress,
 ) -> Comparison:
-    """Compares, writes the three files, and gives the comparison.
+    """Compares the records of a study, writes the three files, and returns the comparison.
 
     Raises:
         UserError: see `compare`.
     """
 
-    def arrays(recipe: str, start: str, seed: int) -> dict[str, NDArray[np.float64]]:
+    def arrays(recipe: str, start: str, seed: int) -> dict[str, Floats]:
         folder = study.folder(RunSpec(recipe, start, seed))
         return read_arrays(folder, "sts") or read_arrays(folder, "dev")
 
@@ -48,19 +46,19 @@ def write_comparison(
         resamples=resamples,
         progress=Counted(progress, "comparing over pairs"),
     )
-    write_json(study.out / "comparison.json", comparison.model_dump(mode="json"))
-    write_text(study.out / "comparison.md", without_home(markdown(comparison, records, command)))
+    save_json(study.out / "comparison.json", comparison.model_dump(mode="json"))
+    save_text(study.out / "comparison.md", without_home(markdown(comparison, records, command)))
     panels = {
         start: (
             {row.recipe: list(row.scores.values()) for row in comparison.rows if row.start == start},
             {
-                str(own.reading): own.results[comparison.metric]
-                for own in comparison.starts
-                if own.start == start and comparison.metric in own.results
+                str(untrained.reading): untrained.results[comparison.metric]
+                for untrained in comparison.starts
+                if untrained.start == start and comparison.metric in untrained.results
             },
         )
         for start in dict.fromkeys(row.start for row in comparison.rows)
     }
-    drawn = scores_by_recipe(panels, comparison.metric, baseline)
-    write_text(study.out / "comparison.svg", standalone(drawn))
+    figure = scores_by_recipe(panels, comparison.metric, baseline)
+    save_text(study.out / "comparison.svg", standalone(figure))
     return comparison

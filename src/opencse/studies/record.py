@@ -1,4 +1,4 @@
-"""What one run of a comparison leaves behind: everything needed to tell where its numbers come from."""
+"""Records each run of a comparison: its scores, and everything that they depend on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pydantic import AwareDatetime, Field, FiniteFloat
 
 from opencse.environment import Environment, installed
 from opencse.evaluation.record import DataRecord
-from opencse.records import read_record, write_json
+from opencse.records import read_record, save_json
 from opencse.runs.record import Outcome
 from opencse.settings import Settings
 
@@ -20,12 +20,12 @@ Which = Literal["kept", "last"]
 
 
 class Contents(Settings):
-    """What runs are made of, by content; see `opencse.runs.record.Identity`.
+    """Hashes of the content that a run depends on; see `opencse.runs.record.Identity`.
 
     Attributes:
         start: hash of each file of the start.
-        text: hash of the text; None of a start as it was given.
-        dev_pairs: hash of the dev pairs; None without, and of a start as it was given.
+        text: hash of the text; None for an untrained start.
+        dev_pairs: hash of the dev pairs; None without dev pairs, and for an untrained start.
     """
 
     start: dict[str, str]
@@ -34,27 +34,27 @@ class Contents(Settings):
 
 
 class StudyRecord(Settings):
-    """One run, or one start untrained (then ``recipe``, ``seed`` and all of training are None).
+    """The record of one run, or of one untrained start (then ``recipe``, ``seed`` and all of training are None).
 
     Attributes:
         schema_version: changes when a key changes its meaning.
         opencse: this library's version.
         created: when it was finished, UTC.
         recipe: name with presets.
-        start: what training began with.
+        start: the model that training began with.
         reading: how the start's vectors are read before training, for instance ``untrained, cls``; of a start, how it
             is evaluated.
-        seed: of the run.
-        asked: everything that decides what the run does, the resolved recipe included.
+        seed: seed of the run.
+        asked: everything that determines what the run does, including the resolved recipe.
         text: hash of the training text.
-        contents: hashes of what else the run is made of; None in older records.
-        outcome: what training ended with; see `opencse.runs.record.Outcome`.
-        judged: which encoder the results are of.
+        contents: hashes of the other content that the run depends on; None in older records.
+        outcome: the result of training; see `opencse.runs.record.Outcome`.
+        judged: which encoder was evaluated.
         environment: versions, commit and machine.
         train_seconds: wall clock of training.
         judge_seconds: wall clock of the evaluation on all suites.
         results: every score in percent, by name (``sts.average``).
-        data: what was evaluated on, by suite.
+        data: the evaluation data, by suite.
     """
 
     schema_version: Literal[1] = 1
@@ -77,7 +77,7 @@ class StudyRecord(Settings):
 
     def write(self, folder: Path) -> None:
         """Writes ``record.json`` in full or not at all."""
-        write_json(folder / RECORD, self.model_dump(mode="json"))
+        save_json(folder / RECORD, self.model_dump(mode="json"))
 
     def keeps_start(self) -> bool:
         """Whether what was evaluated of a run is its untrained start."""

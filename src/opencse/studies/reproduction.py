@@ -1,4 +1,4 @@
-"""A paper's row: what was published for a recipe, and what is got."""
+"""Compares a recipe's scores with the ones that its paper published."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ NOT_STSB = {
     TEXT: "questions from the text",
     AUTO: "questions from the text, or the built-in sample",
 }
-"""Values of ``dev`` that are not graded pairs of the user's, as the papers' STS-B dev is."""
+"""Values of ``dev`` that are not the user's graded pairs (papers select on STS-B dev), as messages name them."""
 
 
 @dataclass(frozen=True)
 class PaperRow:
-    """A row of a paper's table.
+    """The published scores of one system, a row of a paper's table.
 
     Attributes:
         recipe: name with presets.
         paper: authors, year, title.
         note: which table.
         paper_start: the backbone of the row.
-        start: what training begins with here.
-        seeds: of the paper where it names them, else the recipe's one.
+        start: the model that training begins with here.
+        seeds: the paper's where it names them, else the recipe's single seed.
         expected: the published scores by name, in percent.
     """
 
@@ -45,7 +45,7 @@ class PaperRow:
     expected: dict[str, float]
 
     def lines(self, dev: str, settings: int) -> list[str]:
-        """What is about to be reproduced, and how it differs from the paper."""
+        """Says which row is reproduced, and how this run differs from the paper's."""
         differences = []
         if self.start != self.paper_start:
             differences.append(f"the start is {self.start}, the paper's {self.paper_start}")
@@ -60,9 +60,9 @@ class PaperRow:
 
 
 def paper_row(recipe: str, model: str | None = None) -> PaperRow:
-    """The row that ``recipe`` (with presets) stands for.
+    """Finds the published row of ``recipe`` (with presets).
 
-    The numbers are those of the last preset named that has some; an ablation's are with BERT-base.
+    The scores are read from the last named preset that has some; those of ablations were measured with BERT-base.
 
     Args:
         recipe: name with presets.
@@ -72,25 +72,25 @@ def paper_row(recipe: str, model: str | None = None) -> PaperRow:
         UserError: if no scores are known for it, naming presets that have some.
     """
     resolved = resolve_recipe(recipe)
-    own = resolved.recipe
-    named = [own.presets[name] for name in resolved.presets if name in own.presets]
-    row = next((preset for preset in reversed(named) if preset.expected), None)
+    base = resolved.recipe
+    applied = [base.presets[name] for name in resolved.presets if name in base.presets]
+    row = next((preset for preset in reversed(applied) if preset.expected), None)
     if row is None:
-        known = [name for name, preset in own.presets.items() if preset.expected]
+        known = [name for name, preset in base.presets.items() if preset.expected]
         raise UserError(
             f"{recipe}: no published scores are known for it; name a preset that has some: {', '.join(known) or 'none'}"
         )
-    backbone = resolved.backbone or own.presets.get(BACKBONE_OF_ABLATIONS)
+    backbone = resolved.backbone or base.presets.get(BACKBONE_OF_ABLATIONS)
     start = None if backbone is None else backbone.model
     if start is None:
         raise UserError(f"{recipe}: its row names no backbone; give one with --model")
     return PaperRow(
         recipe=recipe,
-        paper=own.paper,
+        paper=base.paper,
         note=row.note,
         paper_start=start,
         start=model or start,
-        seeds=own.seeds or (own.training.seed,),
+        seeds=base.seeds or (base.training.seed,),
         expected=row.expected,
     )
 
@@ -98,10 +98,10 @@ def paper_row(recipe: str, model: str | None = None) -> PaperRow:
 def reproduced(records: Sequence[StudyRecord]) -> dict[str, Summary]:
     """Every score over the seeds.
 
-    Where no suite gave ``dev.stsb``, the kept encoders' score on the pairs of the user's that selected stands for it.
+    Where no suite gave ``dev.stsb``, the kept encoders' score on the user's dev pairs is reported as that.
     """
     runs = [record for record in records if record.recipe is not None]
-    found = {name: summary([run.results[name] for run in runs]) for name in shared_scores(runs)}
+    scores = {name: summary([run.results[name] for run in runs]) for name in shared_scores(runs)}
     selected = [run.outcome.score for run in runs if run.outcome and run.asked.get("dev") not in (None, *NOT_STSB)]
     known = [score for score in selected if score is not None]
-    return {"dev.stsb": summary(known), **found} if len(known) == len(runs) else found
+    return {"dev.stsb": summary(known), **scores} if len(known) == len(runs) else scores

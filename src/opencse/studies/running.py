@@ -1,4 +1,4 @@
-"""Makes the runs of a comparison: one after another, or several at a time, each kept as it finishes."""
+"""Makes the runs of a comparison, one after another or several at a time, and saves each when it ends."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from opencse.adapting.dev_choice import load_selector
+from opencse.arrays import Floats
 from opencse.encoder.fingerprint import hash_model
 from opencse.engines.choice import Engine, require_engine
 from opencse.environment import Environment
@@ -27,7 +27,7 @@ from opencse.io import writing
 from opencse.outputs import LOCK, names_in, require_empty
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.overrides import flatten
-from opencse.records import write_json
+from opencse.records import save_json
 from opencse.runs.folder import RunFolder, State, locked
 from opencse.runs.lock import require_free, was_locked
 from opencse.runs.record import changed_files
@@ -42,42 +42,41 @@ Suites = Mapping[str, OpenSuite[Any]]
 def run_study(
     study: Study, *, workers: int | None = None, engine: Engine = "local", progress: Progress | None = None
 ) -> list[StudyRecord]:
-    """Makes what is missing, and reads the rest.
+    """Makes the missing runs of a study, and reads the records of the others.
 
     Args:
-        study: what to run; what its folder holds already is not made again.
+        study: the runs; finished runs in its folder are not made again.
         workers: runs at a time, each in a process with its share of the cores; None: one, or with ``ray`` one for each
             GPU of the cluster, else for each of its cores.
         engine: whose processes these are: this machine's, or a Ray cluster's.
-        progress: hears of every run; with several workers, only when one ends.
+        progress: reports every run; with several workers, only when one ends.
 
     Returns:
         The records of the untrained starts, then of all runs in the study's order.
 
     Raises:
-        UserError: for a fault in the data or a recipe (told before the first run), or if the folder holds runs that
-            were asked for otherwise.
-        InterruptedRunError: on Ctrl-C; runs that were going on have written a checkpoint.
+        UserError: for a fault in the data or a recipe (before the first run), or if the folder holds runs that were
+            made with other options.
+        InterruptedRunError: on Ctrl-C; unfinished runs have written a checkpoint.
     """
     if workers is not None and workers < 1:
         raise UserError(f"workers is at least 1, not {workers}")
     require_engine(engine)
-    tell = progress or Silent()
     require_study(study.out)
-    with locked(study.out, tell):
-        return _run_missing(study, workers, engine, tell)
+    with locked(study.out, progress or Silent()):
+        return _run_missing(study, workers, engine, progress or Silent())
 
 
 def require_study(folder: Path) -> None:
-    """Refuses a folder that is neither new nor empty nor of a comparison; touches nothing.
+    """Refuses a folder that is neither new nor empty nor of a comparison; changes nothing.
 
     Raises:
-        UserError: naming the mend.
+        UserError: naming the fix.
     """
     require_free(folder / LOCK)
     names = names_in(folder)
     if names <= {"starts", "runs"} and (was_locked(folder / LOCK) or _holds_only_scores(folder)):
-        return  # killed, or out of disk, before anything was finished
+        return  # killed, or out of disk, before any run was finished
     if any(StudyRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
         return
     if any(RunFolder(one).state() in (State.BEGUN, State.FINISHED) for one in folder.glob("runs/*/*/*")):
@@ -88,17 +87,17 @@ def require_study(folder: Path) -> None:
 def _holds_only_scores(folder: Path) -> bool:
     """Whether all files in a comparison's folder are the scores of an evaluation that was not finished."""
     files = [path for path in folder.glob("*/**/*") if not path.is_dir()]
-    own = {f"{suite}{suffix}" for suite in SUITES for suffix in (".npz", ".json")}
-    return all(path.name in own for path in files)
+    score_files = {f"{suite}{suffix}" for suite in SUITES for suffix in (".npz", ".json")}
+    return all(path.name in score_files for path in files)
 
 
-def _run_missing(study: Study, workers: int | None, engine: Engine, tell: Progress) -> list[StudyRecord]:
-    asked = {run: study.asked(run) for run in study.runs()}
+def _run_missing(study: Study, workers: int | None, engine: Engine, progress: Progress) -> list[StudyRecord]:
+    requests = {run: study.asked(run) for run in study.runs()}
     contents = _contents(study)
     suites = open_suites(study)
-    found = {run: _known(study, run, asked[run], contents[run.start], suites) for run in asked}
+    records = {run: _finished(study, run, requests[run], contents[run.start], suites) for run in requests}
     starts = [
-        judge_start(study, start, reading, contents[start], suites, tell)
+        judge_start(study, start, reading, contents[start], suites, progress)
         for start in study.starts
         for reading in study.readings(start)
     ]
@@ -106,26 +105,27 @@ def _run_missing(study: Study, workers: int | None, engine: Engine, tell: Progre
         if study.metric is not None and study.metric not in start.results:
             known = ", ".join(start.results)
             raise UserError(f"no score {study.metric!r}{nearest(study.metric, start.results)}; there are: {known}")
-    missing = [run for run, record in found.items() if record is None]
-    if missing and len(missing) < len(found):
-        tell.say(f"{len(found) - len(missing)} of {len(found)} runs were finished before")
+    missing = [run for run, record in records.items() if record is None]
+    if missing and len(missing) < len(records):
+        progress.say(f"{len(records) - len(missing)} of {len(records)} runs were finished before")
     if engine == "ray" and missing:
-        found |= _on_ray(study, missing, workers, tell)
+        records |= _on_ray(study, missing, workers, progress)
     elif workers in (None, 1) or len(missing) < 2:
         for number, run in enumerate(missing, start=1):
-            tell.say(f"run {number} of {len(missing)}: {run}")
-            found[run] = run_one(study, run, suites, tell)
+            progress.say(f"run {number} of {len(missing)}: {run}")
+            records[run] = run_one(study, run, suites, progress)
     else:
-        found |= _in_parallel(study, missing, workers, tell)
-    return [*starts, *(record for record in found.values() if record is not None)]
+        records |= _in_parallel(study, missing, workers, progress)
+    return [*starts, *(record for record in records.values() if record is not None)]
 
 
 def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> StudyRecord:
-    """Trains and evaluates one run, from its checkpoint if it was broken off; its record is written at the end."""
+    """Trains and evaluates one run, from its checkpoint if it was interrupted; its record is written at the end."""
     folder = study.folder(run)
     trained = RunFolder(folder)
     study.job(run).run(folder, resume=trained.record_file.is_file(), progress=progress)
-    told = trained.record()
+    run_record = trained.record()
+    identity = run_record.identity
     encoder = folder if study.judge == "kept" else trained.last
     judged = open_model(
         encoder,
@@ -142,12 +142,16 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
         reading=str(study.job(run).start().reading),
         seed=run.seed,
         asked=study.asked(run),
-        text=told.identity.text,
-        contents=Contents(start=told.identity.start or {}, text=told.identity.text, dev_pairs=told.identity.dev_pairs),
-        outcome=told.result,
+        text=identity.text,
+        contents=Contents(
+            start=run_record.identity.start or {},
+            text=identity.text,
+            dev_pairs=run_record.identity.dev_pairs,
+        ),
+        outcome=run_record.result,
         judged=study.judge,
         environment=Environment.here(judged.device),
-        train_seconds=told.seconds,
+        train_seconds=run_record.seconds,
         judge_seconds=seconds,
         results=results,
         data=data,
@@ -159,15 +163,15 @@ def run_one(study: Study, run: RunSpec, suites: Suites, progress: Progress) -> S
 def judge_start(
     study: Study, start: str, reading: Reading, contents: Contents, suites: Suites, progress: Progress
 ) -> StudyRecord:
-    """Evaluates an untrained start, read so, once."""
+    """Evaluates an untrained start in one reading, once."""
     folder = study.start_folder(start, reading)
     how = {"model": reading.model, "pooling": str(reading.pooling), "layers": reading.layers}
-    asked = {**how, **{key: study.judging()[key] for key in ("suites", "precision")}}
-    known = StudyRecord.read(folder)
-    if known is not None:
-        _same(known, asked, folder)
-        _unchanged(known, Contents(start=contents.start), suites, folder)
-        return known
+    request = {**how, **{key: study.judging()[key] for key in ("suites", "precision")}}
+    record = StudyRecord.read(folder)
+    if record is not None:
+        _require_same_request(record, request, folder)
+        _require_same_content(record, Contents(start=contents.start), suites, folder)
+        return record
     progress.say(f"evaluating the start {start} ({reading})")
     encoder = reading.load(study.device, study.trust_remote_code)
     judged = open_model(encoder, progress=Counted(progress, "encoding"), precision=study.precision)
@@ -176,7 +180,7 @@ def judge_start(
     record = StudyRecord(
         start=start,
         reading=str(reading),
-        asked=asked,
+        asked=request,
         contents=Contents(start=contents.start),
         judged=study.judge,
         environment=Environment.here(judged.device),
@@ -193,8 +197,8 @@ def open_suites(study: Study) -> Suites:
     return {choice.name: suite_named(choice.name).open(choice.folder, choice.options) for choice in study.suites}
 
 
-def read_arrays(folder: Path, suite: str) -> dict[str, NDArray[np.float64]]:
-    """What a suite's scores were made of, by name; empty if nothing was kept."""
+def read_arrays(folder: Path, suite: str) -> dict[str, Floats]:
+    """The arrays that a suite's scores were computed from, by name; empty if none were saved."""
     path = folder / f"{suite}.npz"
     if not path.is_file():
         return {}
@@ -210,40 +214,42 @@ def _evaluate(
     data: dict[str, DataRecord] = {}
     folder.mkdir(parents=True, exist_ok=True)
     for name, suite in suites.items():
-        found = suite.evaluate(judged, progress.say)
-        if found.arrays:
-            _write_arrays(folder / f"{name}.npz", found.arrays)
-        write_json(folder / f"{name}.json", found.record.to_dict())
-        results |= found.record.values()
-        data[name] = found.record.data
+        evaluated = suite.evaluate(judged, progress.say)
+        if evaluated.arrays:
+            _write_arrays(folder / f"{name}.npz", evaluated.arrays)
+        save_json(folder / f"{name}.json", evaluated.record.to_dict())
+        results |= evaluated.record.values()
+        data[name] = evaluated.record.data
     return results, data, time.perf_counter() - started
 
 
-def _write_arrays(path: Path, arrays: Mapping[str, NDArray[np.float64]]) -> None:
+def _write_arrays(path: Path, arrays: Mapping[str, Floats]) -> None:
     with writing(path) as unfinished:
         np.savez_compressed(unfinished, allow_pickle=False, **arrays)
 
 
 def _contents(study: Study) -> dict[str, Contents]:
-    """What the runs from each start are made of now."""
+    """The content that runs from each start are made of now."""
     text, dev = study.text.fingerprint(), load_selector(study.dev, study.text)
     dev_pairs = None if dev is None else dev.fingerprint()
     models = {run.start: study.job(run).start_model for run in study.runs()}
     return {start: Contents(start=hash_model(model), text=text, dev_pairs=dev_pairs) for start, model in models.items()}
 
 
-def _known(study: Study, run: RunSpec, asked: dict[str, Any], contents: Contents, suites: Suites) -> StudyRecord | None:
-    """The record of a run that has finished, after a check that it was asked for just so, of the same contents."""
+def _finished(
+    study: Study, run: RunSpec, request: dict[str, Any], contents: Contents, suites: Suites
+) -> StudyRecord | None:
+    """The record of a finished run whose request and contents are the same; None for an unfinished run."""
     folder = study.folder(run)
     record = StudyRecord.read(folder)
     if record is not None:
-        _same(record, asked, folder)
-        _unchanged(record, contents, suites, folder)
+        _require_same_request(record, request, folder)
+        _require_same_content(record, contents, suites, folder)
     return record
 
 
-def _unchanged(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
-    """Refuses to put runs of, or scores on, other content beside the new ones, though they have the same names."""
+def _require_same_content(record: StudyRecord, now: Contents, suites: Suites, folder: Path) -> None:
+    """Refuses to compare with earlier runs of, or scores on, other content that has the same names."""
     changed = None
     before = record.contents
     if now.text is not None and record.text != now.text:
@@ -259,44 +265,46 @@ def _unchanged(record: StudyRecord, now: Contents, suites: Suites, folder: Path)
                 changed = f"the data of the suite {name} ({other})"
     if changed is not None:
         raise UserError(
-            f"{folder}: {changed} changed after this was made, so it cannot stand beside new runs; choose another "
-            "--out, or remove that folder to make it anew"
+            f"{folder}: {changed} changed after this run was made, so it cannot be compared with new runs; choose "
+            "another --out, or remove that folder to make the run again"
         )
 
 
-def _same(record: StudyRecord, asked: dict[str, Any], folder: Path) -> None:
-    before, now = flatten(record.asked), flatten(asked)
+def _require_same_request(record: StudyRecord, request: dict[str, Any], folder: Path) -> None:
+    before, now = flatten(record.asked), flatten(request)
     for key in before.keys() | now.keys():
         if before.get(key) != now.get(key):
             raise UserError(
                 f"{folder}: was made with another {key} ({before.get(key)!r} then, {now.get(key)!r} now); "
-                "choose another --out, or remove that folder to make it anew"
+                "choose another --out, or remove that folder to make the run again"
             )
 
 
-def _in_parallel(study: Study, missing: Sequence[RunSpec], workers: int, tell: Progress) -> dict[RunSpec, StudyRecord]:
+def _in_parallel(
+    study: Study, missing: Sequence[RunSpec], workers: int, progress: Progress
+) -> dict[RunSpec, StudyRecord]:
     threads = max(1, cores() // workers)
-    tell.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")
+    progress.say(f"{len(missing)} runs, {workers} at a time with {threads} thread{'s' * (threads > 1)} each")
     with started(workers, _in_worker, _begin_worker, study, threads, finish=True) as pool:
-        return _told(pool.done(missing, lambda: None), len(missing), tell)
+        return _reported(pool.done(missing, lambda: None), len(missing), progress)
 
 
-_own: dict[str, tuple[Study, Suites]] = {}
+_worker: dict[str, tuple[Study, Suites]] = {}
 
 
 def _begin_worker(study: Study, threads: int) -> None:
-    """A worker's start: its share of the cores, and the suites' data, read once for all of its runs."""
+    """Prepares a worker: its share of the cores, and the suites' data, read once for all of its runs."""
     torch.set_num_threads(threads)
-    _own["study"] = study, open_suites(study)
+    _worker["study"] = study, open_suites(study)
 
 
 def _in_worker(run: RunSpec) -> StudyRecord:
-    study, suites = _own["study"]
+    study, suites = _worker["study"]
     return run_one(study, run, suites, Silent())
 
 
 def _on_ray(
-    study: Study, missing: Sequence[RunSpec], workers: int | None, tell: Progress
+    study: Study, missing: Sequence[RunSpec], workers: int | None, progress: Progress
 ) -> dict[RunSpec, StudyRecord]:
     from opencse.engines.ray import connected
 
@@ -304,12 +312,12 @@ def _on_ray(
         gpu = cluster.gpus > 0 if study.device is None else study.device.startswith("cuda")
         at_a_time = min(len(missing), workers or (cluster.gpus if gpu else cluster.cores))
         cores = 1 if workers is None or gpu else max(1, cluster.cores // workers)
-        tell.say(
+        progress.say(
             f"{len(missing)} runs, {at_a_time} at a time with {cores} core{'s' * (cores > 1)} each"
             f"{' and a GPU' * gpu}, on a Ray cluster of {cluster.cores} cores, {cluster.gpus} GPUs"
         )
-        made = cluster.each(partial(_on_node, study, cores), missing, at_a_time=at_a_time, cores=cores, gpu=gpu)
-        return _told(made, len(missing), tell)
+        finished = cluster.each(partial(_on_node, study, cores), missing, at_a_time=at_a_time, cores=cores, gpu=gpu)
+        return _reported(finished, len(missing), progress)
 
 
 def _on_node(study: Study, threads: int, run: RunSpec) -> StudyRecord:
@@ -317,15 +325,17 @@ def _on_node(study: Study, threads: int, run: RunSpec) -> StudyRecord:
     return run_one(study, run, open_suites(study), Silent())
 
 
-def _told(made: Iterable[tuple[RunSpec, StudyRecord]], runs: int, tell: Progress) -> dict[RunSpec, StudyRecord]:
-    """The records, each told of as it comes."""
-    found: dict[RunSpec, StudyRecord] = {}
-    tell.start("runs", runs)
+def _reported(
+    finished: Iterable[tuple[RunSpec, StudyRecord]], runs: int, progress: Progress
+) -> dict[RunSpec, StudyRecord]:
+    """The records of the runs; each is reported when it ends."""
+    records: dict[RunSpec, StudyRecord] = {}
+    progress.start("runs", runs)
     try:
-        for run, record in made:
-            found[run] = record
-            tell.say(f"run {len(found)} of {runs}: {run}")
-            tell.advance(len(found))
+        for run, record in finished:
+            records[run] = record
+            progress.say(f"run {len(records)} of {runs}: {run}")
+            progress.advance(len(records))
     finally:
-        tell.finish()
-    return found
+        progress.finish()
+    return records

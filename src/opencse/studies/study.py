@@ -1,4 +1,4 @@
-"""A comparison as it was asked for, and the runs it is made of."""
+"""Describes a comparison and the runs that it is made of."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from opencse.text.given import TextSource
 
 @dataclass(frozen=True)
 class SuiteChoice:
-    """A suite of tasks and where they are.
+    """A suite of tasks that is evaluated, and its folder.
 
     Attributes:
-        name: of the suite.
-        folder: its tasks.
-        options: what can be chosen about it.
+        name: name of the suite.
+        folder: folder of its tasks.
+        options: how it is evaluated.
     """
 
     name: str
@@ -39,8 +39,8 @@ class RunSpec:
 
     Attributes:
         recipe: name with presets, or a TOML file.
-        start: what training begins with.
-        seed: of order, dropout, augmentation and new weights.
+        start: the model that training begins with.
+        seed: seed of order, dropout, augmentation and new weights.
     """
 
     recipe: str
@@ -56,15 +56,15 @@ class Study:
     """Recipes x starts x seeds, each trained on one text and evaluated on the same suites.
 
     Attributes:
-        text: what is trained on.
+        text: the text that every run is trained on.
         out: folder of the comparison.
         recipes: names with presets, or TOML files.
         starts: folders, Hub ids, ``opencse-mini``.
         seeds: one run each.
-        suites: what is evaluated.
+        suites: the suites that are evaluated.
         dev: pairs to select on; see `opencse.train`.
         settings: ``key.path=value`` of every run.
-        judge: which encoder of a run is evaluated; the last step's tells what a recipe does.
+        judge: which encoder of a run is evaluated; the last step's shows what a recipe does.
         device: where to run.
         trust_remote_code: run the Python code that the starts' folders bring; see `SentenceEncoder.load`.
         precision: arithmetic in which encoders are evaluated; that of training is a setting.
@@ -88,13 +88,13 @@ class Study:
     def __post_init__(self) -> None:
         if self.out.exists() and not self.out.is_dir():
             raise UserError(f"{self.out}: is a file; a comparison is kept in a folder")
-        for what, given in (("recipe", self.recipes), ("start", self.starts), ("seed", self.seeds)):
-            if not given:
-                raise UserError(f"no {what} given; a comparison needs at least one")
-            names = [folder_name(str(value)) for value in given]
-            for name, value in zip(names, given, strict=True):
+        for kind, values in (("recipe", self.recipes), ("start", self.starts), ("seed", self.seeds)):
+            if not values:
+                raise UserError(f"no {kind} given; a comparison needs at least one")
+            names = [folder_name(str(value)) for value in values]
+            for name, value in zip(names, values, strict=True):
                 if names.count(name) > 1:
-                    raise UserError(f"two {what}s would share the folder {name!r} ({value} is one of them)")
+                    raise UserError(f"two {kind}s would share the folder {name!r} ({value} is one of them)")
         if not self.suites:
             raise UserError("no suite given; a comparison evaluates on at least one")
         for choice in self.suites:
@@ -111,7 +111,7 @@ class Study:
             raise UserError("training.seed is set by the comparison; choose its seeds instead")
 
     def runs(self) -> Iterator[RunSpec]:
-        """All runs, seed by seed, so that a comparison broken off early is one of fewer seeds, not of fewer systems."""
+        """All runs, seed by seed, so that an interrupted comparison has fewer seeds, not fewer recipes."""
         for seed in self.seeds:
             for start in self.starts:
                 for recipe in self.recipes:
@@ -132,22 +132,22 @@ class Study:
         )
 
     def folder(self, run: RunSpec) -> Path:
-        """Where ``run`` is kept."""
+        """The folder of ``run``."""
         return self.out / "runs" / folder_name(run.start) / folder_name(run.recipe) / str(run.seed)
 
     def readings(self, start: str) -> list[Reading]:
-        """How ``start`` is read where the runs from it begin, each way once, and as it was given where that differs."""
+        """How ``start`` is read: as training begins with it, and by its own pooling where that differs."""
         seed = self.seeds[0]
         starts = [self.job(RunSpec(recipe, start, seed)).start() for recipe in self.recipes]
         ours = [one.reading for one in starts]
         return list(dict.fromkeys([*ours, *(reading for one in starts for reading in one.readings)]))
 
     def start_folder(self, start: str, reading: Reading) -> Path:
-        """Where what is found about an untrained start, read so, is kept."""
+        """The folder of an untrained start's scores in one reading."""
         return self.out / "starts" / folder_name(start) / folder_name(str(reading))
 
     def asked(self, run: RunSpec) -> dict[str, Any]:
-        """Everything that decides the results of ``run``, as plain values.
+        """Everything that determines the results of ``run``, as plain values.
 
         Raises:
             UserError: for a fault in the recipe or a setting.
@@ -164,7 +164,7 @@ class Study:
         }
 
     def judging(self) -> dict[str, Any]:
-        """What decides how encoders are evaluated, as plain values."""
+        """What determines how encoders are evaluated, as plain values."""
         return {
             "judge": self.judge,
             "precision": None if self.precision == "float32" else self.precision,
@@ -182,6 +182,11 @@ class Study:
 
 
 def folder_name(text: str) -> str:
-    """A name for a folder: the last part of a path, with nothing in it but letters, digits and ``+ - . _``."""
+    """A name for a folder: the last part of a path, in letters, digits and ``+ - . _`` only.
+
+    Example:
+        >>> folder_name("models/my encoder")
+        'my_encoder'
+    """
     last = text.rstrip("/\\").replace("\\", "/").rsplit("/", 1)[-1]
     return re.sub(r"[^A-Za-z0-9+.\-]+", "_", last) or "_"

@@ -1,4 +1,4 @@
-"""A comparison as tables: for the terminal, and as Markdown to keep."""
+"""Shows a comparison as tables, for the terminal and as Markdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 NOTHING = "-"
 WORDS = ("start", "recipe", "score", "difference")
-"""Columns of words; the others hold numbers and are set to the right."""
+"""Columns of words; the others hold numbers and are aligned to the right."""
 
 
 @dataclass(frozen=True)
@@ -48,22 +48,22 @@ class Grid:
 
 
 def comparison_table(comparison: Comparison) -> Table:
-    """One row a start and recipe: every headline score, and the difference from the baseline in the metric."""
+    """One row per start and recipe: every headline score, and the difference from the baseline in the metric."""
     grid = headlines(comparison, "difference")
     return grid.rich(f"{comparison.metric} against {comparison.baseline}", which_encoders(comparison))
 
 
-def expected_table(expected: Mapping[str, float], found: Mapping[str, Summary]) -> Table:
-    """A paper's numbers beside those got, score by score; ``-`` where a suite was not run."""
+def expected_table(expected: Mapping[str, float], measured: Mapping[str, Summary]) -> Table:
+    """Published and measured scores, one row per score; ``-`` where a suite was not run."""
     rows = []
     for name, value in expected.items():
-        got = found.get(name)
-        rows.append([name, f"{value:.2f}", shown(got), NOTHING if got is None else f"{got.mean - value:+.2f}"])
-    return Grid(["score", "published", "got", "got - published"], rows).rich("published and got")
+        result = measured.get(name)
+        rows.append([name, f"{value:.2f}", shown(result), NOTHING if result is None else f"{result.mean - value:+.2f}"])
+    return Grid(["score", "published", "measured", "difference"], rows).rich("published and measured scores")
 
 
 def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: str) -> str:
-    """The whole comparison to keep in a repository: the table, task by task, how it was made."""
+    """The complete comparison as a page: the table, the scores task by task, and how they were computed."""
     baseline = as_text(comparison.baseline)
     tasks = [name for name in _all_metrics(comparison) if name not in columns(comparison)]
     by_task = [[row.start, row.recipe, *(shown(row.metrics.get(name)) for name in tasks)] for row in comparison.rows]
@@ -84,21 +84,23 @@ def markdown(comparison: Comparison, records: Sequence[StudyRecord], command: st
         "",
         *Grid(["start", "recipe", *tasks], by_task).markdown(),
         "",
-        _made(records),
+        _provenance(records),
         "",
     ]
     return "\n".join(lines)
 
 
 def headlines(comparison: Comparison, difference: str) -> Grid:
-    """Of each start before training, in every reading, then of its recipes; the last column is called so."""
+    """Rows of each untrained start, in every reading, then of its recipes; ``difference`` names the last column."""
     metrics = columns(comparison)
     cells: list[list[str]] = []
     for start in dict.fromkeys(row.start for row in comparison.rows):
-        for own in comparison.starts:
-            if own.start == start:
-                scores = [f"{own.results[name]:.2f}" if name in own.results else NOTHING for name in metrics]
-                cells.append([start, f"({own.reading})", "", *scores, "", ""])
+        for untrained in comparison.starts:
+            if untrained.start == start:
+                scores = [
+                    f"{untrained.results[name]:.2f}" if name in untrained.results else NOTHING for name in metrics
+                ]
+                cells.append([start, f"({untrained.reading})", "", *scores, "", ""])
         for row in comparison.rows:
             if row.start == start:
                 scores = [shown(row.metrics.get(name)) for name in metrics]
@@ -110,38 +112,38 @@ def headlines(comparison: Comparison, difference: str) -> Grid:
 def columns(comparison: Comparison) -> list[str]:
     """The headline scores, the metric first: averages of a suite, and nDCG of retrieval sets."""
     averages = {"average", "average_of_present", "ndcg_at_10"}
-    named = [name for name in _all_metrics(comparison) if name.rsplit(".", 1)[-1] in averages]
-    return [comparison.metric, *(name for name in named if name != comparison.metric)]
+    averages_of_suites = [name for name in _all_metrics(comparison) if name.rsplit(".", 1)[-1] in averages]
+    return [comparison.metric, *(name for name in averages_of_suites if name != comparison.metric)]
 
 
 def which_encoders(comparison: Comparison) -> str:
-    """Which encoders the scores are of; where they are those kept, how many of them are the untrained start."""
+    """Says which encoders were scored; where the kept ones were, also how many of them are the untrained start."""
     if comparison.judged == "last":
         return "Scored: the encoder of each run's last step. Against the start: as it was read before training."
     runs, starts = (sum(n) for n in zip(*((len(r.scores), r.starts_kept) for r in comparison.rows), strict=True))
-    none = " Nothing is learnt here about the recipes; score their last encoders." if starts == runs else ""
+    none = " These scores say nothing about the recipes; score their last encoders." if starts == runs else ""
     return (
         f"Scored: the encoder that each run kept on the dev pairs. The start was kept in {starts} of {runs} runs.{none}"
     )
 
 
-def shown(found: Summary | None) -> str:
-    """``mean ± sd``, or the one value there is."""
-    if found is None:
+def shown(scores: Summary | None) -> str:
+    """``mean ± sd``, or the single value."""
+    if scores is None:
         return NOTHING
-    return f"{found.mean:.2f}" if found.sd is None else f"{found.mean:.2f} ± {found.sd:.2f}"
+    return f"{scores.mean:.2f}" if scores.sd is None else f"{scores.mean:.2f} ± {scores.sd:.2f}"
 
 
 def _against_start(row: Row) -> str:
-    kept = f"start kept in {row.starts_kept} of {len(row.scores)}" if row.starts_kept else ""
+    note = f"start kept in {row.starts_kept} of {len(row.scores)}" if row.starts_kept else ""
     if row.starts_kept == len(row.scores):
-        return kept
-    found = NOTHING if row.against_start is None else brief(row.against_start)
-    return f"{found}; {kept}" if kept else found
+        return note
+    difference = NOTHING if row.against_start is None else brief(row.against_start)
+    return f"{difference}; {note}" if note else difference
 
 
 def _over_pairs(rows: Sequence[Row]) -> list[str]:
-    """How many seeds' models differ from the baseline's beyond what other sentence pairs would bring."""
+    """How many seeds' models differ significantly from the baseline's over resampled sentence pairs."""
     tested = [row for row in rows if row.over_pairs]
     if not tested:
         return []
@@ -165,8 +167,8 @@ def _all_metrics(comparison: Comparison) -> list[str]:
     return list(dict.fromkeys(name for row in comparison.rows for name in row.metrics))
 
 
-def _made(records: Sequence[StudyRecord]) -> str:
-    """Versions, machine, time."""
+def _provenance(records: Sequence[StudyRecord]) -> str:
+    """Number of runs, hours, versions, machine and date."""
     runs = [record for record in records if record.recipe is not None]
     last = records[-1].environment
     train = sum(record.train_seconds or 0.0 for record in runs)
