@@ -71,7 +71,7 @@ class Diagnosis:
 
 @public
 def doctor() -> Diagnosis:
-    """Reports versions, hardware and automatic choices, tries the built-in encoder, and finds common problems.
+    r"""Reports versions, hardware and automatic choices, tries the built-in encoder, and finds common problems.
 
     Example:
         >>> import opencse
