@@ -1,4 +1,4 @@
-"""Makes a command's options out of the group that it unpacks; arguments that several commands have."""
+"""Makes a command's options from the group that it unpacks; declares arguments that several commands have."""
 
 from __future__ import annotations
 
@@ -53,39 +53,6 @@ DataOption = Annotated[
     ),
 ]
 SeedOption = Annotated[int | None, typer.Option("--seed", help="Seed of the run; by default the recipe's.")]
-named, place, out = require_name, path_of_out, folder_option
-Text = TextArgument
-Encoder = EncoderArgument
-Json = JsonOption
-Fields = Annotated[
-    str | None,
-    typer.Option(
-        help="What the file calls its documents' title and text, or the text alone: headline,body; nested keys with "
-        "dots: meta.title,body.text. [default: title,text]"
-    ),
-]
-KeepCode = Annotated[
-    bool, typer.Option("--keep-code", help="Keep code blocks of HTML and Markdown; by default they are left out.")
-]
-OwnColumns = Annotated[
-    str | None,
-    typer.Option(help="Columns to read, by name or (without header) by position; each text is read by itself."),
-]
-Split = Annotated[str, typer.Option(help="Split of a Hub data set.")]
-Pooling = Annotated[
-    str | None, typer.Option(help="How token vectors become one: mean, cls, max, ...; by default the model's own.")
-]
-Device = Annotated[str | None, typer.Option(help="cpu, cuda or mps; by default a GPU if there is one.")]
-Trust = Annotated[
-    bool,
-    typer.Option("--trust-remote-code", help="Run the Python code that the model's folder brings; read it first."),
-]
-Overwrite = Annotated[
-    bool,
-    typer.Option(
-        "--overwrite", help="Replace the run or encoder in --out, from the first step on; other files there stay."
-    ),
-]
 
 
 def with_options(**parsers: Callable[[str], object]) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -197,12 +164,12 @@ def settings_with(settings: Iterable[str], **training: float | None) -> list[str
 def require_json(
     file: Path | None, is_own: Callable[[Any], bool], *, read: Sequence[object] = (), models: Sequence[object] = ()
 ) -> None:
-    """Refuses ``--json`` before the long work: an input, a file of something else, a place that cannot be written.
+    """Refuses a ``--json`` that is an input, another file, or not writable, before the long work.
 
     Args:
-        file: of ``--json``.
+        file: the file of ``--json``.
         is_own: whether a value read from a file is a result of the same command, which may be replaced.
-        read: what the command reads, as it was typed.
+        read: the inputs of the command, as they were typed.
         models: names or folders of the models.
 
     Raises:
@@ -233,6 +200,3 @@ def typed_and_read(typed: list[str] | None, file: Path | None) -> list[str]:
 
     read = [] if file is None else [row[0] for row in Source(str(file)).read().rows]
     return [*(typed or []), *read]
-
-
-texts = typed_and_read
