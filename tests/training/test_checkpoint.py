@@ -128,7 +128,7 @@ def test_damage_is_told_and_an_older_whole_one_is_taken_aloud(
     assert found is not None
     assert found.values["step"] == 1
     assert len(told) == 1
-    assert "the checkpoint before it is whole and is taken instead" in told[0]
+    assert "the checkpoint before it is complete and is used instead" in told[0]
     for kill in range(1, 10):  # the whole older one is not lost before there is a newer whole one
         if save_or_die(folder, 3, kill):
             break

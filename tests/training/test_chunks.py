@@ -118,7 +118,7 @@ def test_auto_takes_what_fits(
     assert chosen(550)[:2] == (256, 2)
     assert chosen(7)[:2] == (7, 1)
     assert chosen(0)[:2] == (1, 1)
-    assert "MiB a text" in chosen(7)[2]
+    assert "MiB per text" in chosen(7)[2]
     assert chosen(7, asked=3)[:2] == (3, 1)
     assert chosen(7, asked=None) == (None, 1, "")
     assert torch.equal(torch.get_rng_state(), before)

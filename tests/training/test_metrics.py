@@ -31,7 +31,7 @@ def test_any_other_bad_line_is_named(tmp_path: Path, line: bytes) -> None:
     content = LINES + line + b"\n" + LINES
     log.path.write_bytes(content)
     for use in (log.read, lambda: log.rewind(3)):
-        with pytest.raises(UserError, match=r"metrics\.jsonl, line 4: is no record of a step .*; take the line out"):
+        with pytest.raises(UserError, match=r"metrics\.jsonl, line 4: is no record of a step .*; delete the line"):
             use()
     assert log.path.read_bytes() == content
 

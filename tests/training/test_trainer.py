@@ -96,7 +96,7 @@ def test_another_device_with_other_masks_is_told_of(
     monkeypatch.undo()
     heard = Heard()
     trainer(tmp_path / "a", tiny_folder, *sets, progress=heard).run(resume=True)
-    assert ("begun on cuda, goes on on cpu: dropout draws other masks than on cuda" in heard.said) == bool(dropout)
+    assert ("begun on cuda, continues on cpu: dropout draws other masks than on cuda" in heard.said) == bool(dropout)
 
 
 @pytest.mark.slow

@@ -39,19 +39,19 @@ def _divided(vectors: Tensor, squares: Tensor) -> Tensor:
     return (vectors / squares.masked_fill(zero, 1.0).sqrt()).masked_fill(zero, 0.0)
 
 
-def cross_products(left: Tensor, right: Tensor) -> Tensor:
-    """(N, D), (N, D) -> (D, D): the dot product of every dimension of left with every one of right, autocast or not."""
-    with torch.autocast(left.device.type, enabled=False):
-        return left.T @ right
+def cross_products(first: Tensor, second: Tensor) -> Tensor:
+    """(N, D), (N, D) -> (D, D): the dot products of all pairs of dimensions, autocast or not."""
+    with torch.autocast(first.device.type, enabled=False):
+        return first.T @ second
 
 
-def rank_of_products(left: Tensor, right: Tensor) -> Tensor:
-    """(N, D), (N, D) -> scalar: the rank of ``left.T @ right``, at most min(N, D).
+def rank_of_products(first: Tensor, second: Tensor) -> Tensor:
+    """(N, D), (N, D) -> scalar: the rank of ``first.T @ second``, at most min(N, D).
 
     It counts the singular values above the largest one times ``max(N, D)`` times the rounding unit of float64. They
     equal the singular values of the small product R_1 R_2^T of the QR decompositions of both factors' transposes, so
     no (D, D) matrix is decomposed if N is less than D. Computed on the CPU, in float64.
     """
-    first, second = (torch.linalg.qr(side.detach().to("cpu", torch.float64).T, mode="r").R for side in (left, right))
-    rank: Tensor = torch.linalg.matrix_rank(first @ second.T, rtol=max(left.shape) * _ROUNDING)
+    triangles = [torch.linalg.qr(side.detach().to("cpu", torch.float64).T, mode="r").R for side in (first, second)]
+    rank: Tensor = torch.linalg.matrix_rank(triangles[0] @ triangles[1].T, rtol=max(first.shape) * _ROUNDING)
     return rank

@@ -57,12 +57,12 @@ def info_nce(
         >>> info_nce(anchor, anchor, negatives=torch.tensor([[1.0, 1.0]]), temperature=0.5)
         tensor(0.5259)
     """
-    own = rowwise_similarity(anchor, positive, similarity) / temperature  # (N,)
+    positives = rowwise_similarity(anchor, positive, similarity) / temperature  # (N,)
     others = pairwise_similarity(anchor, positive, similarity) / temperature  # (N, N)
     columns = [others.masked_fill(torch.eye(len(anchor), dtype=torch.bool, device=anchor.device), -torch.inf)]
     if negatives is not None:
         columns.append(pairwise_similarity(anchor, negatives, similarity) / temperature)  # (N, K)
-    return info_nce_from_logits(own, *columns, label_smoothing=label_smoothing).mean()
+    return info_nce_from_logits(positives, *columns, label_smoothing=label_smoothing).mean()
 
 
 def info_nce_from_logits(positive: Tensor, *negatives: Tensor, label_smoothing: float = 0.0) -> Tensor:
@@ -131,8 +131,8 @@ def dcl(
         >>> dcl(views, views.flip(1), temperature=2.0)  # the dimensions are swapped
         tensor(3.4028)
     """
-    left, right = _dcl_dimensions(anchor, scaling), _dcl_dimensions(positive, scaling)
-    logits = cross_products(left, right) / temperature  # (D, D)
+    first, second = _dcl_dimensions(anchor, scaling), _dcl_dimensions(positive, scaling)
+    logits = cross_products(first, second) / temperature  # (D, D)
     if scaling == "reference":
         logits = logits / len(anchor)
     losses = torch.logsumexp(logits, dim=1) - logits.diagonal()  # (D,)
@@ -147,8 +147,7 @@ def dcl_rank(anchor: Tensor, positive: Tensor, *, scaling: Literal["paper", "ref
         >>> dcl_rank(views, views)
         tensor(2)
     """
-    left, right = (_dcl_dimensions(view.to("cpu", torch.float64), scaling) for view in (anchor, positive))
-    return rank_of_products(left, right)
+    return rank_of_products(*(_dcl_dimensions(view.to("cpu", torch.float64), scaling) for view in (anchor, positive)))
 
 
 def _dcl_dimensions(vectors: Tensor, scaling: Literal["paper", "reference"]) -> Tensor:
@@ -192,8 +191,8 @@ def barlow_twins(
         >>> barlow_twins(views, views.flip(1))  # C is 0 on the diagonal and 1 elsewhere
         tensor(2.0100)
     """
-    left, right = (_barlow_dimensions(view, scaling, centre=centre) for view in (anchor, positive))
-    correlation = cross_products(left, right)  # (D, D), C
+    first, second = (_barlow_dimensions(view, scaling, centre=centre) for view in (anchor, positive))
+    correlation = cross_products(first, second)  # (D, D), C
     diagonal = correlation.diagonal()
     others = correlation - torch.diag(diagonal)
     return (1.0 - diagonal).square().sum() + off_diagonal * others.square().sum()
@@ -209,10 +208,8 @@ def barlow_twins_rank(
         >>> barlow_twins_rank(views, views), barlow_twins_rank(views, views, centre=True)
         (tensor(2), tensor(1))
     """
-    left, right = (
-        _barlow_dimensions(view.to("cpu", torch.float64), scaling, centre=centre) for view in (anchor, positive)
-    )
-    return rank_of_products(left, right)
+    views = (view.to("cpu", torch.float64) for view in (anchor, positive))
+    return rank_of_products(*(_barlow_dimensions(view, scaling, centre=centre) for view in views))
 
 
 def _barlow_dimensions(vectors: Tensor, scaling: Literal["unit", "batch_norm"], *, centre: bool) -> Tensor:

@@ -292,8 +292,8 @@ class _Tiles:
         return torch.stack([loss, similarity.sum(), figures[0], counted, figures[1]])
 
     def _similarity(self, pairs: Pairs, rows: slice) -> Tensor:
-        left, right = (self.vectors[id(side)].form[rows] for side in (pairs.left, pairs.right))
-        return (left * right).sum(dim=1)
+        first, second = (self.vectors[id(side)].form[rows] for side in (pairs.left, pairs.right))
+        return (first * second).sum(dim=1)
 
     def _add_positive(self, gradient: Tensor, rows: slice) -> None:
         pairs = self.plan.positive
@@ -305,12 +305,12 @@ class _Tiles:
     def _block(self, number: int, columns: VectorColumns | _GivenLogits, rows: slice) -> _Block:
         if isinstance(columns, _GivenLogits):
             return self._block_of_logits(columns, rows)
-        left = self.vectors[id(columns.left)].form[rows]
-        logits = (left / columns.scoring.temperature) @ self.vectors[id(columns.right)].form.T
+        anchors = self.vectors[id(columns.left)].form[rows]
+        logits = (anchors / columns.scoring.temperature) @ self.vectors[id(columns.right)].form.T
         out, duplicates = self._left_out(number, columns, rows)
         out.set(logits, 0.0)
         sums = logits.sum(dim=1)
-        counted = logits.new_full((len(left),), logits.shape[1])
+        counted = logits.new_full((len(anchors),), logits.shape[1])
         counted -= _counts(out, logits)
         figures = torch.stack([sums.sum(), duplicates])
         total = sums + columns.log_weight * counted
@@ -362,12 +362,12 @@ class _Tiles:
                     self.logit_gradients[number] = torch.zeros_like(columns.weighted)
                 self.logit_gradients[number][rows] = powers
             return
-        left, right = (self.vectors[id(side)] for side in (columns.left, columns.right))
+        anchors, others = (self.vectors[id(side)] for side in (columns.left, columns.right))
         factor = (scale / columns.scoring.temperature).unsqueeze(1)
         if columns.left.requires_grad:
-            left.gradient_sum()[rows].addcmul_(factor, powers @ right.form)
+            anchors.gradient_sum()[rows].addcmul_(factor, powers @ others.form)
         if columns.right.requires_grad:
-            right.gradient_sum().addmm_(powers.T, left.form[rows] * factor)
+            others.gradient_sum().addmm_(powers.T, anchors.form[rows] * factor)
 
 
 def _exponentials(

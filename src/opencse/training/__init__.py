@@ -1,1 +1,1 @@
-"""The engine: trainer, precision, selection, checkpoints."""
+"""The training engine: steps, batches, optimizer, checkpoints and the log of a run."""

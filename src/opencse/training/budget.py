@@ -1,4 +1,4 @@
-"""How many texts are encoded together: as asked for, or as many as memory holds."""
+"""Chooses how many texts are encoded together: as set, or as many as fit into memory."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from opencse.processes import Processes
 from opencse.text.tokenizer import Tokens
 
 SHARE = 0.5
-"""Of the free memory, what the graph may take."""
+"""The share of the free memory that the graph may take."""
 _PROBED = 8
 _GROUP = Path("/sys/fs/cgroup")
 _MOST = {"cpu": 256, "cuda": 4_096}
-"""Texts beyond which a larger chunk is hardly any faster."""
+"""Texts beyond which a larger chunk is hardly faster."""
 
 
 def choose_chunks(
-    asked: int | Literal["auto"] | None,
+    chunk: int | Literal["auto"] | None,
     encoder: SentenceEncoder,
     inputs: InputBuilder,
     batch_size: int,
@@ -34,36 +34,37 @@ def choose_chunks(
     world: Processes,
     networks: int = 0,
 ) -> tuple[Chunks, str]:
-    """The chunks of a run and why, for the user; every process has the same.
+    """Chooses the chunks of a run, with the reason for the user; every process chooses the same.
 
-    ``auto`` encodes a few of the longest texts and counts the bytes of their graph. No chunks are made if those of all
-    the step's rows would fit into half of the free memory; if not, as many chunks as fit keep their graph. Each of an
-    objective's ``networks`` is taken to keep as much of a text as the encoder.
+    ``auto`` encodes a few of the longest texts and counts the bytes of their graph. If the graph of all rows of a step
+    fits into half of the free memory, there are no chunks; if not, as many chunks as fit keep their graph. Each of an
+    objective's ``networks`` is assumed to keep as much per text as the encoder.
     """
-    if asked is None:
+    if chunk is None:
         return Chunks(world=world), ""
-    if asked != "auto":
-        return Chunks(asked, world=world), "training.chunk"
+    if chunk != "auto":
+        return Chunks(chunk, world=world), "training.chunk"
     row = (1 + networks) * graph_bytes(encoder, inputs, precision)
     free, row = world.share((_own_share(encoder.device, world), row))
     fit = max(1, int(SHARE * free / row))
     rows = (2 + inputs.hard) * batch_size
-    told = f"auto: {row / 2**20:.2f} MiB a text, {free / 2**30:.1f} GiB free"
+    reason = f"auto: {row / 2**20:.2f} MiB per text, {free / 2**30:.1f} GiB free"
     if rows <= fit * world.count:
-        return Chunks(world=world), f"{told}: all {rows:,} texts of a step fit"
-    chunk = min(fit, _MOST.get(encoder.device.type, 256))
-    return Chunks(chunk, keep=max(1, fit // chunk), world=world), told
+        return Chunks(world=world), f"{reason}: all {rows:,} texts of a step fit"
+    size = min(fit, _MOST.get(encoder.device.type, 256))
+    return Chunks(size, keep=max(1, fit // size), world=world), reason
 
 
 def _own_share(device: torch.device, world: Processes) -> int:
-    """Bytes that this process can take: all that is free on its GPU, or its share of the machine's."""
+    """Bytes that this process can use: all that is free on its GPU, or its share of the machine's free memory."""
     return free_memory(device) // (1 if device.type == "cuda" else world.on_machine)
 
 
 def graph_bytes(encoder: SentenceEncoder, inputs: InputBuilder, precision: Precision) -> float:
-    """Bytes that a training forward keeps for its backward pass, by text, for the longest texts; nothing is drawn.
+    """Bytes per text that a training forward pass keeps for its backward pass, for the longest texts.
 
-    The difference between twice as many texts and those: what a forward holds once (weights in bf16) is in both.
+    It is the difference between twice the texts and the texts, so that what a pass keeps once (weights in bf16) does
+    not count. The random generator is left as it was.
     """
     corpus = inputs.corpus
     longest = np.argsort(np.diff(corpus.offsets), kind="stable")[-_PROBED:]
@@ -77,29 +78,31 @@ def _held(encoder: SentenceEncoder, tokens: Tokens, precision: Precision) -> int
     held: dict[int, Tensor] = {}
 
     def keep(tensor: Tensor) -> Tensor:
-        held.setdefault(tensor.untyped_storage().data_ptr(), tensor)  # alive, so that no other comes in its place
+        held.setdefault(tensor.untyped_storage().data_ptr(), tensor)  # kept alive, so that no other takes its address
         return tensor
 
     training = encoder.training
-    with seeded(0, encoder.device), torch.autograd.graph.saved_tensors_hooks(keep, lambda kept: kept):
+    with seeded(0, encoder.device), torch.autograd.graph.saved_tensors_hooks(keep, lambda tensor: tensor):
         encoder.train()
         with precision.autocast(encoder.device):
-            encoder(tokens.to(encoder.device), headless=bool(encoder.batch_heads))  # its running means stay
+            encoder(
+                tokens.to(encoder.device), headless=bool(encoder.batch_heads)
+            )  # leaves its running means as they are
     encoder.train(training)
-    return sum(t.untyped_storage().nbytes() for place, t in held.items() if place not in weights)
+    return sum(t.untyped_storage().nbytes() for address, t in held.items() if address not in weights)
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that can be taken on ``device``: of the GPU, or of this machine and the limit set for this process."""
+    """Free bytes on ``device``: of the GPU, or of this machine within the limit set for this process."""
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    found = [int(line.split()[1]) * 1024 for line in _lines(Path("/proc/meminfo")) if line.startswith("MemAvailable:")]
+    free = [int(line.split()[1]) * 1024 for line in _lines(Path("/proc/meminfo")) if line.startswith("MemAvailable:")]
     limit, used, parts = (_lines(_GROUP / f"memory.{name}") for name in ("max", "current", "stat"))
     if limit and used and limit[0].isdigit():
-        # What was read from files and not used since is given up when memory is wanted.
+        # The cache of files that were not used recently is released when memory is needed.
         cached = sum(int(line.split()[1]) for line in parts if line.startswith("inactive_file "))
-        found.append(int(limit[0]) - int(used[0]) + cached)
-    return max(0, min(found)) if found else 4 * 2**30
+        free.append(int(limit[0]) - int(used[0]) + cached)
+    return max(0, min(free)) if free else 4 * 2**30
 
 
 def _lines(file: Path) -> list[str]:

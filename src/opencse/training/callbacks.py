@@ -1,4 +1,4 @@
-"""What a caller may do while a run goes on."""
+"""Callbacks: your own code that is called during a run."""
 
 from __future__ import annotations
 
@@ -6,20 +6,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 Record = Mapping[str, float | int | str]
-"""A line of metrics.jsonl; it has its ``step``."""
+"""A line of metrics.jsonl; it has a ``step``."""
 
 
 class Callback:
-    """Hears of a run; derive from it and give what you need. An exception in it ends the run.
+    """Is notified of the events of a run: derive a class and override the methods you need.
 
-    Of a run in several processes the first one's callbacks hear, and that alone.
+    An exception in a method ends the run. Of a run in several processes, only the first calls its callbacks.
+
+    Example:
+        >>> class Losses(Callback):
+        ...     def on_step(self, step, record):
+        ...         print(f"step {step}: loss {record['loss']:.2f}")
+        >>> Callbacks([Losses()]).notify({"step": 10, "loss": 0.5})  # training calls this every 10 steps
+        step 10: loss 0.50
     """
 
     def on_begin(self, step: int) -> None:
-        """Training begins, after ``step`` steps that were made before (0, but where a run is resumed)."""
+        """Training begins after ``step`` earlier steps (0, unless a run is resumed)."""
 
     def on_step(self, step: int, record: Record) -> None:
-        """A line of the log (every ``training.log_every`` steps): loss, its parts, learning rate."""
+        """A line was logged (every ``training.log_every`` steps): loss, its parts, learning rate."""
 
     def on_evaluate(self, step: int, record: Record) -> None:
         """The encoder was evaluated: ``dev`` and its parts; step 0 is the start."""
@@ -32,13 +39,13 @@ class Callback:
 
 
 class Callbacks(Callback):
-    """Several as one."""
+    """Calls several callbacks, one after the other."""
 
-    def __init__(self, those: Sequence[Callback] = ()) -> None:
-        self.those = tuple(those)
+    def __init__(self, callbacks: Sequence[Callback] = ()) -> None:
+        self.callbacks = tuple(callbacks)
 
-    def heard(self, record: Record) -> None:
-        """A line of the log, of either kind."""
+    def notify(self, record: Record) -> None:
+        """Calls `on_evaluate` or `on_step` for a line of the log."""
         step = int(record["step"])
         if "dev" in record:
             self.on_evaluate(step, record)
@@ -46,26 +53,26 @@ class Callbacks(Callback):
             self.on_step(step, record)
 
     def on_begin(self, step: int) -> None:
-        """Tells each of them."""
-        for one in self.those:
-            one.on_begin(step)
+        """Calls each callback."""
+        for callback in self.callbacks:
+            callback.on_begin(step)
 
     def on_step(self, step: int, record: Record) -> None:
-        """Tells each of them."""
-        for one in self.those:
-            one.on_step(step, record)
+        """Calls each callback."""
+        for callback in self.callbacks:
+            callback.on_step(step, record)
 
     def on_evaluate(self, step: int, record: Record) -> None:
-        """Tells each of them."""
-        for one in self.those:
-            one.on_evaluate(step, record)
+        """Calls each callback."""
+        for callback in self.callbacks:
+            callback.on_evaluate(step, record)
 
     def on_checkpoint(self, step: int, folder: Path) -> None:
-        """Tells each of them."""
-        for one in self.those:
-            one.on_checkpoint(step, folder)
+        """Calls each callback."""
+        for callback in self.callbacks:
+            callback.on_checkpoint(step, folder)
 
     def on_end(self, folder: Path, verdict: str) -> None:
-        """Tells each of them."""
-        for one in self.those:
-            one.on_end(folder, verdict)
+        """Calls each callback."""
+        for callback in self.callbacks:
+            callback.on_end(folder, verdict)

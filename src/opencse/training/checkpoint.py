@@ -1,4 +1,4 @@
-"""Everything a run needs to go on as if it had never stopped."""
+"""Checkpoints: everything a run needs to continue as if it had never stopped."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _TRIES = 3
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint: tensors by name, and plain values.
+    """The state of a run after a step: tensors by name, and plain values.
 
     Tensors are named by owner: ``encoder.``, ``objective.``, ``optimizer.``, ``best.`` (the best encoder so far)
     and ``random.`` (generator states).
@@ -36,18 +36,18 @@ class Checkpoint:
     values: dict[str, Any]
 
     def of(self, owner: str) -> dict[str, Tensor]:
-        """The tensors of one owner, its prefix taken off."""
+        """The tensors of one owner, without its prefix."""
         prefix = f"{owner}."
         return {name.removeprefix(prefix): t for name, t in self.tensors.items() if name.startswith(prefix)}
 
 
 def prefixed(owner: str, tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Names with their owner's prefix; copies, because safetensors refuses tensors that share memory."""
+    """Puts the owner's prefix before the names, and copies: safetensors refuses tensors that share memory."""
     return {f"{owner}.{name}": t.detach().cpu().clone().contiguous() for name, t in tensors.items()}
 
 
 def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
-    """Writes beside the old checkpoint and swaps: wherever it is killed, the newest whole one is found again.
+    """Writes a checkpoint next to the old one, then replaces that: a kill at any time leaves a complete one.
 
     Raises:
         UserError: if it cannot be written (a full disk); the older checkpoint stays.
@@ -66,43 +66,41 @@ def save_checkpoint(folder: Path, checkpoint: Checkpoint) -> None:
         io.write_text(new / _SUMS, json.dumps({name: io.hash_file(new / name) for name in _CONTENT}, indent=2) + "\n")
         replace_folder(folder)
     except (OSError, SafetensorError) as error:
-        if not (new / _SUMS).is_file():  # not whole; it would only take up room
+        if not (new / _SUMS).is_file():  # incomplete
             shutil.rmtree(new, ignore_errors=True)
         raise UserError(
-            f"{folder}: the checkpoint cannot be written ({reason(error)}); make room and go on with --resume"
+            f"{folder}: the checkpoint cannot be written ({reason(error)}); make room and continue with --resume"
         ) from None
 
 
 def load_checkpoint(folder: Path, say: Callable[[str], None] | None = None) -> Checkpoint | None:
-    """The newest whole checkpoint of ``folder``, or None if no step was ever saved. Nothing is changed on the disk.
+    """Reads the newest complete checkpoint, or None if no step was ever saved. Nothing is changed on the disk.
 
     Args:
-        folder: of the checkpoint; a kill may have left the newest, or the one before it, beside it.
-        say: is told if a damaged one was passed over for an older one.
+        folder: of the checkpoint; after a kill the newest, or the one before it, may be next to it.
+        say: is called with a warning if a damaged checkpoint is skipped for an older one.
 
     Raises:
-        UserError: if there are checkpoints and all are damaged, naming the file of the newest.
+        UserError: if there are checkpoints and all are damaged, with the file of the newest.
     """
-    for _ in range(_TRIES - 1):  # the run may be going on, and swap its checkpoints meanwhile
-        found, damage = _newest(folder)
-        if found is not None and not damage:
-            return found
-        if found is None and not damage:
-            return None
+    for _ in range(_TRIES - 1):  # a run in progress may replace its checkpoints meanwhile
+        checkpoint, damage = _newest(folder)
+        if not damage:
+            return checkpoint
         time.sleep(0.05)
-    found, damage = _newest(folder)
-    if damage and found is None:
+    checkpoint, damage = _newest(folder)
+    if damage and checkpoint is None:
         raise UserError(
             f"{damage[0]}; put back a copy of it, or remove {folder.name}* in {folder.parent}, and --resume begins "
             "again at step 0"
         )
     if damage and say is not None:
-        say(f"warning    {damage[0]}; the checkpoint before it is whole and is taken instead")
-    return found
+        say(f"warning    {damage[0]}; the checkpoint before it is complete and is used instead")
+    return checkpoint
 
 
 def _newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint, and what is wrong with newer ones; one that was never finished is not among them."""
+    """The newest complete checkpoint, and what is wrong with newer ones, unless they were never finished."""
     damage: list[str] = []
     new, _, _ = folder_versions(folder)
     for candidate in folder_versions(folder):
@@ -156,7 +154,7 @@ def _read(folder: Path) -> Checkpoint:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The optimizer's state as flat names: ``<parameter number>.<entry>``."""
+    """The optimizer's state by flat names: ``<parameter number>.<entry>``."""
     state = optimizer.state_dict()["state"]
     return {f"{number}.{entry}": value for number, entries in state.items() for entry, value in entries.items()}
 
@@ -165,7 +163,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
     """The inverse of `optimizer_tensors`.
 
     Raises:
-        ValueError, IndexError: for tensors that are no state of these parameters.
+        ValueError, IndexError: for tensors that are not the state of these parameters.
     """
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     state: dict[int, dict[str, Tensor]] = {}
@@ -178,7 +176,7 @@ def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Te
 
 
 def random_states(device: torch.device) -> dict[str, Tensor]:
-    """The states of the generators that dropout draws from: the processor's and that of the run's own device."""
+    """The states of the generators that dropout draws from: the CPU's and that of the run's device."""
     states = {"cpu": torch.get_rng_state()}
     if device.type != "cpu":
         states[device.type] = random_state(device)

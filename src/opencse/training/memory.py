@@ -1,4 +1,4 @@
-"""Memory of the C library, kept between steps."""
+"""Makes the C library keep freed memory between training steps."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _TRIM_THRESHOLD, _MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> bool:
-    """Lets freed memory stay with the process instead of going back to the kernel at every step.
+    """Keeps freed memory in the process instead of returning it to the kernel at every step.
 
-    A training step on the CPU frees and takes the same large blocks over and over. By default glibc maps each of
-    them anew, and the kernel clears every page of it; kept, they are used again at once (a step of 2 x 1,024
-    sentences on a layerless encoder: 1.6 times as fast). The process holds on to the largest memory it ever needed.
+    A training step on the CPU frees and allocates the same large blocks again and again. By default glibc maps each of
+    them again, and the kernel clears every page of it; memory that stays is reused at once (a step of 2 x 1,024
+    sentences on a layerless encoder: 1.6 times as fast). The process keeps the largest memory it ever needed.
 
     Returns:
-        Whether it was done: on Linux with glibc only.
+        Whether it worked: on Linux with glibc only.
     """
     if sys.platform != "linux":
         return False

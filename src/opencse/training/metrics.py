@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line every few steps, greppable, and cut back to the checkpoint on resume."""
+"""The log of a run, metrics.jsonl: a line every few steps; on resume it is shortened to the checkpoint's step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ METRICS = "metrics.jsonl"
 
 
 class MetricsLog:
-    """Appends records to a JSON-lines file; each record has its ``step``, and is told to ``heard`` too."""
+    """Appends records to a JSON-lines file; each record has a ``step``. ``notify`` is called with it too."""
 
-    def __init__(self, path: Path, heard: Callable[[Record], None] | None = None) -> None:
+    def __init__(self, path: Path, notify: Callable[[Record], None] | None = None) -> None:
         self.path = path
-        self.heard = heard
+        self.notify = notify
 
     def write(self, record: Record) -> None:
         """Appends one record."""
@@ -28,15 +28,15 @@ class MetricsLog:
                 stream.write(json.dumps(record) + "\n")
         except OSError as error:
             raise self._unwritten(error) from None
-        if self.heard is not None:
-            self.heard(record)
+        if self.notify is not None:
+            self.notify(record)
 
     def clear(self) -> None:
-        """Begins the log anew."""
+        """Empties the log."""
         self._replace(b"")
 
     def rewind(self, step: int) -> None:
-        """Drops what was written after ``step``, and a last line that was cut off.
+        """Drops the records after ``step``, and an incomplete last line.
 
         Raises:
             UserError: as `read`.
@@ -45,10 +45,10 @@ class MetricsLog:
         self._replace(b"".join(line + b"\n" for line in lines))
 
     def read(self) -> list[dict[str, float]]:
-        """All records; a last line that a kill cut off is left out.
+        """Reads all records; an incomplete last line, of a run that was killed, is left out.
 
         Raises:
-            UserError: for any other line that is no record, naming it.
+            UserError: for any other line that is no record, with its number.
         """
         return [record for _, record in self._lines()]
 
@@ -57,18 +57,18 @@ class MetricsLog:
             content = self.path.read_bytes() if self.path.is_file() else b""
         except OSError as error:
             raise UserError(f"{self.path}: cannot be read ({reason(error)})") from None
-        *whole, rest = content.split(b"\n")
-        found = [(line, self._record(line, number)) for number, line in enumerate(whole, start=1)]
-        with contextlib.suppress(ValueError):  # cut off
-            found.append((rest, _parsed(rest)))
-        return found
+        *lines, rest = content.split(b"\n")
+        records = [(line, self._record(line, number)) for number, line in enumerate(lines, start=1)]
+        with contextlib.suppress(ValueError):  # incomplete
+            records.append((rest, _parsed(rest)))
+        return records
 
     def _record(self, line: bytes, number: int) -> dict[str, float]:
         try:
             return _parsed(line)
         except ValueError as error:
             raise UserError(
-                f"{self.path}, line {number}: is no record of a step ({reason(error)}); take the line out, or put back "
+                f"{self.path}, line {number}: is no record of a step ({reason(error)}); delete the line, or put back "
                 "a copy of the file (the log alone: the encoder and its checkpoint do not depend on it)"
             ) from None
 
@@ -80,7 +80,7 @@ class MetricsLog:
             raise self._unwritten(error) from None
 
     def _unwritten(self, error: OSError) -> UserError:
-        return UserError(f"{self.path}: cannot be written ({reason(error)}); make room and go on with --resume")
+        return UserError(f"{self.path}: cannot be written ({reason(error)}); make room and continue with --resume")
 
 
 def _parsed(line: bytes) -> dict[str, float]:

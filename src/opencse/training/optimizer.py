@@ -1,4 +1,4 @@
-"""AdamW and its schedule, both a function of the step alone."""
+"""AdamW and the schedule of its learning rate, a function of the step alone."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from opencse.training.settings import TrainingSettings
 
 
 class TransformersAdamW(torch.optim.Optimizer):
-    """AdamW as transformers 4 had it (4.2.1, which SimCSE's code and its descendants train with).
+    """AdamW of transformers 4 (4.2.1, with which the code of SimCSE and its descendants trains).
 
     With m and v the moving averages of the gradient and of its square, t the step of the weight w (from 1)::
 
@@ -22,6 +22,13 @@ class TransformersAdamW(torch.optim.Optimizer):
 
     Kingma and Ba (and torch) add eps to the corrected root, ``sqrt(v / (1 - beta_2^t)) + eps``, and decay first. So
     eps is larger here by ``1 / sqrt(1 - beta_2^t)``: 32 times at the first step, 3.2 times at the hundredth.
+
+    Example:
+        >>> weight = nn.Parameter(torch.tensor([1.0]))
+        >>> weight.grad = torch.tensor([0.5])
+        >>> TransformersAdamW([{"params": [weight]}], lr=0.1).step()
+        >>> round(weight.item(), 4)  # a first step moves by the rate, whatever the gradient's size
+        0.9
     """
 
     def __init__(
@@ -39,7 +46,7 @@ class TransformersAdamW(torch.optim.Optimizer):
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Moves every weight that has a gradient."""
         if closure is not None:
-            raise ValueError("this optimizer takes the gradients that are there; it calls no closure")
+            raise ValueError("this optimizer uses the gradients of the parameters; it calls no closure")
         for group in self.param_groups:
             for weights in group["params"]:
                 if weights.grad is not None:
@@ -47,21 +54,21 @@ class TransformersAdamW(torch.optim.Optimizer):
 
     def _move(self, weights: nn.Parameter, gradient: Tensor, group: dict[str, Any]) -> None:
         state = self.state[weights]
-        if not state:  # tensors all of them, for the checkpoint
+        if not state:  # only tensors, for the checkpoint
             state["step"] = torch.zeros((), dtype=torch.float32)
             state["exp_avg"], state["exp_avg_sq"] = torch.zeros_like(weights), torch.zeros_like(weights)
         state["step"] += 1
-        taken, (first, second) = int(state["step"]), group["betas"]
+        step, (first, second) = int(state["step"]), group["betas"]
         mean = state["exp_avg"].mul_(first).add_(gradient, alpha=1 - first)
         square = state["exp_avg_sq"].mul_(second).addcmul_(gradient, gradient, value=1 - second)
-        size = group["lr"] * math.sqrt(1 - second**taken) / (1 - first**taken)
+        size = group["lr"] * math.sqrt(1 - second**step) / (1 - first**step)
         weights.addcdiv_(mean, square.sqrt().add_(group["eps"]), value=-size)
         if group["weight_decay"] > 0:
             weights.mul_(1 - group["lr"] * group["weight_decay"])
 
 
 def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettings) -> torch.optim.Optimizer:
-    """AdamW (betas 0.9, 0.999; eps 1e-8) over matrices with weight decay and the rest without."""
+    """Makes AdamW (betas 0.9, 0.999; eps 1e-8), with weight decay for matrices and without for other weights."""
     trained = [p for p in parameters if p.requires_grad]
     groups = [
         {"params": [p for p in trained if p.ndim >= 2], "weight_decay": settings.weight_decay},
@@ -75,7 +82,13 @@ def build_optimizer(parameters: Iterable[nn.Parameter], settings: TrainingSettin
 
 
 def learning_rate(step: int, steps: int, settings: TrainingSettings) -> float:
-    """The rate of ``step`` (from 0) of ``steps``: linear warm-up over the first share, then the schedule."""
+    """The rate of ``step`` (from 0) of ``steps``: linear warm-up over the first share, then the schedule.
+
+    Example:
+        >>> settings = TrainingSettings(learning_rate=1.0, warmup=0.2)
+        >>> [round(learning_rate(step, 10, settings), 3) for step in range(10)]
+        [0.5, 1.0, 1.0, 0.875, 0.75, 0.625, 0.5, 0.375, 0.25, 0.125]
+    """
     warmup = round(settings.warmup * steps)
     if step < warmup:
         return settings.learning_rate * (step + 1) / warmup

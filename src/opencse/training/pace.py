@@ -1,4 +1,4 @@
-"""How long a step takes, and which batches a run is made of."""
+"""Plans the batches of a run, and measures how long a step takes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _TIMED = 12
 
 
 def plan_batches(inputs: InputBuilder, settings: TrainingSettings) -> Batches:
-    """The batches that ``settings`` ask for: of ``batch_tokens`` tokens, else of ``batch_size`` examples."""
+    """Plans the batches: of ``batch_tokens`` tokens if that is set, else of ``batch_size`` examples."""
     if settings.batch_tokens is not None:
         return TokenBatchPlan(inputs.lengths, settings.batch_tokens, settings.seed)
     return BatchPlan(len(inputs), settings.batch_size, settings.seed)
@@ -38,10 +38,10 @@ def seconds_per_step(
     precision: Precision,
     chunks: Chunks = WHOLE,
 ) -> float:
-    """Seconds a training step takes, the mean over batches spread through the first epoch.
+    """Measures the seconds of a training step: the mean over batches spread through the first epoch.
 
-    Whole steps are made, with a learning rate of zero and an optimizer that is thrown away, so that no weight
-    changes; the state of the objective's parts and the encoder's buffers are put back afterwards.
+    Complete steps are made with a learning rate of zero and an optimizer that is dropped, so that no weight changes;
+    the state of the objective's parts and the encoder's buffers are restored afterwards.
     """
     buffers = [(buffer, buffer.clone()) for buffer in encoder.buffers()]
     state = {name: tensor.clone() for name, tensor in objective.state_dict().items()}
@@ -53,7 +53,7 @@ def seconds_per_step(
     order = np.random.default_rng(settings.seed).permutation(spread)
     trained = [p for group in optimizer.param_groups for p in group["params"]]
     worst_case = None if settings.worst_case is None else WorstCase(settings.worst_case, trained)
-    made = Step(encoder, objective, precision, worst_case=worst_case)
+    trial = Step(encoder, objective, precision, worst_case=worst_case)
     encoder.train()
     objective.train()
     started = 0.0
@@ -61,15 +61,15 @@ def seconds_per_step(
         if number == _WARM_UP:
             _wait(encoder.device)
             started = time.perf_counter()
-        made.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder.device, chunks))
+        trial.gradients(step_inputs(inputs, batches, int(step), settings.accumulate, encoder.device, chunks))
         optimizer.step()
         optimizer.zero_grad()
     _wait(encoder.device)
-    taken = (time.perf_counter() - started) / _TIMED
+    seconds = (time.perf_counter() - started) / _TIMED
     objective.load_state_dict(state)
     for buffer, before in buffers:
         buffer.copy_(before)
-    return taken
+    return seconds
 
 
 def _wait(device: torch.device) -> None:

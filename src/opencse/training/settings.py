@@ -11,42 +11,48 @@ from opencse.training.worst_case import WorstCaseSettings
 
 
 class TrainingSettings(Settings):
-    """How long, how fast, how exactly.
+    """Settings of training: batches, optimizer, schedule, precision, evaluation.
+
+    Example:
+        >>> settings = TrainingSettings(epochs=2, batch_size=64)
+        >>> settings.steps(batches_per_epoch=100, tokens_per_epoch=120_000)
+        200
 
     Attributes:
         epochs: passes over the examples; a fraction stops inside one. The schedule spans the whole run.
-        max_steps: fewer steps than the epochs give, if set.
+        max_steps: the most steps, if set.
         tokens: instead of epochs: as many steps as read this many tokens.
         minutes: instead of epochs: as many steps as fit into this time; the pace is measured before the first step
-            and the schedule spans the steps found (evaluation on dev pairs and checkpoints come on top). With
+            and the schedule spans these steps (evaluation on dev pairs and checkpoints take additional time). With
             ``tokens`` too, the smaller budget counts.
         batch_size: examples in a batch (N).
-        accumulate: batches whose gradients are averaged into one step. Each is contrasted for itself: this saves memory
-            beside a larger ``batch_size``, but adds no negatives.
-        chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient as without, of
-            a batch as large as you like in the memory of one chunk, for the time of a second forward. ``auto`` takes as
-            many as fit into half of the memory that is free. Dropout masks are others than without. See docs/scale.md.
+        accumulate: batches whose gradients are averaged into one step. Each is contrasted separately: this saves
+            memory compared with a larger ``batch_size``, but adds no negatives.
+        chunk: texts encoded together, by gradient caching (arXiv:2101.06983): the same loss and gradient, of a batch of
+            any size in the memory of one chunk, for the time of a second forward pass. ``auto`` takes as many as fit
+            into half of the free memory. Dropout masks differ from those without chunks. See docs/scale.md.
         batch_tokens: instead of ``batch_size``: texts of about equal length, this many tokens together; only for
             objectives without contrast, such as pretraining.
         learning_rate: peak of AdamW's rate.
         schedule: ``linear`` decays to 0 at the last step (the authors' code), ``constant`` does not.
         warmup: share of the steps over which the rate rises linearly from 0.
-        adamw: ``torch`` is AdamW as published; ``transformers`` as transformers 4 had it, with which the authors' code
+        adamw: ``torch`` is AdamW as published; ``transformers`` is that of transformers 4, with which the authors' code
             trains: eps is added before the bias correction, which makes it count more in the first steps.
         weight_decay: AdamW's, on matrices only (not on biases and LayerNorm weights).
         max_grad_norm: gradients are clipped to this norm.
-        worst_case: a second pass of each step at adversarial weights (SAM, AWP), and maybe inputs; its gradient counts.
-        packed: compute no padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
+        worst_case: a second pass of each step at adversarial weights (SAM, AWP), and inputs if set; its gradient
+            counts.
+        packed: skip padding: the same losses and gradients up to rounding, other dropout masks, and faster; see
             `opencse.kernels.packed`. ``auto`` does so for backbones of BERT's shape on a CPU.
         precision: ``auto`` takes bf16 autocast where the processor is faster in it, float32 elsewhere.
-        average_with_start: what is evaluated, and may be kept: averages of the weights with the start's, of which the
+        average_with_start: what is evaluated, and may be saved: averages of the weights with the start's, of which the
             best counts. Each number is the share w of the trained weights, (1 - w) start + w trained; 1, the default,
-            is the trained encoder itself. Averages keep what the start knew (Wortsman et al. 2022, arXiv:2109.01903).
-            Each costs an evaluation.
+            is the trained encoder itself. Averages preserve what the start knew (Wortsman et al. 2022,
+            arXiv:2109.01903). Each costs an evaluation.
         evaluate_every: steps between evaluations on the dev pairs (the start and the last step always are).
         checkpoint_every: steps between checkpoints; a kill loses at most these.
         log_every: steps between lines of metrics.jsonl.
-        seed: of data order, dropout, augmentation and new weights, each from a stream of its own.
+        seed: of data order, dropout, augmentation and new weights, each with its own stream of random numbers.
     """
 
     epochs: float = Field(default=1.0, gt=0, le=1_000_000)
@@ -73,12 +79,12 @@ class TrainingSettings(Settings):
     seed: int = Field(default=42, ge=0)
 
     def steps(self, batches_per_epoch: int, tokens_per_epoch: int, seconds_per_step: float | None = None) -> int:
-        """Optimizer steps of the run.
+        """The optimizer steps of the run.
 
         Args:
             batches_per_epoch: batches in an epoch.
             tokens_per_epoch: tokens in an epoch.
-            seconds_per_step: measured pace; needed where ``minutes`` is set.
+            seconds_per_step: the measured pace; needed if ``minutes`` is set.
         """
         budgets: list[float] = []
         steps_per_epoch = batches_per_epoch / self.accumulate

@@ -1,4 +1,4 @@
-"""Whether an encoder's vectors can be of any use: a ruined one is refused, before, during and at the end of a run."""
+"""Refuses an encoder whose vectors are useless (NaN, zero, all the same): before, during and after training."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from opencse.text.tokenizer import Ids
 
 PROBES = 8
 SAME = 1e-6
-"""Vectors that differ by less than this share of their largest value are the same but for rounding."""
+"""Vectors that differ by less than this share of their largest value are the same up to rounding."""
 
 
 def probes_of(corpus: Corpus) -> list[Ids]:
-    """A few texts of the training text, as ids that differ: texts that differ after the longest input do not."""
+    """A few texts of the corpus with different ids (texts that differ beyond the longest input have the same)."""
     ids = (corpus.text_ids(row, 0) for row in range(min(TEXTS_CHECKED, len(corpus))))
     return list({text.tobytes(): text for text in ids if len(text)}.values())[:PROBES]
 
 
 def require_known(encoder: SentenceEncoder, corpus: Corpus, model: str) -> None:
-    """Refuses a text of which the model's vocabulary knows next to nothing.
+    """Refuses a text most of whose tokens are not in the model's vocabulary.
 
     Raises:
-        UserError: with the share of unknown tokens among the first texts, and the mend.
+        UserError: with the share of unknown tokens among the first texts, and the fix.
     """
     rows = range(min(TEXTS_CHECKED, len(corpus)))
     share = unknown_share(encoder.tokenizer, [corpus.text_ids(row, 0) for row in rows])
@@ -40,33 +40,33 @@ def require_known(encoder: SentenceEncoder, corpus: Corpus, model: str) -> None:
 
 
 def require_sound(
-    encoder: SentenceEncoder, probes: Sequence[Ids], when: str, mend: str, *, alike: bool = False
+    encoder: SentenceEncoder, probes: Sequence[Ids], when: str, fix: str, *, allow_equal: bool = False
 ) -> None:
-    """Refuses an encoder whose vectors of different texts are no numbers, all zero, or all the same.
+    """Refuses an encoder whose vectors of different texts are not finite, all zero, or all the same.
 
     Args:
-        encoder: any.
+        encoder: any encoder.
         probes: different texts as ids; none of them empty.
-        when: what the message begins with, for instance ``step 1``.
-        mend: what to do about it.
-        alike: let equal vectors of different texts pass, where dev pairs will tell of them.
+        when: the start of the message, for instance ``step 1``.
+        fix: what to do about it.
+        allow_equal: whether equal vectors of different texts pass, because dev pairs will show them.
 
     Raises:
-        UserError: naming the pooling and the mend.
+        UserError: with the pooling and the fix.
     """
     if not probes:
         return
     with evaluating(encoder), torch.inference_mode():
         vectors = encoder.embed(encoder.tokenizer.pad(probes).to(encoder.device)).float()
     if not bool(torch.isfinite(vectors).all()):
-        what = "the vectors hold NaN or infinite values"
+        fault = "the vectors hold NaN or infinite values"
     elif not bool(vectors.any()):
-        what = "the vector of every text is all zeros"
-    elif not alike and len(vectors) > 1 and _same(vectors):
-        what = "every text has the same vector"
+        fault = "the vector of every text is all zeros"
+    elif not allow_equal and len(vectors) > 1 and _same(vectors):
+        fault = "every text has the same vector"
     else:
         return
-    raise UserError(f"{when}: {what} (pooling {encoder.pooling}); {mend}")
+    raise UserError(f"{when}: {fault} (pooling {encoder.pooling}); {fix}")
 
 
 def _same(vectors: torch.Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""The gradients of a step: of one batch or several, in one pass, or two with adversarial weights."""
+"""Computes the gradients of a step: of one batch or several, in one pass, or two with adversarial weights."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from opencse.training.worst_case import DisturbBatch, WorstCase
 
 @dataclass(frozen=True)
 class Step:
-    """Inputs -> gradients in the parameters; the same for training and for measuring its pace.
+    """Turns the inputs of a step into gradients of the parameters, in training and when its pace is measured.
 
     Attributes:
-        encoder: what is trained.
-        objective: what it is trained for.
+        encoder: the encoder in training.
+        objective: its objective.
         precision: arithmetic of the forward pass.
         worst_case: two passes instead of one (sharpness-aware, adversarial), if given.
     """
@@ -35,13 +35,13 @@ class Step:
     worst_case: WorstCase | None = None
 
     def gradients(self, batches: Sequence[StepInputs]) -> tuple[Representations, StepLosses]:
-        """Leaves the step's gradients in the parameters, and shows the parts what was made.
+        """Adds the step's gradients to the parameters, and lets the parts update their state.
 
-        With k batches the gradient is that of their mean loss; each is contrasted for itself. Two adversarial
-        passes are two passes over all of them: the weights move up the mean loss.
+        With k batches the gradient is that of their mean loss; each is contrasted separately. Two adversarial passes
+        are two passes over all batches: the weights move up the mean loss.
 
         Returns:
-            The last batch's vectors, without gradient, and the mean losses, of the weights as they are.
+            The last batch's vectors, without gradient, and the mean losses, both at the unmoved weights.
         """
 
         def forward_backward(disturb: DisturbBatch | None) -> list[tuple[Representations, StepLosses]]:
@@ -65,11 +65,11 @@ class Step:
         return passes[-1][0], StepLosses.mean([outcome for _, outcome in passes])
 
     def _add_up(self, world: Processes) -> None:
-        """The whole gradient in every process.
+        """Gives every process the complete gradient.
 
-        Each has the gradients of an encoder, or of a part's network, for the rows that it ran, which are added up. What
-        an objective has of other weights saw all vectors, and so did a head that normalises over the batch: its
-        gradient is whole everywhere already, and the processes' mean is taken.
+        Each process has the gradients of an encoder, or of a part's network, for its own rows: these are added up. The
+        objective's other weights, and a head that normalises over the batch, saw all vectors in every process: the mean
+        over the processes is taken.
         """
         if not world.several:
             return
@@ -81,14 +81,14 @@ class Step:
         trained = list(dict.fromkeys(p for m in (self.encoder, self.objective) for p in m.parameters()))
         trained = [p for p in trained if p.requires_grad]
         reached = world.any_of([p.grad is not None for p in trained])
-        found = []
-        for parameter in (p for p, there in zip(trained, reached, strict=True) if there):
-            if parameter.grad is None:  # this process encoded nothing that reaches it
+        gradients = []
+        for parameter in (p for p, is_reached in zip(trained, reached, strict=True) if is_reached):
+            if parameter.grad is None:  # no row of this process reaches it
                 parameter.grad = torch.zeros_like(parameter)
             if parameter not in shared:
                 parameter.grad /= world.count
-            found.append(parameter.grad)
-        world.add_up(found)
+            gradients.append(parameter.grad)
+        world.add_up(gradients)
 
 
 def step_inputs(
@@ -99,7 +99,7 @@ def step_inputs(
     device: torch.device,
     chunks: Chunks = WHOLE,
 ) -> list[StepInputs]:
-    """The inputs of ``step`` (from 0): its ``accumulate`` batches, in order, on ``device``; encoded in ``chunks``."""
+    """Builds the inputs of ``step`` (from 0): its ``accumulate`` batches, on ``device``, encoded in ``chunks``."""
     numbers = range(step * accumulate, (step + 1) * accumulate)
-    made = (inputs.build(batches.batch(number), number).to(device) for number in numbers)
-    return [replace(batch, chunks=chunks) for batch in made]
+    built = (inputs.build(batches.batch(number), number).to(device) for number in numbers)
+    return [replace(batch, chunks=chunks) for batch in built]

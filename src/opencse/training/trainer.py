@@ -1,4 +1,4 @@
-"""The training loop."""
+"""The training loop: steps, evaluation, checkpoints, and stopping."""
 
 from __future__ import annotations
 
@@ -44,32 +44,32 @@ from opencse.training.soundness import probes_of, require_sound
 from opencse.training.step import Step, step_inputs
 from opencse.training.worst_case import WorstCase
 
-_MEND = "lower training.learning_rate, or train in float32 (training.precision=float32)"
+_FIX = "lower training.learning_rate, or train in float32 (training.precision=float32)"
 
 
 @dataclass
 class Trainer:
-    """Makes the steps of a run.
+    """Makes the steps of a run, evaluates, writes checkpoints, and remembers the best encoder.
 
-    Each step: inputs -> one forward -> representations -> objective -> backward -> the parts' ``after_backward``
-    -> clip -> AdamW. Everything random is either a function of the step or in the checkpoint, so a resumed run
-    makes the very same steps.
+    Each step: inputs -> one forward pass -> representations -> objective -> backward pass -> the parts'
+    ``after_backward`` -> clip -> AdamW. Everything random is either a function of the step or in the checkpoint, so a
+    resumed run makes exactly the same steps.
 
     Attributes:
-        encoder: what is trained, on its device.
-        objective: what it is trained for, on the same device.
-        inputs: the rows of each step.
-        batches: which examples a step works on.
-        steps: of the whole run.
-        settings: how.
+        encoder: the encoder to train, on its device.
+        objective: its objective, on the same device.
+        inputs: builds the rows of each step.
+        batches: the examples of each step.
+        steps: of the complete run.
+        settings: of training.
         precision: arithmetic of the forward pass.
-        dev: whoever chooses; in the first process it has evaluated the start. None keeps the last encoder.
+        dev: scores encoders to select the one to keep; in the first process it has evaluated the start. None keeps the
+            last encoder.
         folder: of the run; ``checkpoint`` and ``metrics.jsonl`` are written in it.
         progress: what the user sees.
-        start: dev score of the start as training takes it up, in the first process; None without dev.
-        chunks: how a step's rows are encoded, and by which processes; the first of them writes, and evaluates what
-            all of them encode for it.
-        callbacks: hear of the run.
+        start: dev score of the encoder before the first step, in the first process; None without dev.
+        chunks: how a step's rows are encoded, and by which processes; the first process writes and evaluates.
+        callbacks: notified of the run's events.
     """
 
     encoder: SentenceEncoder
@@ -87,7 +87,7 @@ class Trainer:
     callbacks: Callbacks = field(default_factory=Callbacks)
 
     def __post_init__(self) -> None:
-        self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.heard)
+        self.metrics = MetricsLog(self.folder / METRICS, self.callbacks.notify)
         self.history = History()
         self.best: dict[str, Tensor] = {}
         averaged = any(share < 1 for share in self.settings.average_with_start)
@@ -110,11 +110,11 @@ class Trainer:
 
     @property
     def checkpoint_folder(self) -> Path:
-        """Where the run's state is kept until it has finished."""
+        """The folder of the run's checkpoint, until it has finished."""
         return self.folder / CHECKPOINT
 
     def run(self, *, resume: bool) -> History:
-        """All steps, from the checkpoint if ``resume``; the best encoder's weights end up in ``best``.
+        """Makes all steps, from the checkpoint on if ``resume``; ``best`` has the best encoder's weights afterwards.
 
         Raises:
             InterruptedRunError: on Ctrl-C or SIGTERM, after a checkpoint.
@@ -136,7 +136,9 @@ class Trainer:
                     if stopping and step < self.steps:
                         self._save(step)
                         self.world.wait()
-                        raise InterruptedRunError(f"stopped after step {step:,} of {self.steps:,}; go on with --resume")
+                        raise InterruptedRunError(
+                            f"stopped after step {step:,} of {self.steps:,}; continue with --resume"
+                        )
         finally:
             self.progress.finish()
         return self.history
@@ -159,11 +161,11 @@ class Trainer:
         )
         reps, outcome = self.step.gradients(together)
         with torch.no_grad():
-            seen = self.objective.diagnose(reps) if self._logged(step + 1) else {}
+            figures = self.objective.diagnose(reps) if self._logged(step + 1) else {}
         norm = nn.utils.clip_grad_norm_(self._trained(), self.settings.max_grad_norm)
         self.optimizer.step()
         self.optimizer.zero_grad()
-        return StepLosses(outcome.losses, outcome.report | seen | {"gradient_norm": norm})
+        return StepLosses(outcome.losses, outcome.report | figures | {"gradient_norm": norm})
 
     def _logged(self, step: int) -> bool:
         """Whether the log has a line for ``step`` (from 1)."""
@@ -178,8 +180,8 @@ class Trainer:
             self._log(step, outcome)
         evaluated = self.dev is not None and step % self.settings.evaluate_every == 0
         if evaluated or last or step == 1:
-            what = f"step {step:,}: training ruined the encoder"
-            require_sound(self.encoder, self.probes, what, _MEND, alike=self.dev is not None)
+            when = f"step {step:,}: training ruined the encoder"
+            require_sound(self.encoder, self.probes, when, _FIX, allow_equal=self.dev is not None)
         if self.dev is not None and (evaluated or last):
             self._evaluate(step, self.dev)
         if step % self.settings.checkpoint_every == 0 and not last:
@@ -203,28 +205,28 @@ class Trainer:
     def _evaluate(self, step: int, dev: Selector) -> None:
         weights = self._weights()
         first, *others = self.settings.average_with_start
-        found, chosen = self._scored(weights, first, dev)
+        best, best_weights = self._scored(weights, first, dev)
         for share in others:
-            other, taken = self._scored(weights, share, dev)
-            if other.beats(found):
-                found, chosen = other, taken
+            score, averaged = self._scored(weights, share, dev)
+            if score.beats(best):
+                best, best_weights = score, averaged
         if self.began:
             self.encoder.load_state_dict(weights)
         if not self.world.first:
             return
-        if self.history.add(step, found):
-            self.best = chosen
-        self.metrics.write({"step": step, **found.record()})
+        if self.history.add(step, best):
+            self.best = best_weights
+        self.metrics.write({"step": step, **best.record()})
         scores = self.history.scores
-        told = f"dev {found.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
-        self.progress.advance(step, f"{told}, refused: forgets" if found.forgets else told)
+        message = f"dev {best.value:.2f} (start {scores[0]:.2f}, best {scores[self.history.best_step]:.2f})"
+        self.progress.advance(step, f"{message}, refused: forgets" if best.forgets else message)
 
     def _scored(self, weights: dict[str, Tensor], share: float, dev: Selector) -> tuple[DevScore, dict[str, Tensor]]:
-        """The score of an average of ``weights`` with the start's, and the average, which the encoder is left with."""
-        taken = weights if share == 1 else average(self.began, weights, share)
+        """Scores the average of ``weights`` with the start's, which the encoder has afterwards; returns it too."""
+        averaged = weights if share == 1 else average(self.began, weights, share)
         if self.began:
-            self.encoder.load_state_dict(taken)
-        return replace(evaluate_together(self.encoder, self.world, dev.score), share=share), taken
+            self.encoder.load_state_dict(averaged)
+        return replace(evaluate_together(self.encoder, self.world, dev.score), share=share), averaged
 
     def _weights(self) -> dict[str, Tensor]:
         """A copy of the encoder's weights."""
@@ -262,7 +264,7 @@ class Trainer:
         return step
 
     def _put_back(self, checkpoint: Checkpoint) -> int:
-        """Everything as ``checkpoint`` has it; gives the step it was saved after."""
+        """Restores everything from ``checkpoint``; returns the step after which it was saved."""
         self._take_chunks(checkpoint.values.get("chunks", {}))
         self.encoder.load_state_dict(checkpoint.of("encoder"))
         self.objective.load_state_dict(checkpoint.of("objective"))
@@ -273,17 +275,17 @@ class Trainer:
         restore_random_states(states, self.encoder.device)
         before, now = next((name for name in states if name != "cpu"), "cpu"), self.encoder.device.type
         if before != now and self.encoder.has_dropout:
-            self.progress.say(f"begun on {before}, goes on on {now}: dropout draws other masks than on {before}")
+            self.progress.say(f"begun on {before}, continues on {now}: dropout draws other masks than on {before}")
         step = int(checkpoint.values["step"])
         if not 0 < step <= self.steps:
             raise ValueError(f"step {step} of {self.steps}")
         return step
 
     def _take_chunks(self, before: Mapping[str, int | None]) -> None:
-        """Goes on in the chunks that the run began with, where memory chose them; refuses other dropout masks.
+        """Takes over the chunks of the earlier run if they were chosen by memory; refuses other dropout masks.
 
         Raises:
-            UserError: where the masks depend on how many processes there are, and there were others.
+            UserError: if the masks depend on the number of processes, and there were more or fewer.
         """
         if self.settings.chunk == "auto":
             keep = before.get("keep") or self.chunks.keep
@@ -293,14 +295,18 @@ class Trainer:
             raise UserError(
                 f"{self.checkpoint_folder}: was written by {processes} process{'es' * (processes > 1)}, and without "
                 f"training.chunk dropout masks depend on their number, now {self.world.count}; start {processes}, or "
-                "begin a run with training.chunk, which goes on in any number of processes"
+                "begin a run with training.chunk, which continues in any number of processes"
             )
 
 
 def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: float) -> dict[str, Tensor]:
     """``(1 - share) * start + share * trained``, weight by weight.
 
-    What is not a real number, or not in ``start``, is as trained.
+    Tensors of integers, and those that ``start`` does not have, are taken as trained.
+
+    Example:
+        >>> average({"w": torch.tensor([0.0])}, {"w": torch.tensor([1.0])}, share=0.75)
+        {'w': tensor([0.7500])}
     """
     return {
         name: torch.lerp(start[name], tensor, share) if tensor.is_floating_point() and name in start else tensor
@@ -310,11 +316,11 @@ def average(start: Mapping[str, Tensor], trained: Mapping[str, Tensor], share: f
 
 @contextmanager
 def stop_requests(*, once: bool) -> Iterator[threading.Event]:
-    """Yields an event that Ctrl-C and SIGTERM set, so that what is in the block ends in order; then restores handlers.
+    """Yields an event that Ctrl-C and SIGTERM set, so that the block can end cleanly; then restores the handlers.
 
     Args:
-        once: a second one stops at once. Among several processes it does not: their launcher passes a stop on to all,
-            and each may have heard of it already.
+        once: whether a second signal stops immediately. In several processes it must not: their launcher sends the
+            signal to all, and each may have received it already.
     """
     stop = threading.Event()
     if threading.current_thread() is not threading.main_thread():

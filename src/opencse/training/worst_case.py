@@ -1,7 +1,7 @@
-"""Sharpness-aware and adversarial passes: the gradient that counts is taken nearby, where the loss is higher.
+"""Sharpness-aware (SAM) and adversarial (AWP) training: takes the gradient nearby, where the loss is higher.
 
-Around any recipe. Each step makes a pass as usual, moves weights (and inputs, if asked) a little way up the loss,
-makes a second pass there, and puts the weights back bit for bit; the second pass's gradient is the step's.
+It works with any recipe. Each step makes a pass as usual, moves the weights (and inputs, if set) a little up the loss,
+makes a second pass there, and restores the weights bit for bit; the second pass's gradient is the step's.
 """
 
 from __future__ import annotations
@@ -80,11 +80,11 @@ WorstCaseSettings = Annotated[Sam | Awp, Field(discriminator="kind")]
 
 
 class WorstCase:
-    """The two passes of a step.
+    """Makes the two passes of a step.
 
     Args:
-        settings: how the worst case is sought.
-        parameters: what the run trains, the weights that may be moved.
+        settings: how weights and inputs are moved.
+        parameters: the weights in training, which may be moved.
     """
 
     def __init__(self, settings: Sam | Awp, parameters: Sequence[nn.Parameter]) -> None:
@@ -94,15 +94,15 @@ class WorstCase:
     def gradients(
         self, forward_backward: Callable[[DisturbBatch | None], T], noise: Callable[[int], torch.Generator]
     ) -> T:
-        """Leaves the worst case's gradient in the parameters, and the weights as they were, bit for bit.
+        """Adds the gradient of the worst case to the parameters, and restores the weights bit for bit.
 
         Args:
-            forward_backward: makes a pass over the step's batches and adds its gradient to the parameters; the
-                input embeddings of each go through what its argument, if there is one, gives for its number.
-            noise: a generator for the disturbance of each batch's inputs, by its number.
+            forward_backward: makes a pass over the step's batches and adds its gradient to the parameters; its
+                argument, if any, gives the change of each batch's input embeddings by the batch's number.
+            noise: gives a generator for the change of each batch's inputs, by its number.
 
         Returns:
-            What the first pass, at the weights as they are, gave.
+            The result of the first pass, at the unmoved weights.
         """
         watched: dict[int, GradientWatch] = {}
         fgsm = isinstance(self.settings.inputs, FgsmInputs)
@@ -122,7 +122,7 @@ class WorstCase:
 
     @torch.no_grad()
     def _ascend(self) -> list[tuple[nn.Parameter, Tensor]]:
-        """Moves the weights up the loss; what they were before."""
+        """Moves the weights up the loss; returns their old values."""
         moved = [(p, p.grad) for p in self.parameters if p.grad is not None]
         if isinstance(self.settings, Awp):
             moved = [(p, g) for p, g in moved if p.ndim >= 2]
@@ -157,7 +157,7 @@ class WorstCase:
 
 
 def _watch(watched: dict[int, GradientWatch]) -> DisturbBatch:
-    """Keeps the gradients of each batch's input embeddings."""
+    """Stores the gradients of each batch's input embeddings."""
     return lambda batch: watched.setdefault(batch, GradientWatch())
 
 

@@ -67,7 +67,11 @@ class Hard(NegativeSource):
         n, count, size = reps.hard.shape
         flat = reps.hard.transpose(0, 1).reshape(n * count, size)
         keys = reps.keys[:, 2:].T.reshape(n * count)
-        own = Own(log_weight=math.log(self.settings.alpha), texts=True)
         return VectorColumns(
-            reps.anchor, flat, scoring, own=own, anchor_keys=reps.keys[:, :2], column_keys=keys.unsqueeze(1)
+            reps.anchor,
+            flat,
+            scoring,
+            own=Own(log_weight=math.log(self.settings.alpha), texts=True),
+            anchor_keys=reps.keys[:, :2],
+            column_keys=keys.unsqueeze(1),
         )

@@ -84,14 +84,14 @@ class InBatch(NegativeSource):
 
     def columns(self, reps: Representations, scoring: Scoring) -> VectorColumns:
         """(N, N) or (N, 2N) columns, the diagonal excluded."""
-        left, right = self.sides.of(reps, lambda: self.noise(reps))
-        others = [right]
+        anchors, positives = self.sides.of(reps, lambda: self.noise(reps))
+        others = [positives]
         if self.settings.columns == "positives_and_anchors":
-            others.append(left)
+            others.append(anchors)
         keys = reps.keys[:, :2]
         return VectorColumns(
-            left,
-            right if len(others) == 1 else torch.cat(others),  # a copy would be one more set of vectors
+            anchors,
+            positives if len(others) == 1 else torch.cat(others),  # a copy would be one more set of vectors
             scoring,
             log_weight=math.log(self.settings.weight),
             own=Own(excluded=True),

@@ -50,5 +50,5 @@ class Mean(Sides):
         """Each view's own mean, or the one of both twice."""
         del draw
         means = reps[Means(self.settings.samples)]
-        left, right = means.mean(dim=0).expand_as(means) if self.settings.shared else means
-        return left, right
+        anchors, positives = means.mean(dim=0).expand_as(means) if self.settings.shared else means
+        return anchors, positives

@@ -41,7 +41,7 @@ class Noisy(Views):
     def of(self, reps: Representations, draw: Draw) -> tuple[Tensor, Tensor]:
         """``(a + g, b + g')``, or ``(a, b + g')``."""
         sd, noise = math.sqrt(self.settings.variance), draw()
-        left = reps.anchor
+        anchor = reps.anchor
         if self.settings.both:
-            left = left + sd * standard_normal(left.shape, left, noise)
-        return left, reps.positive + sd * standard_normal(reps.positive.shape, reps.positive, noise)
+            anchor = anchor + sd * standard_normal(anchor.shape, anchor, noise)
+        return anchor, reps.positive + sd * standard_normal(reps.positive.shape, reps.positive, noise)

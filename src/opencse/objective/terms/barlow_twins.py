@@ -83,8 +83,8 @@ class BarlowTwins(Term):
 
     def _padded(self, reps: Representations) -> tuple[Tensor, Tensor]:
         """Both views, (N + M, D)."""
-        left, right = at_least_float32(reps.anchor), at_least_float32(reps.positive)
+        anchor, positive = at_least_float32(reps.anchor), at_least_float32(reps.positive)
         if not self.settings.artificial:
-            return left, right
-        rows = standard_normal((self.settings.artificial, left.shape[1]), left, self.noise(reps))
-        return torch.cat([left, rows]), torch.cat([right, rows])
+            return anchor, positive
+        rows = standard_normal((self.settings.artificial, anchor.shape[1]), anchor, self.noise(reps))
+        return torch.cat([anchor, rows]), torch.cat([positive, rows])

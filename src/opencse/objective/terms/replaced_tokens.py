@@ -184,7 +184,7 @@ class ReplacedTokens(Term):
             settings.generator,
             encoder,
             pick=settings.pick,
-            places=settings.places,
+            positions=settings.places,
             dropout=settings.generator_dropout,
             reader=f"{self.kind} term",
         )

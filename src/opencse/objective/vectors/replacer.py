@@ -40,17 +40,17 @@ class Replacer(nn.Module):
     Args:
         model: with its masked-LM head; it is changed.
         pick: draw each guess from the softmax without special tokens, or take the most probable token.
-        places: guess at the masked positions only, or at every position.
+        positions: guess at the masked positions only, or at every position.
         dropout: whether the model's dropout is on in training.
     """
 
-    def __init__(self, model: SentenceEncoder, *, pick: Pick, places: GuessedPositions, dropout: bool) -> None:
+    def __init__(self, model: SentenceEncoder, *, pick: Pick, positions: GuessedPositions, dropout: bool) -> None:
         super().__init__()
         model.projection = None  # sentence vectors are not made
         model.dense = nn.Sequential()
         self.model = model.requires_grad_(False).eval()
         self.pick = pick
-        self.places = places
+        self.positions = positions
         self.dropout = dropout
 
     @classmethod
@@ -60,7 +60,7 @@ class Replacer(nn.Module):
         encoder: SentenceEncoder,
         *,
         pick: Pick,
-        places: GuessedPositions,
+        positions: GuessedPositions,
         dropout: bool,
         reader: str,
     ) -> Self:
@@ -71,7 +71,7 @@ class Replacer(nn.Module):
                 id of a model with such a head and the same vocabulary.
             encoder: the encoder to be trained.
             pick: see the class.
-            places: see the class.
+            positions: see the class.
             dropout: see the class.
             reader: the part that needs it, for messages.
 
@@ -81,7 +81,7 @@ class Replacer(nn.Module):
         if generator == START:
             if encoder.lm_head is None:
                 raise RuntimeError(f"the {reader} was begun with an encoder without a masked-LM head")
-            return cls(encoder.twin(), pick=pick, places=places, dropout=dropout)
+            return cls(encoder.twin(), pick=pick, positions=positions, dropout=dropout)
         model = SentenceEncoder(generator, device=str(encoder.device))
         if model.tokenizer.hf.get_vocab() != encoder.tokenizer.hf.get_vocab():
             raise UserError(
@@ -93,7 +93,7 @@ class Replacer(nn.Module):
             encoder.device
         )
         model.packed = encoder.packed and why_not_packed(model.backbone) is None
-        return cls(model, pick=pick, places=places, dropout=dropout)
+        return cls(model, pick=pick, positions=positions, dropout=dropout)
 
     def train(self, mode: bool = True) -> Self:
         """Sets training mode; the model's dropout is on only if ``dropout`` is."""
@@ -139,7 +139,7 @@ class Replacer(nn.Module):
         """(stop - start, length) ids of some rows."""
         before, seen = texts.rows(start, stop), copy.masked.tokens.rows(start, stop)
         positions = copy.masked.positions[start:stop]  # on the CPU, where they are counted without waiting for a GPU
-        if self.places == "all":
+        if self.positions == "all":
             positions = torch.ones_like(positions)
         indices = moved(positions.flatten().nonzero().squeeze(1), before.input_ids.device)
         if not len(indices):
