@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import opencse
+from helpers import kill_after
 from opencse.errors import UserError
 from opencse.outputs import (
     held_lock,
@@ -28,6 +27,8 @@ from opencse.outputs import (
 from opencse.text import sample
 from opencse.text.readers import Source
 
+CHANGES = ((os, "fsync"), (os, "write"), (Path, "replace"), (Path, "unlink"), (Path, "mkdir"))
+"""The functions that change files."""
 LAST = ("config.json", "modules.json")
 FILES = {"a.txt": "one", "b/c.txt": "two", "config.json": "three", "modules.json": "four"}
 
@@ -196,7 +197,7 @@ def test_killed_at_any_moment_the_next_call_writes_the_same(tmp_path: Path, olde
         child = os.fork()
         if child == 0:  # never returns from here
             try:
-                kill_after(step)
+                kill_after(step, CHANGES)
                 write(folder)
             finally:
                 os._exit(0)
@@ -212,26 +213,6 @@ def test_killed_at_any_moment_the_next_call_writes_the_same(tmp_path: Path, olde
     assert os.WIFEXITED(status), "never done"
     assert step > 10
     assert older or seen == {True, False}
-
-
-def kill_after(step: int) -> None:
-    """Kills this process before and after the step-th of all that changes a file."""
-    left = [step]
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def changed(*arguments: Any, **named: Any) -> Any:
-            for moment in ("before", "after"):
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if moment == "before":
-                    result = function(*arguments, **named)
-            return result
-
-        return changed
-
-    for owner, name in ((os, "fsync"), (os, "write"), (Path, "replace"), (Path, "unlink"), (Path, "mkdir")):
-        setattr(owner, name, counted(getattr(owner, name)))
 
 
 def break_off(folder: Path) -> None:

@@ -247,24 +247,6 @@ def test_arguments_that_cannot_be(index: Index) -> None:
         index.rows(-1)
 
 
-@pytest.mark.parametrize(
-    ("row", "message"),
-    [
-        ({"text": "  "}, r"rows\[1\]: the text is empty"),
-        ({"id": "x"}, r"rows\[1\] has no 'text'"),
-        ({"text": "x", "id": " "}, "the id is empty"),
-        ({"text": "x", "tags": ["a"]}, "column 'tags' holds list"),
-        ({"text": "x", "n": 2**64}, "more than 64 bits"),
-        ({"text": "x", "n": "\ud800"}, "surrogate"),
-        ({"text": "x", "id": 1.5}, "the id is float"),
-    ],
-)
-def test_rows_that_cannot_be_kept(index: Index, row: dict[str, object], message: str) -> None:
-    with pytest.raises(UserError, match=message):
-        index.add(["Fine.", row])
-    assert len(index) == 5
-
-
 def test_a_second_writer_is_refused(index: Index) -> None:
     with locked(index.folder), pytest.raises(UserError, match="another process is writing this index"):
         index.add(["x"])

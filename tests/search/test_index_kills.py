@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from helpers import Heard, kill_after
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.progress import Silent
 from opencse.search import building
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
@@ -23,8 +23,17 @@ from opencse.search.writer import Writer
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")]
 
+CHANGES = (
+    (os, "fsync"),
+    (Path, "replace"),
+    (Path, "unlink"),
+    (Writer, "_write"),
+    (Writer, "commit"),
+    (Writer, "remove"),
+)
+"""The functions that change files."""
 OLD, NEW = ["one", "two", "three", "four"], ["five", "six", "seven", "eight", "nine"]
-HOW = BuildSettings(cut=False)
+SETTINGS = BuildSettings(cut=False)
 
 
 @pytest.fixture
@@ -33,21 +42,21 @@ def vectors(mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch) -> None:
     texts = [*OLD, *NEW]
     table = dict(zip(texts, mini.encode(texts, normalize_embeddings=True), strict=True))
 
-    def encode(self: SentenceEncoder, given: Sequence[str], **_: Any) -> NDArray[np.float32]:
-        return np.stack([table[text] for text in given])
+    def encode(self: SentenceEncoder, texts: Sequence[str], **_: Any) -> NDArray[np.float32]:
+        return np.stack([table[text] for text in texts])
 
     monkeypatch.setattr(SentenceEncoder, "encode", encode)
     monkeypatch.setattr(building, "WINDOW", 2)
 
 
 def killed_everywhere(prepare: Callable[[], None], work: Callable[[], object], stride: int = 2) -> Iterator[int]:
-    """Does the work again and again, each time in a process that is killed some steps later; ends when it is done."""
+    """Repeats the work, each time in a process that is killed some steps later, until it is done."""
     for step in range(1, 200, stride):
         prepare()
         child = os.fork()
         if child == 0:  # never returns from here
             try:
-                count_down(step)
+                kill_after(step, CHANGES)
                 work()
             except BaseException:
                 os._exit(1)
@@ -60,33 +69,6 @@ def killed_everywhere(prepare: Callable[[], None], work: Callable[[], object], s
         assert os.WTERMSIG(status) == signal.SIGKILL
         yield step
     raise AssertionError("never done")
-
-
-def count_down(step: int) -> None:
-    """Kills this process before and after the step-th of all that changes a file."""
-    left = [step]
-
-    def counted(function: Callable[..., Any]) -> Callable[..., Any]:
-        def changed(*arguments: Any, **named: Any) -> Any:
-            for moment in ("before", "after"):
-                left[0] -= 1
-                if left[0] == 0:
-                    os.kill(os.getpid(), signal.SIGKILL)
-                if moment == "before":
-                    result = function(*arguments, **named)
-            return result
-
-        return changed
-
-    os.fsync = counted(os.fsync)
-    for owner, name in (
-        (Path, "replace"),
-        (Path, "unlink"),
-        (Writer, "_write"),
-        (Writer, "commit"),
-        (Writer, "remove"),
-    ):
-        setattr(owner, name, counted(getattr(owner, name)))
 
 
 def texts_in(folder: Path, encoder: SentenceEncoder) -> list[str]:
@@ -102,7 +84,7 @@ def texts_in(folder: Path, encoder: SentenceEncoder) -> list[str]:
 @pytest.mark.parametrize("change", ["delete", "replace"])
 def test_a_change_is_made_or_not(tmp_path: Path, mini: SentenceEncoder, change: str) -> None:
     folder, copy = tmp_path / "index", tmp_path / "copy"
-    Index.build(copy, OLD, mini, how=HOW).close()
+    Index.build(copy, OLD, mini, how=SETTINGS).close()
 
     def prepare() -> None:
         shutil.rmtree(folder, ignore_errors=True)
@@ -130,50 +112,48 @@ def test_a_change_is_made_or_not(tmp_path: Path, mini: SentenceEncoder, change: 
 
 
 @pytest.mark.usefixtures("vectors")
-def test_a_build_goes_on_and_leaves_the_old_index_until_it_is_whole(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_an_interrupted_build_continues_and_keeps_the_old_index_until_it_is_complete(
+    tmp_path: Path, mini: SentenceEncoder
+) -> None:
     folder, copy = tmp_path / "index", tmp_path / "copy"
-    Index.build(copy, OLD, mini, how=HOW).close()
-    heard: list[str] = []
-
-    class Heard(Silent):
-        def say(self, line: str) -> None:
-            heard.append(line)
+    Index.build(copy, OLD, mini, how=SETTINGS).close()
+    reporter = Heard()
 
     def prepare() -> None:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.copytree(copy, folder)
 
     def work() -> None:
-        Index.build(folder, NEW, mini, how=HOW, overwrite=True)
+        Index.build(folder, NEW, mini, how=SETTINGS, overwrite=True)
 
     states = set()
     for _ in killed_everywhere(prepare, work, 3):
         found = texts_in(folder, mini)
         assert found in (OLD, NEW)
         states.add(tuple(found))
-        Index.build(folder, NEW, mini, how=HOW, overwrite=True, progress=Heard()).close()
+        Index.build(folder, NEW, mini, how=SETTINGS, overwrite=True, progress=reporter).close()
         assert texts_in(folder, mini) == NEW
         assert len(list(folder.glob("*.f32"))) == len(list(folder.glob("*.sqlite"))) == 1
     assert len(states) == 2
-    gone_on = {line.split()[-2] for line in heard if "continuing after" in line}
+    gone_on = {line.split()[-2] for line in reporter.said if "continuing after" in line}
     assert len(gone_on & {"0", "2", "4", "5", "all"}) >= 3
 
 
 @pytest.mark.usefixtures("vectors")
-def test_an_unfinished_index_is_told_of(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_an_unfinished_index_is_reported(tmp_path: Path, mini: SentenceEncoder) -> None:
     folder = tmp_path / "index"
     with pytest.raises(KeyError):  # the table does not know the third text
-        Index.build(folder, ["one", "two", "unknown"], mini, how=HOW)
+        Index.build(folder, ["one", "two", "unknown"], mini, how=SETTINGS)
     with pytest.raises(UserError, match="not finished; run the same opencse index build again"):
         Index.open(folder)
-    Index.build(folder, OLD, mini, how=HOW)
+    Index.build(folder, OLD, mini, how=SETTINGS)
     assert texts_in(folder, mini) == OLD
 
 
 @pytest.mark.usefixtures("vectors")
-def test_words_are_kept_whole_or_not_at_all(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_the_keyword_cache_is_written_completely_or_not_at_all(tmp_path: Path, mini: SentenceEncoder) -> None:
     folder = tmp_path / "index"
-    Index.build(folder, OLD, mini, how=HOW).close()
+    Index.build(folder, OLD, mini, how=SETTINGS).close()
 
     def prepare() -> None:
         for path in folder.glob("words-*"):

@@ -1,11 +1,10 @@
-"""Words and vectors together, and the words kept in the folder of an index."""
+"""Hybrid search: its scores, conditions and languages."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import re
-import shutil
 import sqlite3
 from pathlib import Path
 
@@ -16,13 +15,11 @@ import pytest
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
 from opencse.modules.prompts import Role
-from opencse.search import keyword_index
 from opencse.search.building import BuildSettings
 from opencse.search.index import Index
 from opencse.search.keyword_index import KeywordIndex, best_rows
 from opencse.text import sample
 from opencse.text.stems import stems_of
-from search_texts import TEXTS
 
 MANY = [line for line in sample.TRAIN.read_text(encoding="utf-8").splitlines() if line][:300]
 
@@ -67,7 +64,7 @@ def test_scores_are_the_formula(tmp_path: Path, mini: SentenceEncoder, weight: f
     assert index.search(["a man"], 9, hybrid=True) == index.search(["a man"], 9, hybrid=True, hybrid_weight=0.5)
 
 
-def test_the_ends_of_the_weight_are_the_lists_themselves(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_weights_0_and_1_rank_by_words_or_vectors_alone(tmp_path: Path, mini: SentenceEncoder) -> None:
     index = Index.build(tmp_path / "index", MANY, mini)
     queries = ["a dog runs in the snow", "the train to the city"]
     both, vectors, words = (
@@ -106,128 +103,9 @@ def test_conditions_hold_for_both_lists(index: Index) -> None:
         ({"hybrid": True, "threshold": 0.5}, "no threshold"),
     ],
 )
-def test_weights_that_cannot_be(index: Index, asked: dict[str, float], message: str) -> None:
+def test_invalid_weights_are_refused(index: Index, asked: dict[str, float], message: str) -> None:
     with pytest.raises(UserError, match=message):
         index.search(["cat"], **asked)  # type: ignore[arg-type]
-
-
-def test_best_rows_are_those_of_a_sort() -> None:
-    scores = np.random.default_rng(0).integers(0, 6, 200).astype(np.float64)
-    for most in (1, 7, 50, 500):
-        expected = sorted((row for row in range(200) if scores[row] > 0), key=lambda row: (-scores[row], row))
-        assert best_rows(scores, most).tolist() == expected[:most]
-    assert best_rows(np.zeros(3), 2).tolist() == []
-
-
-@pytest.fixture
-def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """BuildSettings many texts were counted, each time that words were."""
-    heard: list[int] = []
-    real = KeywordIndex.of
-
-    def of(texts: list[str], language: str | None = None) -> KeywordIndex:
-        heard.append(len(texts))
-        return real(texts, language)
-
-    monkeypatch.setattr(KeywordIndex, "of", of)
-    return heard
-
-
-def asked(folder: Path, encoder: SentenceEncoder) -> list[tuple[str, float]]:
-    with Index.open(folder, encoder=encoder) as opened:
-        return [(hit.id, hit.score) for hit in opened.search(["the late cat"], 9, hybrid=True)[0]]
-
-
-def kept(folder: Path) -> list[str]:
-    return sorted(path.name for path in folder.glob("words-*"))
-
-
-def test_words_are_counted_once_for_each_version(index: Index, mini: SentenceEncoder, counted: list[int]) -> None:
-    assert kept(index.folder) == []
-    first = asked(index.folder, mini)
-    assert [asked(index.folder, mini) for _ in range(2)] == [first, first]
-    assert counted == [5]
-    (name,) = kept(index.folder)
-    index.add([{"text": "The late cat.", "id": "new"}])
-    assert kept(index.folder) == [name]  # of the version before; nobody reads it any more
-    assert asked(index.folder, mini)[0][0] == "new"
-    assert counted == [5, 6]
-    index.delete(["new"])
-    assert asked(index.folder, mini) == first
-    assert counted == [5, 6, 5]
-    assert len(kept(index.folder)) == 1
-    assert kept(index.folder) != [name]
-    with pytest.raises(UserError):
-        index.delete(["nowhere"])
-    assert asked(index.folder, mini) == first
-    assert counted == [5, 6, 5]  # a change that was not made takes nothing away
-    Index.build(index.folder, TEXTS[:2], mini, overwrite=True)
-    assert kept(index.folder) == []
-
-
-def test_damaged_words_are_counted_again(index: Index, mini: SentenceEncoder, counted: list[int]) -> None:
-    first = asked(index.folder, mini)
-    (name,) = kept(index.folder)
-    folder = index.folder / name
-    for path in sorted(folder.iterdir()):
-        whole = path.read_bytes()
-        for wrong in (None, b"", whole[:-1], whole[: len(whole) // 2]):
-            shutil.copytree(folder, index.folder / "aside")
-            path.unlink() if wrong is None else path.write_bytes(wrong)
-            if wrong == whole[: len(whole) // 2] and path.name != keyword_index._SIZES:  # as if the sizes were right
-                sizes = keyword_index._sizes(folder)
-                (folder / keyword_index._SIZES).write_text(json.dumps(sizes))
-            before = len(counted)
-            assert asked(index.folder, mini) == first
-            assert len(counted) == before + 1, (path.name, wrong)
-            shutil.rmtree(folder)
-            (index.folder / "aside").rename(folder)
-    sizes = json.loads((folder / keyword_index._SIZES).read_text())
-    assert len(sizes) == 5
-
-
-def test_words_of_another_index_are_not_taken(
-    index: Index, tmp_path: Path, mini: SentenceEncoder, counted: list[int]
-) -> None:
-    first = asked(index.folder, mini)
-    other = Index.build(tmp_path / "other", MANY[:9], mini)
-    asked(other.folder, mini)
-    (name,), (foreign,) = kept(index.folder), kept(other.folder)
-    assert name != foreign
-    shutil.rmtree(index.folder / name)
-    shutil.copytree(other.folder / foreign, index.folder / name)
-    assert asked(index.folder, mini) == first
-    assert counted == [5, 9, 5]
-
-
-def test_a_folder_that_cannot_be_written_is_searched_all_the_same(
-    index: Index, mini: SentenceEncoder, counted: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object, **__: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(KeywordIndex, "save", full)
-        first = asked(index.folder, mini)
-    assert kept(index.folder) == []
-    assert asked(index.folder, mini) == first
-    assert counted == [5, 5]
-    assert len(kept(index.folder)) == 1
-
-
-def test_texts_without_words(tmp_path: Path, mini: SentenceEncoder) -> None:
-    index = Index.build(tmp_path / "i", ["...", "!"], mini)
-    assert [hit.id for hit in index.search(["cat"], 2, hybrid=True)[0]] == [
-        hit.id for hit in index.search(["cat"], 2)[0]
-    ]
-    assert kept(index.folder) == []
-
-
-def test_words_of_a_language_without_spaces() -> None:
-    found = KeywordIndex.of(["今天天气很好", "深度学习很好用", "他在学校里学习深度"])
-    assert best_rows(found.scores("深度学习"), 3).tolist() == [1, 2]
-    assert best_rows(found.scores("天气"), 3).tolist() == [0]
-    assert not found.scores("不是").any()
 
 
 GERMAN = [
@@ -248,7 +126,7 @@ GERMAN = [
         ("HA\u0308USER", "none", "0"),
     ],
 )
-def test_queries_find_other_ways_to_write_and_other_forms(
+def test_queries_match_other_spellings_and_word_forms(
     tmp_path: Path, mini: SentenceEncoder, query: str, language: str, first: str | None
 ) -> None:
     index = Index.build(tmp_path / "i", GERMAN, mini, how=BuildSettings(language=language))
@@ -257,25 +135,7 @@ def test_queries_find_other_ways_to_write_and_other_forms(
     assert (scores[0].id if scores[0].score > 0 else None) == first
 
 
-def test_words_told_apart_in_another_way_are_not_read(
-    index: Index, mini: SentenceEncoder, counted: list[int], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    first = asked(index.folder, mini)
-    (name,) = kept(index.folder)
-    with monkeypatch.context() as patch:
-        patch.setattr(keyword_index, "_COUNTING", 2)
-        asked(index.folder, mini)
-    with monkeypatch.context() as patch:
-        patch.setattr(keyword_index, "rules_version", lambda: "2.2.0")
-        asked(index.folder, mini)
-    assert counted == [5, 5, 5]
-    assert asked(index.folder, mini) == first
-    assert kept(index.folder) == [name]
-
-
-def test_an_index_made_before_languages_were_recorded_has_words_as_they_are(
-    index: Index, mini: SentenceEncoder
-) -> None:
+def test_an_index_of_an_older_version_compares_words_without_stemming(index: Index, mini: SentenceEncoder) -> None:
     database = next(index.folder.glob("rows-*.sqlite"))
     with contextlib.closing(sqlite3.connect(database)) as db, db:
         facts = json.loads(db.execute("SELECT facts FROM facts").fetchone()[0])
@@ -288,7 +148,7 @@ def test_an_index_made_before_languages_were_recorded_has_words_as_they_are(
         assert not any(hit.score for hit in opened.search(["sleeping"], 3, hybrid=True, hybrid_weight=0)[0])
 
 
-def test_a_build_that_goes_on_has_the_language_that_is_asked_for(tmp_path: Path, mini: SentenceEncoder) -> None:
+def test_a_repeated_build_has_the_requested_language(tmp_path: Path, mini: SentenceEncoder) -> None:
     for language, recorded in (("none", None), ("en", "english"), ("auto", "english")):
         index = Index.build(tmp_path / "i", MANY[:40], mini, how=BuildSettings(language=language), overwrite=True)
         assert index.info().language == recorded

@@ -15,7 +15,7 @@ from opencse.api.options.index import (
     DeleteOptions,
     DuplicateOptions,
     ExportOptions,
-    IndexModel,
+    IndexModelOptions,
     NegativeOptions,
     PairOptions,
     QueryOptions,
@@ -355,7 +355,7 @@ def _rows(text: str | Path | Source | Sequence[RowLike], options: RowOptions) ->
     )
 
 
-def _encoder_of(info: IndexInfo, options: IndexModel) -> SentenceEncoder:
+def _encoder_of(info: IndexInfo, options: IndexModelOptions) -> SentenceEncoder:
     """The encoder of an index: the model that it names, or the option ``model`` in its place."""
     source = info.model if options["model"] is None else options["model"]
     if not source:

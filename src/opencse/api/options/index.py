@@ -34,7 +34,7 @@ class RowOptions(DocumentOptions, SplitOptions, total=False):
     ]
 
 
-class IndexModel(DeviceOptions, total=False):
+class IndexModelOptions(DeviceOptions, total=False):
     """Where the model of an existing index is."""
 
     model: Annotated[
@@ -48,7 +48,7 @@ class IndexModel(DeviceOptions, total=False):
     ]
 
 
-class Conditions(TypedDict, total=False):
+class ConditionOptions(TypedDict, total=False):
     """Conditions on metadata."""
 
     where: Annotated[
@@ -104,17 +104,17 @@ class BuildOptions(RowOptions, ModelOptions, total=False):
     overwrite: Annotated[bool, Option(False, "Replace an existing index.", rank=6)]
 
 
-class AddOptions(RowOptions, IndexModel, total=False):
+class AddOptions(RowOptions, IndexModelOptions, total=False):
     """How rows are added to an index."""
 
     replace: Annotated[bool, Option(False, "Replace rows that have the same ids.", rank=5)]
 
 
-class DeleteOptions(Conditions, ProgressOptions, total=False):
+class DeleteOptions(ConditionOptions, ProgressOptions, total=False):
     """Which rows are deleted."""
 
 
-class QueryOptions(Conditions, IndexModel, total=False):
+class QueryOptions(ConditionOptions, IndexModelOptions, total=False):
     """How an index is searched."""
 
     k: Annotated[int, Option(10, "Number of hits for each query.", ("-k",), least=1)]
@@ -141,7 +141,7 @@ class DuplicateOptions(ProgressOptions, total=False):
     ]
 
 
-class NegativeOptions(SplitOptions, IndexModel, total=False):
+class NegativeOptions(SplitOptions, IndexModelOptions, total=False):
     """How hard negatives are mined."""
 
     columns: Annotated[Sequence[str] | None, Option(None, "Columns with query and answer, comma-separated.")]

@@ -1,0 +1,52 @@
+"""Indexes through Python: options, models that moved, and what is refused before a model is loaded."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import opencse
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+
+
+def test_a_model_that_was_moved_is_named_again(tmp_path: Path, tiny_folder: Path) -> None:
+    model = tmp_path / "model"
+    SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu").save(model)
+    built = opencse.build_index(tmp_path / "i", model, ["A cat sleeps.", "Rain falls."], device="cpu")
+    assert (built.info.rows, built.recall) == (2, None)
+    before = opencse.query_index(tmp_path / "i", ["cat"], device="cpu")
+    shutil.move(model, tmp_path / "moved")
+    with pytest.raises(UserError, match="give its folder with --model"):
+        opencse.query_index(tmp_path / "i", ["cat"])
+    assert opencse.query_index(tmp_path / "i", ["cat"], model=tmp_path / "moved", device="cpu") == before
+    assert opencse.add_to_index(tmp_path / "i", ["Snow."], model=tmp_path / "moved", device="cpu") == 1
+    other = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
+    with pytest.raises(UserError, match="this encoder is another"):
+        opencse.query_index(tmp_path / "i", ["cat"], model=other)
+
+
+def test_an_index_of_an_encoder_object_needs_it_again(tmp_path: Path, tiny_folder: Path) -> None:
+    encoder = SentenceEncoder.load(tiny_folder, pooling="mean", device="cpu")
+    opencse.build_index(tmp_path / "i", encoder, ["A cat sleeps."])
+    with pytest.raises(UserError, match="names no model"):
+        opencse.query_index(tmp_path / "i", ["cat"])
+    assert opencse.query_index(tmp_path / "i", ["cat"], model=encoder)[0][0].text == "A cat sleeps."
+
+
+def test_conditions_are_checked_before_a_model_is_loaded(tmp_path: Path, tiny_folder: Path) -> None:
+    rows = [{"text": "A cat sleeps.", "year": 2020}]
+    opencse.build_index(tmp_path / "i", SentenceEncoder.load(tiny_folder, device="cpu"), rows)
+    for where in (["size=3"], {"size": 3}):
+        with pytest.raises(UserError, match="unknown column 'size'"):
+            opencse.query_index(tmp_path / "i", ["cat"], where=where, model="no-such-model")
+    assert opencse.delete_from_index(tmp_path / "i", where=["year>=2021"]) == 0
+    assert opencse.delete_from_index(tmp_path / "i", where="year>=2020") == 1
+
+
+@pytest.mark.parametrize("queries", ["cat", [], [" "]])
+def test_queries_are_needed(tmp_path: Path, queries: object) -> None:
+    with pytest.raises(UserError, match="query"):
+        opencse.query_index(tmp_path, queries)  # type: ignore[arg-type]

@@ -1,0 +1,80 @@
+"""Building an index: settings, interruptions, and models that do not fit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from helpers import Heard
+from opencse.encoder.encoder import SentenceEncoder
+from opencse.errors import UserError
+from opencse.search import building
+from opencse.search.building import BuildSettings, require_new
+from opencse.search.index import Index
+from search_texts import TEXTS
+
+
+def test_settings_of_passages_need_passages(mini: SentenceEncoder) -> None:
+    for settings in (BuildSettings(cut=False, max_length=20), BuildSettings(cut=False, overlap=2)):
+        with pytest.raises(UserError, match="need passages"):
+            settings.splitter(mini)
+    assert BuildSettings(cut=False).splitter(mini) is None
+    assert BuildSettings(max_length=20).splitter(mini) is not None
+
+
+def test_an_interrupted_build_continues_after_the_last_window(
+    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "WINDOW", 2)
+    encode, windows = SentenceEncoder.encode_document, []
+
+    def interrupted(self: SentenceEncoder, texts: list[str], **options: Any) -> Any:
+        windows.append(list(texts))
+        if len(windows) == 2:
+            raise KeyboardInterrupt
+        return encode(self, texts, **options)
+
+    monkeypatch.setattr(SentenceEncoder, "encode_document", interrupted)
+    settings, reporter = BuildSettings(cut=False), Heard()
+    with pytest.raises(KeyboardInterrupt):
+        Index.build(tmp_path / "i", TEXTS, mini, how=settings)
+    with Index.build(tmp_path / "i", TEXTS, mini, how=settings, progress=reporter) as index:
+        assert [hit.text for hit in index.rows()] == TEXTS
+    assert windows == [TEXTS[:2], TEXTS[2:4], TEXTS[2:4], TEXTS[4:]]
+    assert f"{tmp_path / 'i'}: continuing after 2 rows" in reporter.said
+
+
+def test_an_interrupted_build_of_other_settings_starts_again(
+    tmp_path: Path, mini: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(building, "WINDOW", 2)
+    with monkeypatch.context() as patch:
+        patch.setattr(building, "_begin_build", _begin_and_fail(building._begin_build))
+        with pytest.raises(KeyboardInterrupt):
+            Index.build(tmp_path / "i", TEXTS, mini, how=BuildSettings(cut=False))
+    reporter = Heard()
+    Index.build(tmp_path / "i", TEXTS[:3], mini, how=BuildSettings(cut=False), progress=reporter).close()
+    assert any(
+        "an unfinished build had another text, model or setting; starting again" in line for line in reporter.said
+    )
+    assert len(list((tmp_path / "i").glob("rows-*.sqlite"))) == 1
+
+
+def test_a_folder_with_an_index_needs_overwrite(index: Index, tmp_path: Path) -> None:
+    require_new(tmp_path / "new", overwrite=False)
+    require_new(index.folder, overwrite=True)
+    with pytest.raises(UserError, match="replace it with --overwrite"):
+        require_new(index.folder, overwrite=False)
+    (tmp_path / "notes.md").write_text("Mine.")
+    with pytest.raises(UserError, match="is not empty"):
+        require_new(tmp_path, overwrite=True)
+
+
+def _begin_and_fail(begin: object) -> object:
+    def failing(*arguments: object) -> str:
+        begin(*arguments)  # type: ignore[operator]
+        raise KeyboardInterrupt
+
+    return failing

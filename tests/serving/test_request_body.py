@@ -1,0 +1,111 @@
+"""Reading bodies: limits, memory, and clients that disconnect."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+from fastapi import Request
+
+from opencse.serving.errors import ApiError
+from opencse.serving.limits import Limits
+from opencse.serving.request_body import HeldBytes, answer, parse, read_body, while_connected
+from opencse.serving.schemas import SearchRequest
+
+pytestmark = pytest.mark.anyio
+
+
+def request(*chunks: bytes, headers: dict[str, str] | None = None, then: str = "http.disconnect") -> Request:
+    """A request whose body arrives in chunks; afterwards the client disconnects, or nothing arrives."""
+    named = {"content-type": "application/json", **(headers or {})}
+    messages: list[dict[str, Any]] = [
+        {"type": "http.request", "body": chunk, "more_body": number < len(chunks) - 1}
+        for number, chunk in enumerate(chunks)
+    ]
+
+    async def receive() -> dict[str, Any]:
+        if messages:
+            return messages.pop(0)
+        if then != "http.disconnect":
+            await asyncio.sleep(60)
+        return {"type": "http.disconnect"}
+
+    scope = {
+        "type": "http",
+        "method": "POST",
+        "path": "/",
+        "headers": [(key.encode(), value.encode()) for key, value in named.items()],
+    }
+    return Request(scope, receive)
+
+
+async def test_a_body_is_read_in_chunks() -> None:
+    sizes: list[int] = []
+    body = await read_body(request(b'{"query"', b': "a"}'), Limits(), sizes.append)
+    assert body == b'{"query": "a"}'
+    assert sum(sizes) == len(body)
+    assert (await parse(body, SearchRequest)).query == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"content-type": "text/plain"}, 415),
+        ({"content-encoding": "gzip"}, 415),
+        ({"content-length": "101"}, 413),
+        ({"content-length": "9" * 20}, 413),
+    ],
+)
+async def test_headers_are_checked_first(headers: dict[str, str], status: int) -> None:
+    with pytest.raises(ApiError) as caught:
+        await read_body(request(b"{}", headers=headers), Limits(body_bytes=100), lambda _: None)
+    assert caught.value.status == status
+
+
+async def test_a_body_that_is_too_long_or_too_slow_is_refused() -> None:
+    with pytest.raises(ApiError) as caught:
+        await read_body(request(b"x" * 60, b"x" * 60), Limits(body_bytes=100), lambda _: None)
+    assert caught.value.status == 413
+    slow = request(then="nothing")
+    with pytest.raises(ApiError) as caught:
+        await read_body(slow, Limits(read_seconds=0.05), lambda _: None)
+    assert caught.value.status == 408
+
+
+async def test_held_bytes_are_released() -> None:
+    held = HeldBytes(Limits(held_bytes=100))
+    with held.body() as first, held.body() as second:
+        first(80)
+        with pytest.raises(ApiError, match="too many long requests"):
+            second(30)
+        second(20)
+        assert held.bytes == 100
+    assert held.bytes == 0
+
+
+async def test_work_is_cancelled_when_the_client_disconnects() -> None:
+    cancelled = asyncio.Event()
+
+    async def work() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+        return "done"
+
+    with pytest.raises(ApiError) as caught:
+        await while_connected(request(), work())
+    assert caught.value.status == 499
+    await asyncio.wait_for(cancelled.wait(), 5)
+
+    async def quick() -> str:
+        return "done"
+
+    assert await while_connected(request(then="nothing"), quick()) == "done"
+
+
+async def test_an_answer_is_json() -> None:
+    for size in (0, 10**6):
+        assert bytes((await answer({"a": [1.5]}, size)).body) == b'{"a":[1.5]}'
