@@ -53,7 +53,7 @@ def test_a_card_shows_names_as_they_are(encoder: SentenceEncoder) -> None:
         max_length=32,
     )
     recipe = load_recipe("simcse").model_copy(update={"name": HOSTILE, "title": HOSTILE, "paper": HOSTILE})
-    told = {"kept": "last", "scores": "none"}
+    told = {"which": "last", "scores": "none"}
     card = model_card(recipe, HOSTILE, facts, encoder, verdict=f"best on {HOSTILE}", **told)
     plain = model_card(load_recipe("simcse"), "m", facts, encoder, verdict="v", **told)
     assert len(card.splitlines()) == len(plain.splitlines())

@@ -35,7 +35,7 @@ def test_from_values_alone(tiny_folder: Path, tmp_path: Path) -> None:
     assert again == result
     for what, changed in (
         ("another text", {"text": TEXTS[1:]}),
-        ("other dev pairs", {"dev": [(4, *DEV[0][1:]), *DEV[1:]]}),
+        ("other dev data", {"dev": [(4, *DEV[0][1:]), *DEV[1:]]}),
     ):
         given: dict[str, Any] = {"text": TEXTS, "dev": DEV, "model": start, "settings": QUICK, "device": "cpu"}
         with pytest.raises(UserError, match=what):

@@ -75,5 +75,5 @@ def test_the_demo_never_removes_a_folder_that_is_not_its_own(
     with pytest.raises(SystemExit) as end:
         main()
     assert end.value.code == 2
-    assert "is no demo's folder" in capsys.readouterr().err
+    assert "is not the folder of a demo" in capsys.readouterr().err
     assert (tmp_path / "precious" / "thesis.txt").is_file()

@@ -85,7 +85,7 @@ def test_a_dry_run_prints_the_plan_and_does_not_bind_the_run_after_it(opencse: R
     out = tmp_path / "out"
     code, stdout, stderr = opencse("pretrain", text, "-o", out, *SIZE, *HOW, "--layers", 2, "--dry-run")
     assert code == 0, stderr
-    for part in ("text", "recipe     pretrain", "tokens, texts of a length together", "negatives  none", "selection"):
+    for part in ("text", "recipe     pretrain", "tokens, texts of similar length", "negatives  none", "selection"):
         assert part in stdout
     assert not out.exists(), "nothing is written"
     assert f"model      {out / 'start'}" in stdout

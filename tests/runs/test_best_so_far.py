@@ -24,7 +24,7 @@ from opencse.outputs import LOCK
 from opencse.progress import Silent
 from opencse.runs import lock
 from opencse.runs.best_so_far import choose_so_far
-from opencse.runs.folder import RunFolder, State
+from opencse.runs.folder import FolderState, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text.readers import Source
@@ -109,7 +109,7 @@ def test_a_stopped_run_leaves_a_model_and_still_continues_bit_for_bit(job: Train
     assert "--resume" in told
     assert f"opencse finish {tmp_path / 'run'}" in told
     run = RunFolder(tmp_path / "run")
-    assert run.state() is State.BEGUN
+    assert run.state() is FolderState.BEGUN
     checkpoint = load_checkpoint(run.checkpoint)
     assert checkpoint is not None
     left = SentenceEncoder.load(run.path, device="cpu")
@@ -152,7 +152,7 @@ def test_finish_makes_a_model_of_a_killed_run_which_still_continues(
     code, out, err = opencse("finish", run.path)
     assert (code, out.strip()) == (0, str(run.path)), err
     assert "stopped after step 3 of 6" in err
-    assert run.state() is State.FINISHED
+    assert run.state() is FolderState.FINISHED
     finished = run.record()
     assert finished.result is not None
     assert finished.ended_early
@@ -238,7 +238,7 @@ def test_what_holds_no_run_is_refused(tmp_path: Path, tiny_folder: Path, opencse
     (tmp_path / "study" / "runs" / "a" / "b" / "1").mkdir(parents=True)
     (tmp_path / "study" / "runs" / "a" / "b" / "1" / "run.json").write_text("{}")
     expected = {
-        tmp_path / "none": "there is no such folder",
+        tmp_path / "none": "no such folder",
         tmp_path / "notes": "holds no run",
         tmp_path / "study": "holds a comparison",
         tiny_folder: "holds a model and no run",
@@ -285,7 +285,7 @@ def heeding_ctrl_c() -> Iterator[None]:
     ("line", "told"),
     [
         ("text ", "stopped before training began; run the same command again"),
-        ("start ", "stopped before the first checkpoint; .* begin again with --resume"),
+        ("start ", "stopped before the first checkpoint; .* start again with --resume"),
         ("the best|training did", "model in .* is complete"),
     ],
 )
@@ -315,6 +315,6 @@ def test_ctrl_c_while_the_report_is_written_leaves_a_complete_model(
         patch.setattr(report, "some_texts", pressed)
         with pytest.raises(InterruptedRunError, match="is complete, and --resume makes what is missing"):
             opencse.train(job.text, tmp_path / "run", report=True, **asked)  # type: ignore[arg-type]
-    assert RunFolder(tmp_path / "run").state() is State.FINISHED
+    assert RunFolder(tmp_path / "run").state() is FolderState.FINISHED
     opencse.train(job.text, tmp_path / "run", report=True, resume=True, **asked)  # type: ignore[arg-type]
     assert (tmp_path / "run" / "report.html").is_file()

@@ -54,7 +54,7 @@ def test_of_a_trained_encoder(tiny_folder: Path, tmp_path: Path) -> None:
     assert result.plan.corpus.fingerprint[:16] in card.text
     assert f"| start | {result.scores[0]:.2f} |" in card.text
     assert f"| last, step 4 | {result.scores[4]:.2f} |" in card.text
-    assert "Of one run, seed 7." in card.text
+    assert "From one run, seed 7." in card.text
     assert f"| kept | {result.kept}: " in card.text
     assert "| kept | last: " in card_of(tmp_path / "out" / "last").text
 
@@ -82,13 +82,13 @@ def test_only_names_on_the_hub_are_base_models(tmp_path: Path, monkeypatch: pyte
 
 
 def test_scores_of_a_start_with_two_poolings() -> None:
-    told = score_lines({0: 50.0, 10: 61.5, 20: 60.0}, "sample | dev", "Spearman x 100", 3, given=55.0)
+    told = score_lines({0: 50.0, 10: 61.5, 20: 60.0}, "sample | dev", "Spearman x 100", 3, own_pooling=55.0)
     assert told.splitlines()[2:] == [
         "| start | 50.00 |",
         "| start, as given | 55.00 |",
         "| best, step 10 | 61.50 |",
         "| last, step 20 | 60.00 |",
         "",
-        "Of one run, seed 3. The best step was chosen by these very scores, so they flatter it.",
+        "From one run, seed 3. The best step was selected by these same scores, so they are optimistic.",
     ]
     assert "sample &#124; dev" in told

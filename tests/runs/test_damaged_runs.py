@@ -152,12 +152,12 @@ def other_weights(here: Path) -> None:
 
 
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "weights": (other_weights, "another start (start): changed are model.safetensors"),
+    "weights": (other_weights, "another start (start): these files have changed: model.safetensors"),
     "config": (
         lambda here: rewritten(here / "start" / "config.json", 'dropout_prob": 0.1', 'dropout_prob": 0.2'),
-        "changed are config.json",
+        "these files have changed: config.json",
     ),
-    "dev": (lambda here: rewritten(here / "dev.tsv", "a", "e"), "other dev pairs (dev.tsv): their content has changed"),
+    "dev": (lambda here: rewritten(here / "dev.tsv", "a", "e"), "other dev data (dev.tsv): its content has changed"),
     "text": (lambda here: rewritten(here / "text.txt", "e", "a"), "another text: its content"),
 }  # fmt: skip
 

@@ -14,7 +14,7 @@ from opencse import SentenceEncoder, UserError, train
 from opencse.outputs import LOCK
 from opencse.progress import Silent
 from opencse.runs.finish import TrainResult
-from opencse.runs.folder import RunFolder, State
+from opencse.runs.folder import FolderState, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.lock import Owner, held
 from opencse.text.readers import Source
@@ -106,7 +106,7 @@ def test_a_model_of_ours_is_replaced_when_asked_and_other_files_stay(
         (out / name).write_text("{}")
     trained(text, out, tiny_folder, overwrite=True)
     assert not [name for name in ("adapter_config.json", "calibration.json") if (out / name).exists()]
-    assert RunFolder(out).state() is State.FINISHED
+    assert RunFolder(out).state() is FolderState.FINISHED
     assert (out / "notes.txt").read_text() == "mine"
     assert (out / "2_Results").is_dir()
     assert not (out / LOCK).exists()
@@ -151,7 +151,7 @@ def test_the_start_is_never_written_over(
             continue
         code, _, err = opencse("train", text, "-m", start, "-o", out, option, *["--dry-run"][: int(dry)])
         assert code == 2
-        assert f"{out}: the start {start} would be written over; choose another --out" in err
+        assert f"{out}: the start {start} would be overwritten; choose another --out" in err
         assert contents(tmp_path) == before
 
 
@@ -299,7 +299,7 @@ def test_killed_at_every_step_of_replacing_the_same_command_goes_on(
                 SentenceEncoder.load(out, device="cpu")
     assert not killed
     assert kill_at > 8
-    assert State.FOREIGN not in states
+    assert FolderState.FOREIGN not in states
 
 
 def test_the_record_reads_back_and_keeps_what_a_later_version_added(finished: Path) -> None:

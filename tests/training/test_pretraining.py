@@ -279,7 +279,7 @@ def test_a_start_left_by_a_kill_is_made_anew_and_any_other_is_left_alone(text: P
     config = json.loads((out / "config.json").read_text())
     assert (config["num_hidden_layers"], config["vocab_size"]) == (1, 300)
     assert not (out / LOCK).exists()
-    with pytest.raises(UserError, match="holds a run already; go on with --resume"):
+    with pytest.raises(UserError, match="holds a run already; continue it with --resume"):
         pretrain(text, out, **how)
     pretrain(text, out, overwrite=True, **how | {"vocabulary": 200})
     assert json.loads((out / "start" / "config.json").read_text())["vocab_size"] == 200

@@ -184,7 +184,7 @@ def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Pat
     other = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*SETTINGS, "training.max_steps=30"))
     with pytest.raises(UserError, match=r"another recipe\.training\.max_steps \(20 then, 30 now\)"):
         other.run(tmp_path / "run", resume=True)
-    with pytest.raises(UserError, match="continue with --resume"):
+    with pytest.raises(UserError, match="continue it with --resume"):
         job.run(tmp_path / "run")
     result = job.run(tmp_path / "run", resume=True)
     again = job.run(tmp_path / "run", resume=True)

@@ -167,7 +167,7 @@ def test_a_run_reads_every_example_once_and_says_so(tiny_folder: Path, tmp_path:
     made = job(tiny_folder, text, "training.accumulate=3")
     plan = made.prepare(Silent()).plan
     assert plan.steps == 2
-    assert any("batch 4 x 3, each contrasted for itself" in line and "1.00 epochs" in line for line in plan.lines())
+    assert any("batch 4 x 3, each contrasted separately" in line and "1.00 epochs" in line for line in plan.lines())
     assert plan.negatives_per_anchor == 3
     seen: list[int] = []
     prepared = made.prepare(Silent())

@@ -239,7 +239,7 @@ def test_the_plan_and_the_log_tell(tiny_folder: Path, tmp_path: Path, text: Path
     settings = (*SETTINGS, 'training.worst_case={kind="awp"}')
     job = TrainJob(text=Source(str(text)), recipe="simcse", model=str(tiny_folder), settings=settings, dev=None)
     lines = job.prepare(Silent()).plan.lines()
-    assert "passes     two a step, the second at worst-case weights (awp)" in lines
+    assert "passes     two per step, the second at worst-case weights (awp)" in lines
     job.run(tmp_path / "run")
     logged = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert all(line["loss"] > 0 for line in logged)

@@ -93,7 +93,7 @@ class Guard:
         if not dropped:
             return self, []
         if len(remaining) < max(FEWEST, len(rows) / 2):
-            note = f"{dropped:,} of the {len(rows):,} general questions are also in the training text"
+            note = f"{dropped:,} of {len(rows):,} general questions are also in the training text"
             return None, [f"guard      none: {note}, so they cannot show what is forgotten"]
         note = f"{dropped:,} general questions are also in the training text and are ignored"
         return Guard.of_pairs(remaining), [f"guard      {note}"]

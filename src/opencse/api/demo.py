@@ -22,7 +22,7 @@ from opencse.outputs import made_folder, names_in
 from opencse.progress import Progress, Silent
 from opencse.ranking import nearest_rows
 from opencse.runs.finish import TrainResult
-from opencse.runs.folder import REPORT, RunFolder, State
+from opencse.runs.folder import REPORT, FolderState, RunFolder
 from opencse.runs.job import TrainJob
 from opencse.runs.next_steps import first_steps
 from opencse.runs.report import losses_of
@@ -147,9 +147,13 @@ def _make_room(out: Path) -> None:
     if not names:
         return
     runs = [RunFolder(out / name) for name in (TEXT_ONLY, ENCODER) if name in names]
-    own = names <= {TEXT, PAIRS, TEXT_ONLY, ENCODER, INDEX, REPORT} and (out / PAIRS).is_file()
-    if not own or (out / PAIRS).read_bytes() != split_sample().pairs or State.FOREIGN in [run.state() for run in runs]:
-        raise UserError(f"{out}: exists and is no demo's folder; choose another --out")
+    is_demo = names <= {TEXT, PAIRS, TEXT_ONLY, ENCODER, INDEX, REPORT} and (out / PAIRS).is_file()
+    if (
+        not is_demo
+        or (out / PAIRS).read_bytes() != split_sample().pairs
+        or FolderState.FOREIGN in [run.state() for run in runs]
+    ):
+        raise UserError(f"{out}: exists and is not the folder of a demo; choose another --out")
     for run in runs:
         run.require(resume=False, overwrite=True, start=None)
     require_own(out / INDEX)

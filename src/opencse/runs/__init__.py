@@ -1,1 +1,1 @@
-"""The life of a run: what its folder may be, who works in it, and what it says of itself."""
+"""One training run: prepare, train, and keep the best encoder in a folder with its record, report and card."""

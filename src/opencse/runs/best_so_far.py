@@ -1,4 +1,4 @@
-"""The best model of a run that has not ended: chosen from the run's files alone, and written to its folder."""
+"""Selects and writes the best model of a run that was stopped, from the files of the run alone."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ Weights = Literal["encoder", "best"]
 
 @dataclass(frozen=True)
 class BestSoFar:
-    """What is kept of a run that was stopped.
+    """The model that is kept of a run that was stopped.
 
     Attributes:
         kept: as in `opencse.runs.finish.TrainResult`.
-        step: of the kept encoder; 0 is the start, None the model as it was given.
+        step: of the kept encoder; 0 is the start, None the start with its own pooling.
         reached: the step of the checkpoint.
         verdict: the outcome in one sentence.
         scores: dev scores (x 100) by step, up to the checkpoint.
@@ -48,10 +48,10 @@ class BestSoFar:
 
 
 def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFar:
-    """Chooses what is kept of a run after ``reached`` steps.
+    """Selects the model to keep of a run after ``reached`` steps.
 
-    The best evaluated step is kept if its score is above every reading of the start; otherwise the start. Without a
-    score of a trained step the weights of the checkpoint are kept.
+    The best evaluated step is kept if its score is above the start's with either pooling; otherwise the start is kept.
+    Without a score of a trained step the weights of the checkpoint are kept.
 
     Example:
         >>> from opencse.environment import Environment
@@ -70,19 +70,19 @@ def choose_so_far(record: RunRecord, history: History, reached: int) -> BestSoFa
     trained = {step: score for step, score in scores.items() if step}
     if not trained or 0 not in scores:
         why = "the run has no dev data" if record.identity.dev is None else "no trained step has been evaluated yet"
-        verdict = f"{stopped}; its model is kept, and nothing tells whether it is better than the start ({why})"
+        verdict = f"{stopped}; its model is kept, and nothing shows whether it is better than the start ({why})"
         return BestSoFar("last", reached, reached, verdict, scores)
-    start, given, best = scores[0], record.given, history.best_step
-    own = "" if given is None else f", with its own pooling {given.pooling} {given.value:.2f}"
+    start, own_pooling, best = scores[0], record.given, history.best_step
+    with_own = "" if own_pooling is None else f", with its own pooling {own_pooling.pooling} {own_pooling.value:.2f}"
     measure = record.measure or "dev score"
-    if best and scores[best] > max(start, start if given is None else given.value):
-        numbers = f"{measure}: {scores[best]:.2f}, start {start:.2f}{own}"
+    if best and scores[best] > max(start, start if own_pooling is None else own_pooling.value):
+        numbers = f"{measure}: {scores[best]:.2f}, start {start:.2f}{with_own}"
         verdict = f"{stopped}; the best model so far is that of step {best:,} ({numbers})"
         return BestSoFar("best", best, reached, verdict, scores)
     highest = max(trained, key=lambda step: trained[step])
-    numbers = f"{measure}: start {start:.2f}{own}, best of training {trained[highest]:.2f} at step {highest:,}"
-    verdict = f"{stopped}; no step so far is kept, so the model is the unchanged start ({numbers})"
-    if given is not None and given.value > start:
+    numbers = f"{measure}: start {start:.2f}{with_own}, best of training {trained[highest]:.2f} at step {highest:,}"
+    verdict = f"{stopped}; no step so far is better, so the model is the unchanged start ({numbers})"
+    if own_pooling is not None and own_pooling.value > start:
         return BestSoFar("given", None, reached, verdict, scores)
     return BestSoFar("start", 0, reached, verdict, scores)
 
@@ -100,38 +100,38 @@ def write_best_so_far(run: RunFolder, *, trust_remote_code: bool = False, last: 
     """
     record, checkpoint = _begun(run)
     history = History.read(checkpoint.values["history"])
-    chosen = choose_so_far(record, history, int(checkpoint.values["step"]))
+    best = choose_so_far(record, history, int(checkpoint.values["step"]))
     recipe = validate(Recipe, record.identity.recipe, f"{run.record_file}: recipe")
     model = start_of(run, record)
     head = keeps_head(Objective.from_settings(recipe.objective))
     if last:
         encoder = _of_checkpoint(run, recipe, model, checkpoint, "encoder", "cpu", trust_remote_code)
-        encoder.save(run.last, card=_card(record, recipe, encoder, chosen, "last"), masked_lm=head)
-    if chosen.kept in ("best", "last"):
-        weights: Weights = "best" if chosen.kept == "best" else "encoder"
+        encoder.save(run.last, card=_card(record, recipe, encoder, best, "last"), masked_lm=head)
+    if best.kept in ("best", "last"):
+        weights: Weights = "best" if best.kept == "best" else "encoder"
         encoder = _of_checkpoint(run, recipe, model, checkpoint, weights, "cpu", trust_remote_code)
     else:
-        encoder = _untrained(recipe, model, checkpoint, chosen.kept, trust_remote_code)
+        encoder = _untrained(recipe, model, checkpoint, best.kept, trust_remote_code)
         if head:
             add_masked_lm_head(encoder, model, trust_remote_code=trust_remote_code)
-    encoder.save(run.path, card=_card(record, recipe, encoder, chosen, chosen.kept), masked_lm=head)
-    return chosen
+    encoder.save(run.path, card=_card(record, recipe, encoder, best, best.kept), masked_lm=head)
+    return best
 
 
 def after_stop(run: RunFolder, stopped: str, *, trust_remote_code: bool) -> str:
-    """Keeps the best model of a run that was asked to stop, and says what is there and how to continue.
+    """Writes the best model of a run that the user stopped, and returns a message with the ways to continue.
 
     Args:
         run: whose checkpoint has just been written.
-        stopped: what the trainer says of it.
+        stopped: the trainer's message.
         trust_remote_code: run the code of the start's folder.
     """
     ways = f"continue with the same command and --resume, or end the run here with: {finish_command(run.path)}"
     try:
-        chosen = write_best_so_far(run, trust_remote_code=trust_remote_code)
+        best = write_best_so_far(run, trust_remote_code=trust_remote_code)
     except UserError as error:
         return f"{stopped}; the best model so far is not in the folder ({error}); {ways}"
-    return f"{chosen.verdict}; {run.path} opens as this model; {ways}"
+    return f"{best.verdict}; {run.path} holds this model; {ways}"
 
 
 def finish_command(folder: Path) -> str:
@@ -140,21 +140,21 @@ def finish_command(folder: Path) -> str:
 
 
 def after_kill(run: RunFolder) -> str:
-    """Says what is left of a run that was stopped at once, between two checkpoints or outside training."""
+    """Returns a message for a run that was stopped at once: what is in its folder, and how to continue."""
     if not run.record_file.is_file():
         return "stopped before training began; run the same command again"
     if run.record().result is not None:
-        return f"stopped; the model in {run.path} is complete, and --resume makes what is missing (the report)"
+        return f"stopped; the model in {run.path} is complete, and --resume adds what is missing (the report)"
     if not run.has_checkpoint():
-        return f"stopped before the first checkpoint; {run.path} has no trained model; begin again with --resume"
+        return f"stopped before the first checkpoint; {run.path} has no trained model; start again with --resume"
     return (
-        f"stopped; what came after the last checkpoint in {run.path} is lost; continue with the same command and "
+        f"stopped; the steps after the last checkpoint in {run.path} are lost; continue with the same command and "
         f"--resume, or end the run there with: {finish_command(run.path)}"
     )
 
 
 def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: bool = False) -> SentenceEncoder:
-    """Opens the encoder of a run that is still going (or was interrupted), as its last checkpoint has it.
+    """Opens the encoder of the last checkpoint of a run that is still running, or was interrupted.
 
     Raises:
         UserError: if there is no run, or no checkpoint yet.
@@ -166,25 +166,27 @@ def open_checkpoint(folder: Path, device: str | None = None, trust_remote_code: 
 
 
 def start_of(run: RunFolder, record: RunRecord) -> str:
-    """Finds the model that a run began with: in the run's own folder, or where it was then.
+    """Finds the start of a run: in the run's folder, or where it was then.
 
     Raises:
-        UserError: if it is not there any more, or has changed.
+        UserError: if it is no longer there, or has changed.
     """
-    began = record.identity
-    own = str(run.start)
-    if began.start is not None and run.start.is_dir() and hash_model(own) == began.start:
-        return own
+    identity = record.identity
+    copy = str(run.start)
+    if identity.start is not None and run.start.is_dir() and hash_model(copy) == identity.start:
+        return copy
     try:
-        unchanged = began.start is None or hash_model(began.model) == began.start
+        unchanged = identity.start is None or hash_model(identity.model) == identity.start
     except UserError as error:
         raise UserError(
-            f"{run.path}: the run began with the model {began.model}, which cannot be opened from here ({error}); run "
-            "the command where the run was started, or put the model back"
+            f"{run.path}: the run began with the model {identity.model}, which cannot be opened from here ({error}); "
+            "run the command where the run was started, or put the model back"
         ) from None
     if not unchanged:
-        raise UserError(f"{run.path}: the run began with {began.model}, which has changed since; put it back as it was")
-    return began.model
+        raise UserError(
+            f"{run.path}: the run began with {identity.model}, which has changed since; put the original back"
+        )
+    return identity.model
 
 
 def _begun(run: RunFolder) -> tuple[RunRecord, Checkpoint]:
@@ -204,7 +206,7 @@ def _of_checkpoint(
     device: str | None,
     trust_remote_code: bool,
 ) -> SentenceEncoder:
-    """The encoder with weights of a checkpoint, without the head that is used in training alone."""
+    """Opens the encoder with weights of a checkpoint, without the head that only training uses."""
     encoder = build_encoder(recipe, model, device, trust_remote_code)
     objective = Objective.from_settings(recipe.objective)
     if keeps_head(objective):
@@ -212,25 +214,26 @@ def _of_checkpoint(
         add_masked_lm_head(encoder, model, tied=tied, trust_remote_code=trust_remote_code)
     tensors = checkpoint.of(weights)
     put_weights(encoder, _token_weights(checkpoint))
-    own = encoder.state_dict()
+    names = encoder.state_dict().keys()
     try:
-        encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in own})
+        encoder.load_state_dict({name: tensor for name, tensor in tensors.items() if name in names})
     except RuntimeError as error:
         raise UserError(
-            f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put back the run's own"
+            f"{run.checkpoint}: the checkpoint does not fit the run's record ({reason(error)}); put the "
+            "run's original back"
         ) from None
     encoder.projection = None
     return encoder.eval()
 
 
 def _untrained(
-    recipe: Recipe, model: str, checkpoint: Checkpoint, kept: str, trust_remote_code: bool
+    recipe: Recipe, model: str, checkpoint: Checkpoint, which: str, trust_remote_code: bool
 ) -> SentenceEncoder:
     weights = _token_weights(checkpoint)
-    given = None
-    if kept == "given":
-        given = load_with_own_pooling(recipe, model, "cpu", trust_remote_code, weighed=weights is not None)
-    return given or load_start(recipe, model, "cpu", trust_remote_code, weights)
+    encoder = None
+    if which == "given":
+        encoder = load_with_own_pooling(recipe, model, "cpu", trust_remote_code, weighed=weights is not None)
+    return encoder or load_start(recipe, model, "cpu", trust_remote_code, weights)
 
 
 def _token_weights(checkpoint: Checkpoint) -> TokenWeights | None:
@@ -238,7 +241,7 @@ def _token_weights(checkpoint: Checkpoint) -> TokenWeights | None:
     return None if weights is None else TokenWeights(weights)
 
 
-def _card(record: RunRecord, recipe: Recipe, encoder: SentenceEncoder, chosen: BestSoFar, kept: str) -> str:
+def _card(record: RunRecord, recipe: Recipe, encoder: SentenceEncoder, best: BestSoFar, which: str) -> str:
     counts = record.corpus.model_dump()
     longest = recipe.data.max_length
     facts = CorpusFacts(
@@ -252,8 +255,8 @@ def _card(record: RunRecord, recipe: Recipe, encoder: SentenceEncoder, chosen: B
         documents=counts.get("documents", 0),
         max_length=counts.get("max_length", encoder.max_length if longest == "auto" else longest),
     )
-    given = None if record.given is None else record.given.value
+    own_pooling = None if record.given is None else record.given.value
     scores = score_lines(
-        chosen.scores, record.identity.dev or "", record.measure or "dev score", recipe.training.seed, given
+        best.scores, record.identity.dev or "", record.measure or "dev score", recipe.training.seed, own_pooling
     )
-    return model_card(recipe, record.identity.model, facts, encoder, kept=kept, verdict=chosen.verdict, scores=scores)
+    return model_card(recipe, record.identity.model, facts, encoder, which=which, verdict=best.verdict, scores=scores)

@@ -1,4 +1,4 @@
-"""Settings that the data or another setting bounds, and what is done instead."""
+"""Finds settings that have less effect than their value says, because of the data or another setting."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from opencse.training.settings import TrainingSettings
 
 @dataclass(frozen=True)
 class Sizes:
-    """What the data and the model allow.
+    """Sizes of the data and the run, which limit some settings.
 
     Attributes:
-        examples: of the text.
-        batches_per_epoch: that they make.
+        examples: in the text.
+        batches_per_epoch: in one pass over them.
         steps: of the run.
         batch_size: examples in the largest batch.
         texts_per_step: texts that are encoded in a step's largest batch.
@@ -32,12 +32,12 @@ class Sizes:
     evaluates: bool
 
 
-def bounded_settings(training: TrainingSettings, said: Collection[str], sizes: Sizes) -> list[str]:
-    """Names every setting that has another effect than its value says, why, and what would change it.
+def bounded_settings(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
+    """Returns a line for each setting with less effect than its value says: why, and how to change that.
 
     Args:
         training: the ``[training]`` table.
-        said: dotted keys of the settings that the user gave.
+        explicit: dotted keys of the settings that the user chose.
         sizes: of the data and the run.
 
     Example:
@@ -47,18 +47,18 @@ def bounded_settings(training: TrainingSettings, said: Collection[str], sizes: S
         training.max_steps = 60 is not reached: training.epochs = 1 allows 20 steps; set training.epochs = 3 for 60
     """
     return [
-        *_budgets(training, said, sizes),
-        *_batches(training, said, sizes),
-        *_intervals(training, said, sizes),
+        *_budgets(training, explicit, sizes),
+        *_batches(training, explicit, sizes),
+        *_intervals(training, explicit, sizes),
         *_stores(training, sizes),
     ]
 
 
-def _budgets(training: TrainingSettings, said: Collection[str], sizes: Sizes) -> list[str]:
+def _budgets(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
     lines = []
     budget = "training.minutes" if training.minutes is not None else "training.tokens"
     other = training.minutes is not None or training.tokens is not None
-    if other and "training.epochs" in said:
+    if other and "training.epochs" in explicit:
         lines.append(f"training.epochs = {training.epochs:g} is not used: {budget} decides how long the run is")
     most = training.max_steps
     if most is not None and most > sizes.steps:
@@ -79,10 +79,10 @@ def _budgets(training: TrainingSettings, said: Collection[str], sizes: Sizes) ->
     return lines
 
 
-def _batches(training: TrainingSettings, said: Collection[str], sizes: Sizes) -> list[str]:
+def _batches(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
     lines = []
     if training.batch_tokens is not None:
-        if "training.batch_size" in said:
+        if "training.batch_size" in explicit:
             lines.append(f"training.batch_size = {training.batch_size:,} is not used: training.batch_tokens decides")
     elif training.batch_size > sizes.batch_size:
         lines.append(
@@ -102,7 +102,7 @@ def _batches(training: TrainingSettings, said: Collection[str], sizes: Sizes) ->
     return lines
 
 
-def _intervals(training: TrainingSettings, said: Collection[str], sizes: Sizes) -> list[str]:
+def _intervals(training: TrainingSettings, explicit: Collection[str], sizes: Sizes) -> list[str]:
     """Intervals that are longer than the run."""
     if sizes.steps < 2:
         return []
@@ -112,7 +112,7 @@ def _intervals(training: TrainingSettings, said: Collection[str], sizes: Sizes) 
             f"training.evaluate_every = {training.evaluate_every:,} is not less than the {sizes.steps:,} steps: the "
             "last step alone is evaluated"
         )
-    if "training.checkpoint_every" in said and training.checkpoint_every >= sizes.steps:
+    if "training.checkpoint_every" in explicit and training.checkpoint_every >= sizes.steps:
         lines.append(
             f"training.checkpoint_every = {training.checkpoint_every:,} is not less than the {sizes.steps:,} steps: a "
             "kill loses the whole run (Ctrl-C does not)"
@@ -121,15 +121,15 @@ def _intervals(training: TrainingSettings, said: Collection[str], sizes: Sizes) 
 
 
 def _stores(training: TrainingSettings, sizes: Sizes) -> list[str]:
-    """Parts that keep vectors of earlier steps: more than there are texts, or than the run makes."""
+    """Parts that store more vectors of earlier steps than there are texts, or than the run makes."""
     lines = []
-    made = sizes.steps * training.accumulate * sizes.batch_size
+    vectors = sizes.steps * training.accumulate * sizes.batch_size
     for part, size in sizes.stores.items():
         if size > sizes.examples:
             lines.append(
                 f"{part} stores {size:,} vectors, more than the {sizes.examples:,} examples: it holds older vectors of "
                 "the same texts"
             )
-        elif size > made:
-            lines.append(f"{part} stores {size:,} vectors, and the run makes about {made:,}: it is never full")
+        elif size > vectors:
+            lines.append(f"{part} stores {size:,} vectors, and the run makes about {vectors:,}: it is never full")
     return lines

@@ -1,4 +1,4 @@
-"""The model cards: of a trained encoder, and of one made by counting."""
+"""Writes the README.md (model card) of every kind of model: trained, counted, whitened, distilled, merged."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ In the folder of the run, `run.json` and `metrics.jsonl` hold every setting and 
 """
 _COUNTED = """# Sentence encoder made with OpenCSE by counting words
 
-A text's vector is the weighted average of its words' vectors, which come from counts of the words that stand near each
+A text's vector is the weighted average of its words' vectors, which come from counts of the words that occur near each
 other: positive pointwise mutual information, truncated SVD, SIF weights, whitening. Nothing was trained. The folder
 holds {network}.
 
@@ -89,16 +89,16 @@ The adapters (LoRA) of {adapters}, merged into the weights of {base}.
 
 
 def model_card(
-    recipe: Recipe, model: str, corpus: CorpusFacts, encoder: SentenceEncoder, *, kept: str, verdict: str, scores: str
+    recipe: Recipe, model: str, corpus: CorpusFacts, encoder: SentenceEncoder, *, which: str, verdict: str, scores: str
 ) -> str:
-    """Markdown that tells what a trained encoder is, how it came about, what it scores, and how to use it.
+    """Returns the card of a trained encoder: how it was trained, what it scores, and how to use it.
 
     Args:
         recipe: with everything set.
         model: the start.
         corpus: the text.
         encoder: of the card.
-        kept: which encoder of the run it is.
+        which: encoder of the run: ``best``, ``last``, ``start`` or ``given``.
         verdict: the run's outcome.
         scores: by `score_lines`.
     """
@@ -116,45 +116,47 @@ def model_card(
             batch=f"{tokens:,} tokens" if tokens else recipe.training.batch_size,
             rate=recipe.training.learning_rate,
             seed=recipe.training.seed,
-            kept=kept,
+            kept=which,
             verdict=as_text(verdict),
             scores=scores,
         ),
         encoder,
         base=model,
         limits=(
-            f"Training cut texts at {corpus.max_length} ids; of longer ones it has learned the beginning.",
+            f"Training truncated texts to {corpus.max_length} ids: it has learned only the beginning of longer ones.",
             f"It is one run, with seed {recipe.training.seed}; another seed gives other vectors and other scores.",
         ),
     )
 
 
-def score_lines(scores: Mapping[int, float], dev: str, measure: str, seed: int, given: float | None = None) -> str:
-    """What a run was chosen by, as Markdown.
+def score_lines(
+    scores: Mapping[int, float], dev: str, measure: str, seed: int, own_pooling: float | None = None
+) -> str:
+    """Returns the dev scores of a run as Markdown.
 
     Args:
-        scores: x 100, by step; 0 is the start. None were taken if it is empty.
-        dev: on what.
-        measure: what the scores are.
+        scores: x 100, by step; 0 is the start; empty if nothing was evaluated.
+        dev: name of the dev data.
+        measure: name of the score.
         seed: of the run.
-        given: the start's with its own pooling, where training gave it another.
+        own_pooling: the score of the start with its own pooling, where training uses another.
     """
     if not scores:
-        return "None: nothing was evaluated, so nothing tells whether it is better than its start."
+        return "None: nothing was evaluated, so nothing shows whether it is better than its start."
     last, best = max(scores), max(scores, key=lambda step: scores[step])
     rows = [("start", scores[0])] if 0 in scores else []
-    rows += [] if given is None else [("start, as given", given)]
+    rows += [] if own_pooling is None else [("start, as given", own_pooling)]
     rows += [(f"best, step {best:,}", scores[best]), (f"last, step {last:,}", scores[last])]
     table = "".join(f"| {name} | {value:.2f} |\n" for name, value in rows)
     return (
         f"| on {as_text(public_name(dev))} | {as_text(measure)} |\n|---|---|\n{table}\n"
-        f"Of one run, seed {seed}. The best step was chosen by these very scores, so they flatter it."
+        f"From one run, seed {seed}. The best step was selected by these same scores, so they are optimistic."
     )
 
 
-def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tokenizer: str, vocabulary: int) -> str:
-    """Markdown that tells how an encoder of counted words was made, and how to use it."""
-    shown = settings.model_dump(exclude={"dimension", "layers", "window"}) | {"heads": settings.attention_heads}
+def counted_card(facts: CorpusFacts, static: Static, settings: StaticSettings, tokenizer: str, vocabulary: int) -> str:
+    """Returns the card of an encoder made by counting words."""
+    listed = settings.model_dump(exclude={"dimension", "layers", "window"}) | {"heads": settings.attention_heads}
     network = "the embeddings of a BERT without layers"
     if settings.layers:
         network = f"a BERT whose {settings.layers} layers do nothing until `opencse train --model` trains them"
@@ -165,42 +167,42 @@ def counted_card(facts: CorpusFacts, made: Static, settings: StaticSettings, tok
             tokens=facts.tokens,
             fingerprint=facts.fingerprint[:16],
             tokenizer=as_text(public_name(tokenizer)),
-            pieces=made.pieces,
+            pieces=static.pieces,
             vocabulary=vocabulary,
-            pairs=made.pairs,
+            pairs=static.pairs,
             window=settings.window,
             dimension=settings.dimension,
             layers=settings.layers,
-            settings=", ".join(f"{key} {value:g}" for key, value in shown.items()),
+            settings=", ".join(f"{key} {value:g}" for key, value in listed.items()),
         ),
-        made.encoder,
+        static.encoder,
     )
 
 
-def distilled_card(model: str, made: Distilled, settings: DistilSettings) -> str:
-    """Markdown that tells what a table of word vectors was made of, and how to use it."""
+def distilled_card(model: str, distilled: Distilled, settings: DistilSettings) -> str:
+    """Returns the card of a table of distilled word vectors."""
     fitted = ""
-    if made.before is not None:
+    if distilled.before is not None:
         fitted = (
-            f", fitted to the encoder's vectors of {made.texts:,} texts (mean cosine {made.before:.3f} before, "
-            f"{made.after:.3f} after)"
+            f", fitted to the encoder's vectors of {distilled.texts:,} texts (mean cosine {distilled.before:.3f} "
+            f"before, {distilled.after:.3f} after)"
         )
     return framed(
         _DISTILLED.format(
             model=as_text(public_name(model)),
             fitted=fitted,
-            rows=made.rows,
-            dimension=made.encoder.dimension,
-            words=made.words,
+            rows=distilled.rows,
+            dimension=distilled.encoder.dimension,
+            words=distilled.words,
             settings=", ".join(f"{key} {value}" for key, value in settings.model_dump().items()),
         ),
-        made.encoder,
+        distilled.encoder,
         base=model,
     )
 
 
 def merged_card(adapters: str, base: str, encoder: SentenceEncoder) -> str:
-    """Markdown that tells what was merged into what, and how to use it."""
+    """Returns the card of a model with merged adapters."""
     adapters, start = as_text(public_name(adapters)), as_text(public_name(base))
     return framed(
         _MERGED.format(
@@ -223,7 +225,7 @@ def whitened_card(
     fingerprint: str,
     sentences: int,
 ) -> str:
-    """Markdown that tells what was whitened on what, and how to use it."""
+    """Returns the card of a whitened encoder."""
     dropped = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
     return framed(
         _WHITENED.format(

@@ -90,25 +90,25 @@ def finish(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, p
     encoder, history = trainer.encoder, trainer.history
     scores = history.scores
     if not scores and not plan.recipe.objective.negatives:
-        kept, verdict = "last", _loss_verdict(trainer)
+        which, verdict = "last", _loss_verdict(trainer)
     elif plan.dev is None:
-        kept, verdict = "last", "no dev data: the last encoder is kept, and nothing shows whether it is better"
+        which, verdict = "last", "no dev data: the last encoder is kept, and nothing shows whether it is better"
     else:
         choice = _choose(trainer, plan.dev, plan, record.given)
-        kept, verdict = choice.kept, choice.verdict
+        which, verdict = choice.kept, choice.verdict
     card = _card(plan, record, scores, encoder, "last", verdict)
     encoder.eval().save(folder.last, card=card, masked_lm=keeps_head(trainer.objective))
     kept_encoder = encoder
-    if kept == "best":
+    if which == "best":
         encoder.load_state_dict(trainer.best)
-    elif kept != "last":
-        kept_encoder = _untrained(plan, kept)
+    elif which != "last":
+        kept_encoder = _untrained(plan, which)
     if kept_encoder is not encoder and keeps_head(trainer.objective):
         add_masked_lm_head(kept_encoder, plan.model, trust_remote_code=bool(plan.code))
-    card = _card(plan, record, scores, kept_encoder, kept, verdict)
+    card = _card(plan, record, scores, kept_encoder, which, verdict)
     kept_encoder.save(folder.path, card=card, masked_lm=keeps_head(trainer.objective))
-    step = {"best": history.best_step, "last": trainer.steps, "start": 0}.get(kept)
-    record.result = Outcome(kept=kept, verdict=verdict, scores=scores, steps=trainer.steps, step=step)
+    step = {"best": history.best_step, "last": trainer.steps, "start": 0}.get(which)
+    record.result = Outcome(kept=which, verdict=verdict, scores=scores, steps=trainer.steps, step=step)
     record.finished = now()
     folder.write(record)
     folder.remove_checkpoints()
@@ -116,7 +116,7 @@ def finish(trainer: Trainer, plan: Plan, folder: RunFolder, record: RunRecord, p
 
 
 def _card(
-    plan: Plan, record: RunRecord, scores: dict[int, float], encoder: SentenceEncoder, kept: str, verdict: str
+    plan: Plan, record: RunRecord, scores: dict[int, float], encoder: SentenceEncoder, which: str, verdict: str
 ) -> str:
     table = score_lines(
         scores if plan.dev is not None else {},
@@ -125,7 +125,7 @@ def _card(
         plan.recipe.training.seed,
         None if record.given is None else record.given.value,
     )
-    return model_card(plan.recipe, plan.model, plan.corpus, encoder, kept=kept, verdict=verdict, scores=table)
+    return model_card(plan.recipe, plan.model, plan.corpus, encoder, which=which, verdict=verdict, scores=table)
 
 
 def _choose(trainer: Trainer, dev: Selector, plan: Plan, own_pooling: OwnPoolingScore | None) -> Choice:

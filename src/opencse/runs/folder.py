@@ -1,4 +1,4 @@
-"""The folder of a run: the names in it, what may be written to, and how it goes from new to finished."""
+"""The folder of a run: its files, when it may be written to or resumed, and cleaning up after a killed process."""
 
 from __future__ import annotations
 
@@ -49,24 +49,24 @@ _SENTENCE_CONFIG = "config_sentence_transformers.json"
 _MODULE = re.compile(r"\d+_(WeightedLayerPooling|WordWeights|Pooling|Dense|Normalize)")
 
 
-class State(StrEnum):
-    """What a folder is to a run."""
+class FolderState(StrEnum):
+    """What a folder holds, from the point of view of a run."""
 
     NEW = "new"
-    """Not there, empty, or left by a process that was killed before its run began."""
+    """It does not exist, is empty, or is from a process that was killed before its run began."""
     BEGUN = "begun"
-    """A run that goes on, was interrupted, or was killed."""
+    """A run that is running, was interrupted, or was killed."""
     FINISHED = "finished"
     """A run that has ended."""
     MODEL = "model"
-    """An encoder that was saved by this library, without a run."""
+    """An encoder saved by this library, without a run."""
     FOREIGN = "foreign"
-    """Anything else; it is never written to."""
+    """Anything else; such a folder is never written to."""
 
 
 @dataclass(frozen=True)
 class RunFolder:
-    """The folder of a run, by name; making one touches nothing.
+    """The folder of a run; creating this object does not touch the disk.
 
     Attributes:
         path: of the folder.
@@ -76,7 +76,7 @@ class RunFolder:
 
     @classmethod
     def at(cls, out: str | Path) -> RunFolder:
-        """The folder called ``out``.
+        """The folder with the path ``out``.
 
         Raises:
             UserError: if the name is empty.
@@ -97,7 +97,7 @@ class RunFolder:
 
     @property
     def checkpoint(self) -> Path:
-        """Where the state of an unfinished run is kept."""
+        """Holds the state of an unfinished run."""
         return self.path / CHECKPOINT
 
     @property
@@ -107,39 +107,39 @@ class RunFolder:
 
     @property
     def start(self) -> Path:
-        """The new backbone that a pretraining run began with."""
+        """The start that the run wrote itself (a new backbone, or an encoder object from Python)."""
         return self.path / START
 
     @property
     def staged_start(self) -> Path:
-        """Where a new backbone is until the run begins; removed by the next start if it never does."""
+        """Holds that start until the run begins; removed by the next attempt if it never begins."""
         return self.path / f"{io.WRITING}{START}"
 
     @property
     def _lock(self) -> Path:
         return self.path / LOCK
 
-    def state(self) -> State:
-        """What the folder is, by what its files hold.
+    def state(self) -> FolderState:
+        """Returns what the folder holds, by the content of its files.
 
         Raises:
-            UserError: if it is a file or cannot be looked into.
+            UserError: if it is a file or cannot be read.
         """
         names = names_in(self.path)
         if RECORD in names:
             try:
                 record = self.record()
             except UserError:
-                return State.FOREIGN
-            return State.BEGUN if record.result is None else State.FINISHED
+                return FolderState.FOREIGN
+            return FolderState.BEGUN if record.result is None else FolderState.FINISHED
         if self._staged_is_ours():
             names.discard(self.staged_start.name)
         if not names or (names == {START} and lock.was_locked(self._lock)):
-            return State.NEW
-        return State.MODEL if is_ours(self.path) else State.FOREIGN
+            return FolderState.NEW
+        return FolderState.MODEL if is_ours(self.path) else FolderState.FOREIGN
 
     def record(self) -> RunRecord:
-        """What the run says of itself.
+        """Reads the record of the run.
 
         Raises:
             UserError: if there is no run, or its record is damaged.
@@ -147,19 +147,19 @@ class RunFolder:
         return RunRecord.read(self.record_file)
 
     def is_unfinished(self) -> bool:
-        """Whether it holds a run without an encoder yet."""
+        """Whether it holds a run that has not written an encoder yet."""
         return self.record_file.is_file() and not (self.path / "config.json").is_file()
 
     def require(self, *, resume: bool, overwrite: bool, start: Path | None, read: Sequence[Path] = ()) -> None:
         """Refuses a folder that a run may not be written to; touches nothing.
 
-        Only a new or empty folder is written to, with ``resume`` the run in it, and with ``overwrite`` a run or model
-        of this library in place of which the new run comes.
+        Allowed are a new or empty folder, with ``resume`` the folder of a run, and with ``overwrite`` the folder of a
+        run or model of this library, which the new run replaces.
 
         Args:
-            resume: the run there is to go on.
-            overwrite: what is there is to be replaced.
-            start: folder of the model that training begins with, if it is one.
+            resume: continue the run in the folder.
+            overwrite: replace the run or model in the folder.
+            start: folder of the model that training starts from, if it is one.
             read: files and folders of data that the run reads.
 
         Raises:
@@ -170,53 +170,53 @@ class RunFolder:
 
     def _require(self, resume: bool, overwrite: bool, start: Path | None, read: Sequence[Path]) -> None:
         if resume and overwrite:
-            raise UserError("--resume goes on with a run and --overwrite replaces it; give one of them")
+            raise UserError("--resume continues a run and --overwrite replaces it; give one of them")
         require_apart(self.path, read=read, replaces=overwrite)
         names = names_in(self.path)
         state = self.state()
         if start is not None and names and _endangers(self.path, start, overwrite):
-            raise UserError(f"{self.path}: the start {start} would be written over; choose another --out")
+            raise UserError(f"{self.path}: the start {start} would be overwritten; choose another --out")
         if overwrite and START in names and not self._start_is_ours():
-            raise UserError(f"{self.path / START}: is no part of what --overwrite replaces; move it away")
-        if state is State.NEW or (state in (State.BEGUN, State.FINISHED) and (resume or overwrite)):
+            raise UserError(f"{self.path / START}: does not belong to what --overwrite replaces; move it away")
+        if state is FolderState.NEW or (state in (FolderState.BEGUN, FolderState.FINISHED) and (resume or overwrite)):
             return
         if RECORD in names:
-            self.record()  # tells what is wrong with it
+            self.record()  # raises the reason if it is damaged
             raise UserError(
-                f"{self.path}: holds a run already; go on with --resume, or choose another --out, or replace it with "
-                "--overwrite"
+                f"{self.path}: holds a run already; continue it with --resume, choose another --out, or replace it "
+                "with --overwrite"
             )
-        if state is State.MODEL and overwrite:
+        if state is FolderState.MODEL and overwrite:
             return
-        if state is State.MODEL:
+        if state is FolderState.MODEL:
             raise UserError(f"{self.path}: holds a model already; choose another --out, or replace it with --overwrite")
         raise UserError(foreign(self.path, names))
 
     @contextmanager
     def held(
         self,
-        tell: Progress,
+        progress: Progress,
         *,
         resume: bool = False,
         overwrite: bool = False,
         start: Path | None = None,
     ) -> Iterator[RunRecord | None]:
-        """Keeps other processes out within the block, and removes what a killed one left unfinished.
+        """Locks the folder within the block, and removes unfinished files of a killed process.
 
-        The folder is made; if nothing comes to be in it, it is removed at the end.
+        The folder is created; if it is empty at the end, it is removed.
 
         Yields:
-            The record of the run to go on with; None for a new one.
+            The record of the run to continue; None for a new one.
 
         Raises:
-            UserError: as `require`, or if the folder cannot be made.
+            UserError: as `require`, or if the folder cannot be created.
         """
         self.require(resume=resume, overwrite=overwrite, start=start)
-        with locked(self.path, tell):
+        with locked(self.path, progress):
             self._require(resume, overwrite, start, ())
             record = self.record() if resume and self.record_file.is_file() else None
             if resume and record is None:
-                tell.say(f"{self.path}: holds no run to resume; a new one begins")
+                progress.say(f"{self.path}: holds no run to resume; a new one begins")
             try:
                 self._remove_leftovers(record)
                 yield record
@@ -225,9 +225,12 @@ class RunFolder:
                     io.remove(self.staged_start)
 
     def begin(self, make_record: Callable[[], RunRecord]) -> RunRecord:
-        """A new run in place of whatever ``overwrite`` allowed; ``make_record`` is called when its start is in place.
+        """Begins a new run: removes what it replaces, moves its start into place, and writes its record.
 
-        Whenever it is killed in here, the folder stays one that the same command may be given for.
+        If the process is killed at any point of this, the same command can be run again.
+
+        Args:
+            make_record: called once the start is in place.
         """
         self._clear()
         staged = self.staged_start.is_dir()
@@ -243,13 +246,13 @@ class RunFolder:
         return record
 
     def write(self, record: RunRecord) -> None:
-        """Keeps ``record`` as it is now."""
+        """Writes ``record`` to ``run.json``."""
         record.write(self.record_file)
 
-    def reopen(self, record: RunRecord, tell: Progress, *, write: bool) -> None:
-        """Continues a run that was finished before its last step."""
+    def reopen(self, record: RunRecord, progress: Progress, *, write: bool) -> None:
+        """Makes a run that was finished early (`opencse.finish`) an unfinished one again."""
         if record.result is not None:
-            tell.say(
+            progress.say(
                 f"reopened   the run was finished at step {record.result.steps:,} of {record.steps:,}; it continues"
             )
         record.result = record.finished = None
@@ -257,20 +260,20 @@ class RunFolder:
             self.write(record)
 
     def require_same(self, record: RunRecord, identity: Identity) -> None:
-        """Refuses to go on with another run than the one that was begun.
+        """Refuses to resume a run with other settings, data or start than it began with.
 
         Raises:
-            UserError: naming what is another.
+            UserError: naming the first difference.
         """
         if difference := record.identity.difference(identity):
             raise UserError(f"{self.path}: cannot resume with {difference}; start the new run in another --out")
 
     def has_checkpoint(self) -> bool:
-        """Whether there is a checkpoint to continue from, whole or damaged."""
+        """Whether there is a checkpoint to continue from, which may be damaged."""
         return any(folder.exists() for folder in folder_versions(self.checkpoint))
 
     def require_idle(self) -> None:
-        """Refuses a run that another process is working on.
+        """Refuses a run that another process is training.
 
         Raises:
             UserError: naming the process.
@@ -283,7 +286,7 @@ class RunFolder:
             shutil.rmtree(folder, ignore_errors=True)
 
     def _remove_leftovers(self, record: RunRecord | None) -> None:
-        if self.state() is State.NEW and self.start.is_dir():
+        if self.state() is FolderState.NEW and self.start.is_dir():
             io.remove(self.start)
         for folder in (self.path, self.last):
             remove_unfinished(folder)
@@ -296,19 +299,19 @@ class RunFolder:
             self.remove_checkpoints()
 
     def _staged_is_ours(self) -> bool:
-        """Whether a process that was killed left a new backbone, whole or not, before its run began."""
+        """Whether there is a new start, complete or not, from a process that was killed before its run began."""
         staged = self.staged_start
         return staged.is_dir() and not staged.is_symlink() and (is_ours(staged) or not names_in(staged))
 
     def _start_is_ours(self) -> bool:
-        """Whether the run in the folder began with ``start``."""
+        """Whether the run in the folder began with `start`."""
         return self.record_file.is_file() and Path(self.record().identity.model).resolve() == self.start.resolve()
 
     def _clear(self) -> None:
-        """Removes what a run or a model is made of, and nothing else; what tells that it was ours goes last."""
+        """Removes the files of a run or a model and nothing else; the files that identify it last."""
         if not self.record_file.is_file() and not is_ours(self.path):
             return
-        parts = [found for pattern in _MODEL for found in sorted(self.path.glob(pattern))]
+        parts = [file for pattern in _MODEL for file in sorted(self.path.glob(pattern))]
         parts += [path for path in self.path.iterdir() if path.is_dir() and _MODULE.fullmatch(path.name)]
         parts += folder_versions(self.checkpoint)
         parts += [self.path / name for name in (*_RESULTS, LAST, ADAPTER)]
@@ -320,19 +323,19 @@ class RunFolder:
 
 
 @contextmanager
-def locked(folder: Path, tell: Progress) -> Iterator[None]:
-    """Keeps other processes out of ``folder`` within the block; it is made, and removed if nothing comes to be in it.
+def locked(folder: Path, progress: Progress) -> Iterator[None]:
+    """Locks ``folder`` within the block; it is created first, and removed at the end if it is empty.
 
     Raises:
-        UserError: if another process is in it, or it cannot be made.
+        UserError: if another process has locked it, or it cannot be created.
     """
-    with made_folder(folder), lock.held(folder / LOCK) as before:
-        if before is not None:
-            tell.say(f"taken over {folder} from a process that has ended ({before})")
+    with made_folder(folder), lock.held(folder / LOCK) as previous:
+        if previous is not None:
+            progress.say(f"taken over {folder} from a process that has ended ({previous})")
         yield
 
 
 def _endangers(out: Path, start: Path, overwrite: bool) -> bool:
-    """Whether the start is, or lies in, the folder written to; with ``overwrite`` also the other way round."""
-    written, read = out.resolve(), start.resolve()
-    return written == read or written in read.parents or (overwrite and read in written.parents)
+    """Whether the start is the folder written to or is in it; with ``overwrite`` also the other way round."""
+    target, source = out.resolve(), start.resolve()
+    return target == source or target in source.parents or (overwrite and source in target.parents)

@@ -1,4 +1,4 @@
-"""One process at a time in a folder: a lock of the operating system, and who holds it, in a file."""
+"""Lets one process at a time work in a run's folder: a lock of the operating system, in a file that names its owner."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NO_LOCKS = {errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOLCK}
 
 
 class Owner(Settings):
-    """Who holds a lock.
+    """The process that holds a lock, as its file names it.
 
     Attributes:
         host: name of the machine.
@@ -44,11 +44,11 @@ class Owner(Settings):
 def held(file: Path) -> Iterator[Owner | None]:
     """Holds ``file`` as a lock within the block, and removes it at the end.
 
-    The operating system gives the lock back when its holder ends, however it ends, so a dead process's file is taken
-    over. On a file system without such locks what the file says decides.
+    The operating system releases the lock when its owner ends, however it ends, so the file of a dead process is taken
+    over. On a file system without such locks the owner named in the file decides.
 
     Yields:
-        Who held it and ended without removing the file; None if nobody did.
+        The previous owner, if it ended without removing the file; else None.
 
     Raises:
         UserError: if another process holds it, or the file cannot be written.
@@ -58,17 +58,17 @@ def held(file: Path) -> Iterator[Owner | None]:
     except OSError as error:
         raise UserError(f"{file.parent}: cannot be written to ({reason(error)}); choose another --out") from None
     try:
-        before = _owner(descriptor)
+        previous = _owner(descriptor)
         os.ftruncate(descriptor, 0)
         os.lseek(descriptor, 0, os.SEEK_SET)
         os.write(descriptor, f"{Owner().model_dump_json()}\n".encode())
-        yield before
+        yield previous
     finally:
-        if sys.platform == "win32":  # no open file is removed there
+        if sys.platform == "win32":  # an open file cannot be removed on Windows
             os.close(descriptor)
             with contextlib.suppress(OSError):
                 file.unlink()
-        else:  # removed while it is held: whoever waits for this file finds that it is no longer the one of that name
+        else:  # removed while it is held: a waiting process then finds that its file is no longer the one of this name
             with contextlib.suppress(OSError):
                 file.unlink()
             os.close(descriptor)
@@ -78,11 +78,11 @@ def require_free(file: Path) -> None:
     """Refuses if another process holds the lock ``file``; writes nothing.
 
     Raises:
-        UserError: naming the holder.
+        UserError: naming the owner.
     """
     try:
         descriptor = os.open(file, os.O_RDWR)
-    except OSError:  # no such file, or not ours to open: taking the lock would tell
+    except OSError:  # no such file, or no permission: `held` reports that
         return
     try:
         _lock(file, descriptor)
@@ -107,7 +107,7 @@ def _take(file: Path) -> int:
             if os.path.samestat(os.fstat(descriptor), file.stat()):
                 return descriptor
         except FileNotFoundError:
-            pass  # its holder removed it between our opening and locking it
+            pass  # its owner removed it after we opened it and before we locked it
         except BaseException:
             os.close(descriptor)
             raise
@@ -129,7 +129,7 @@ def _lock(file: Path, descriptor: int) -> None:
 
 def _in_use(file: Path, owner: Owner | None) -> str:
     who = "" if owner is None else f" ({owner})"
-    return f"{file.parent}: in use by another process{who}; wait for its end, or choose another --out"
+    return f"{file.parent}: in use by another process{who}; wait until it ends, or choose another --out"
 
 
 def _owner(descriptor: int) -> Owner | None:
@@ -141,7 +141,7 @@ def _owner(descriptor: int) -> Owner | None:
 
 
 def _owner_soon(descriptor: int) -> Owner | None:
-    """The holder's name, which it writes just after it has taken the lock."""
+    """The owner's note, which it writes just after it has taken the lock."""
     for _ in range(20):
         owner = _owner(descriptor)
         if owner is not None:

@@ -1,4 +1,4 @@
-"""Says what to do next, each step with the command that does it; every page and command takes the steps from here."""
+"""Suggests what to do after a run, each step with its command; reports and commands take the steps from here."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from opencse.text.given import DocumentTexts
 from opencse.text.readers import Source
 
 CORPUS, PAIRS, QUERIES, MODEL, INDEX = "corpus.txt", "pairs.csv", "beir", "my-model", "my-index"
-"""What the files and folders of a user are called where their names are not known."""
+"""Names for the user's files and folders where they are not known."""
 
-Step = tuple[str, str]
-"""What to do, and the command that does it (empty where there is none)."""
+NextStep = tuple[str, str]
+"""What to do, and the command for it (empty where there is none)."""
 
 
 def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MODEL) -> str:
@@ -30,16 +30,16 @@ def adapt(text: str = CORPUS, model: str = BUILTIN, *options: str, out: str = MO
     return " ".join(["opencse adapt", shlex.quote(text), *start, *options, "--out", shlex.quote(out)])
 
 
-def check(model: str = BUILTIN, adapted: str = MODEL) -> Step:
-    """Returns the step that evaluates a model before and after, on the user's own queries."""
+def check(model: str = BUILTIN, adapted: str = MODEL) -> NextStep:
+    """Returns the step that compares a model with its adapted version, on the user's own queries."""
     return (
         "Evaluate it on queries of your own, with the documents that answer them (a folder in BEIR's layout). Only "
-        "that tells what users will see:",
+        "that shows what users will see:",
         f"opencse evaluate {shlex.quote(model)} {shlex.quote(adapted)} --suite retrieval --data {QUERIES}",
     )
 
 
-def use(model: str = MODEL, text: str = CORPUS) -> Step:
+def use(model: str = MODEL, text: str = CORPUS) -> NextStep:
     """Returns the step that searches with a model and serves it."""
     folder = shlex.quote(model)
     return (
@@ -50,28 +50,28 @@ def use(model: str = MODEL, text: str = CORPUS) -> Step:
     )
 
 
-def with_pairs(text: str = CORPUS, model: str = BUILTIN) -> Step:
-    """Returns the step that adapts with pairs of question and answer, too."""
+def with_pairs(text: str = CORPUS, model: str = BUILTIN) -> NextStep:
+    """Returns the step that also trains on pairs of question and answer."""
     return (
         "Pairs of question and answer can help search more still:",
         adapt(text, model, "--pairs", PAIRS, "--columns", "question,answer"),
     )
 
 
-def first_steps() -> list[Step]:
-    """Returns what somebody does who has a text and no model of their own yet."""
+def first_steps() -> list[NextStep]:
+    """Returns the first steps of a user who has a text and no model yet."""
     return [("Adapt a model to your documents; no labels are needed:", adapt()), check(), use(), with_pairs()]
 
 
 def _is_documents(text: object) -> bool:
-    """Whether adapt reads the same text without any option."""
+    """Whether ``opencse adapt`` reads the same text without further options."""
     if isinstance(text, DocumentTexts):
         return text.collection.fields is None
     return isinstance(text, Source) and suffix_of(Path(text.location)) == ".txt"
 
 
-def next_steps(job: TrainJob, result: TrainResult) -> list[Step]:
-    """Returns what to do after a run, by how it ended; the first thing to do comes first."""
+def next_steps(job: TrainJob, result: TrainResult) -> list[NextStep]:
+    """Returns what to do after a run, by how it ended; the most important step is first."""
     folder = str(result.folder)
     text = job.text.location if _is_documents(job.text) else CORPUS
     read = (
@@ -84,18 +84,18 @@ def next_steps(job: TrainJob, result: TrainResult) -> list[Step]:
             ("This is a backbone, not yet a sentence encoder. Train one from it:", adapt(text, folder)),
             ("Then evaluate that one. A backbone's own vectors are poor, and the numbers below are theirs.", ""),
         ]
-    put_to_use = [read, check(job.model, folder), use(folder, text)]
+    use_steps = [read, check(job.model, folder), use(folder, text)]
     if result.kept == "best":
-        return [("The encoder in this folder is the trained one.", ""), *put_to_use]
+        return [("The encoder in this folder is the trained one.", ""), *use_steps]
     if result.kept == "last":
         unknown = (
-            "The encoder of the last step is in this folder, but nothing was held out to tell whether it is better."
+            "The encoder of the last step is in this folder, but nothing was held out to show whether it is better."
         )
-        return [(unknown, ""), *put_to_use]
+        return [(unknown, ""), *use_steps]
     return [
         (
             "Training did not help, so the encoder in this folder is the one that you started from. There is nothing "
-            "to put to use; that of the last step is in the folder last/.",
+            "new to use; the encoder of the last step is in the folder last/.",
             "",
         ),
         (
@@ -104,7 +104,7 @@ def next_steps(job: TrainJob, result: TrainResult) -> list[Step]:
             with_pairs(text, job.model)[1],
         ),
         (
-            "If you have queries of your own, let them choose, not questions made from the text:",
+            "If you have queries of your own, select by them instead of by questions made from the text:",
             adapt(text, job.model, "--dev", QUERIES, out="other-model"),
         ),
     ]

@@ -1,4 +1,4 @@
-"""What a run would do, with reasons."""
+"""The plan of a run, printed before it starts: data, model, steps, batch and selection, with reasons."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from opencse.recipes.recipe import Recipe
 from opencse.runs.record import Identity, RunRecord, TextCounts
 from opencse.text.corpus import CorpusFacts
 
-_WEIGHED = "tokens count by how few texts they are in (encoder.token_weights = idf), saved with the model"
+_WEIGHED = "rare tokens weigh more in the mean (encoder.token_weights = idf); the weights are saved with the model"
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a run would do; printed before it starts."""
+    """Everything that a run does, as decided before its first step."""
 
     recipe: Recipe
     model: str
@@ -54,19 +54,19 @@ class Plan:
     prompts: Prompts = field(default_factory=Prompts)
 
     def lines(self) -> list[str]:
-        """The plan, to be read."""
+        """The plan in lines, for the user."""
         facts, training = self.corpus, self.recipe.training
         documents = f", {facts.documents:,} documents" if facts.documents else ""
         duplicates = f"{facts.duplicates:,} duplicate rows" if facts.duplicates else "no duplicate rows"
         if self.recipe.objective.mask_duplicates:
-            masked = "equal texts of a batch are not each other's negatives"
+            equal_texts = "equal texts in a batch are not each other's negatives"
         else:
-            masked = "equal texts of a batch ARE negatives (objective.mask_duplicates = false)"
+            equal_texts = "equal texts in a batch ARE negatives (objective.mask_duplicates = false)"
         preset = f"preset {self.preset}" if self.preset else "no preset for this model: the recipe's own settings"
-        hard = f", {self.hard} hard an example" if self.hard else ""
+        hard = f", {self.hard} hard per example" if self.hard else ""
         if self.reads_hard and not self.hard:
             hard = "; the data has no hard negatives"
-        selection = "none: the last encoder is kept, and nothing tells whether it is better"
+        selection = "none: the last encoder is kept, and nothing shows whether it is better"
         if self.dev is None and training.average_with_start != (1.0,):
             selection += " (so there are no averages with the start)"
         if self.dev is not None:
@@ -74,9 +74,10 @@ class Plan:
         epochs = self.steps * training.accumulate / self.batches_per_epoch
         part = self.recipe.encoder.part and f", its {self.recipe.encoder.part}"
         return [
-            f"text       {facts.source}: {facts.rows:,} rows of {facts.width}{documents}, {duplicates} ({masked})",
+            f"text       {facts.source}: {facts.rows:,} rows of {facts.width} text{'s' * (facts.width > 1)}"
+            f"{documents}, {duplicates} ({equal_texts})",
             *(
-                [f"near       {self.near_duplicates:,} rows that nearly repeat an earlier one are left out"]
+                [f"near       {self.near_duplicates:,} rows that nearly repeat an earlier one, left out"]
                 if self.near_duplicates is not None
                 else []
             ),
@@ -90,20 +91,20 @@ class Plan:
             f"recipe     {self.recipe.name} ({preset})",
             *(f"setting    {line}" for line in self.replaced),
             f"steps      {self.steps:,} of {self._batch()}; "
-            f"{self.examples:,} examples make {self.batches_per_epoch:,} batches an epoch, so {epochs:.2f} epochs",
+            f"{self.examples:,} examples are {self.batches_per_epoch:,} batches per epoch, so {epochs:.2f} epochs",
             *(f"limit      {line}" for line in self.bounded),
             *self._passes(),
             *self._chunks(),
             f"negatives  {self.negatives_per_anchor:,} per anchor{hard}"
             if self.recipe.objective.negatives
-            else "negatives  none: no contrast, the terms alone",
+            else "negatives  none: the objective has terms only, no contrast",
             f"compute    {self.device}, {self.precision.name} ({self.precision.reason}), attention {self.attention}",
             f"rate       {training.learning_rate:g}, {training.schedule} schedule, seed {training.seed}",
             f"selection  {selection}",
         ]
 
     def identity(self) -> Identity:
-        """What makes it this run."""
+        """The values that make it this run, for `RunRecord`."""
         return Identity(
             recipe=self.recipe.model_dump(mode="json", exclude={"presets"}),
             model=self.model,
@@ -116,7 +117,7 @@ class Plan:
         )
 
     def record(self) -> RunRecord:
-        """The record of the run as it begins."""
+        """The record of the run at its beginning."""
         return RunRecord(
             identity=self.identity(),
             source=self.corpus.source,
@@ -128,45 +129,47 @@ class Plan:
         )
 
     def _prompts(self) -> list[str]:
-        """What is put before the texts of each column, where the model has a prompt."""
+        """The prompts before the texts of each column, where the model has any."""
         if not self.prompts:
             return []
         before = self.prompts.columns.of(self.corpus.width)
-        named = [repr(prompt) if prompt else "none" for prompt in before]
-        line = f"before every text: {named[0]}"
-        if len(set(named)) > 1:
-            line = f"before the first text of a row: {named[0]}; before the others: {named[1]}"
-        asked = self.prompts.of(Role.QUERY), self.prompts.of(Role.DOCUMENT)
-        if isinstance(self.dev, QuestionSelector) and before[:2] != asked:
-            line += f"; selection asks with {self.prompts.line(Role.QUERY, Role.DOCUMENT)}"
+        quoted = [repr(prompt) if prompt else "none" for prompt in before]
+        line = f"before every text: {quoted[0]}"
+        if len(set(quoted)) > 1:
+            line = f"before the first text of a row: {quoted[0]}; before the others: {quoted[1]}"
+        in_search = self.prompts.of(Role.QUERY), self.prompts.of(Role.DOCUMENT)
+        if isinstance(self.dev, QuestionSelector) and before[:2] != in_search:
+            line += f"; selection uses {self.prompts.line(Role.QUERY, Role.DOCUMENT)}"
         return [f"prompts    {line}{self.prompts.note}"]
 
     def _adapters(self) -> list[str]:
         lora = self.recipe.encoder.lora
-        return [] if lora is None else [f"adapters   {lora}: {self.trained:,} parameters are trained, the rest stays"]
+        return (
+            [] if lora is None else [f"adapters   {lora}: {self.trained:,} parameters are trained, the rest is frozen"]
+        )
 
     def _passes(self) -> list[str]:
         worst_case = self.recipe.training.worst_case
         return (
             []
             if worst_case is None
-            else [f"passes     two a step, the second at worst-case weights ({worst_case.kind})"]
+            else [f"passes     two per step, the second at worst-case weights ({worst_case.kind})"]
         )
 
     def _chunks(self) -> list[str]:
-        """How the rows of a step are encoded, where it is not all at once."""
+        """How the rows of a step are encoded, where they are not encoded all at once."""
         chunks, world = self.chunks, self.chunks.world
         lines = []
         if chunks.rows is not None:
-            lines.append(f"chunks     {chunks.rows:,} texts encoded together, for memory's sake ({self.chunks_reason})")
+            lines.append(f"chunks     {chunks.rows:,} texts encoded at a time, to save memory ({self.chunks_reason})")
         elif self.chunks_reason:
             lines.append(f"chunks     none ({self.chunks_reason})")
         if world.several:
-            lines.append(f"processes  {world.count}, each encodes a share of every batch and contrasts with all of it")
+            lines.append(f"processes  {world.count}, each encodes a share of every batch")
         return lines
 
     def _batch(self) -> str:
-        together = self.recipe.training.accumulate
+        batches = self.recipe.training.accumulate
         if self.recipe.training.batch_tokens is not None:
-            return f"about {self.tokens_per_step:,} tokens, texts of a length together"
-        return f"batch {self.batch_size}" + (f" x {together}, each contrasted for itself" if together > 1 else "")
+            return f"about {self.tokens_per_step:,} tokens, texts of similar length"
+        return f"batch {self.batch_size}" + (f" x {batches}, each contrasted separately" if batches > 1 else "")

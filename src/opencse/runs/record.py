@@ -1,4 +1,4 @@
-"""run.json: what a run was asked for, what it began with, and how it ended."""
+"""run.json, the record of a run: its settings, start, text and outcome."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from opencse.version import __version__
 
 
 def now() -> datetime:
-    """The time, to the second, in UTC."""
+    """The current time in UTC, to the second."""
     return datetime.now(UTC).replace(microsecond=0)
 
 
-class _Kept(BaseModel):
-    """A part of the record; keys that a later version added are kept as they are."""
+class _Extensible(BaseModel):
+    """A part of the record that preserves keys which a later version added."""
 
     model_config = ConfigDict(extra="allow", validate_assignment=True, arbitrary_types_allowed=True)
 
 
-class Identity(_Kept):
-    """What makes two runs the same run. Contents decide, wherever they lie.
+class Identity(_Extensible):
+    """The values that must be equal for a run to be resumed; of files, their content and not their location.
 
     Attributes:
         recipe: every setting.
-        model: the start as it was named.
+        model: the start as the user named it.
         text: hash of the text and of how it is read.
         precision: arithmetic of the forward pass.
-        dev: the dev pairs as they were named; None without.
-        code: what code of the start's folder is run; None without, and in older records.
+        dev: the name of the dev data; None without.
+        code: the code of the start's folder that is run; None without, and in older records.
         start: hash of each file of the start; None in older records.
-        dev_pairs: hash of the dev pairs; None without, and in older records.
+        dev_pairs: hash of the dev data; None without, and in older records.
     """
 
     recipe: dict[str, Any]
@@ -52,7 +52,7 @@ class Identity(_Kept):
     dev_pairs: str | None = None
 
     def difference(self, now: Identity) -> str | None:
-        """What is another ``now``, in words; None if it is the same run."""
+        """The first difference from ``now``, in words; None if it is the same run."""
         before, after = flatten(self.recipe), flatten(now.recipe)
         for key in sorted(before.keys() | after.keys()):
             if before.get(key) != after.get(key):
@@ -62,7 +62,7 @@ class Identity(_Kept):
         if self.code != now.code:
             return f"other code of the model's folder ({self.code!r} then, {now.code!r} now)"
         if self.text != now.text:
-            return "another text: its content, or the columns and lines read of it, have changed since"
+            return "another text: its content, or which columns and lines are read, has changed"
         return self._other_start(now) or self._other_dev(now)
 
     def _other_start(self, now: Identity) -> str | None:
@@ -70,7 +70,7 @@ class Identity(_Kept):
             return None if self.model == now.model else f"another model ({self.model!r} then, {now.model!r} now)"
         if files := changed_files(self.start, now.start):
             where = f"{now.model}" if self.model == now.model else f"{self.model!r} then, {now.model!r} now"
-            return f"another start ({where}): changed are {files}"
+            return f"another start ({where}): these files have changed: {files}"
         return None
 
     def _other_dev(self, now: Identity) -> str | None:
@@ -78,7 +78,7 @@ class Identity(_Kept):
             return None if self.dev == now.dev else f"another dev ({self.dev!r} then, {now.dev!r} now)"
         if self.dev_pairs != now.dev_pairs:
             where = f"{now.dev}" if self.dev == now.dev else f"{self.dev!r} then, {now.dev!r} now"
-            return f"other dev pairs ({where}): their content has changed"
+            return f"other dev data ({where}): its content has changed"
         return None
 
 
@@ -87,7 +87,7 @@ def changed_files(before: dict[str, str], after: dict[str, str]) -> str:
     return ", ".join(sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name)))
 
 
-class TextCounts(_Kept):
+class TextCounts(_Extensible):
     """Counts of the text that was read; see `opencse.text.corpus.CorpusFacts`."""
 
     rows: int
@@ -95,15 +95,15 @@ class TextCounts(_Kept):
     duplicates: int
 
 
-class Outcome(_Kept):
-    """What a run ended with; see `opencse.runs.finish.TrainResult`.
+class Outcome(_Extensible):
+    """How a run ended; see `opencse.runs.finish.TrainResult`.
 
     Attributes:
         kept: which encoder.
         verdict: why.
         scores: dev scores by step.
-        steps: that were made; fewer than the run's where it was finished early.
-        step: which of them the kept encoder is of, 0 for the start; None for the model as it was given, and in older
+        steps: that were trained; fewer than the run's where it was finished early.
+        step: of the kept encoder, 0 for the start; None for the model as it was given, and in older
             records.
     """
 
@@ -119,22 +119,22 @@ class Outcome(_Kept):
         return None if self.step is None else self.scores.get(self.step)
 
 
-class RunRecord(_Kept):
-    """A run's own account of itself.
+class RunRecord(_Extensible):
+    """The record of a run.
 
     Attributes:
         schema_version: changes when a key changes its meaning.
         opencse: the version that began the run.
         started: when it was begun.
         identity: what makes it this run.
-        source: what a reader would call the text.
+        source: the name of the text, for the user.
         corpus: counts of the text.
         steps: of the whole run.
-        examples: that an epoch has; None in older records.
+        examples: in an epoch; None in older records.
         environment: versions and machine.
-        start: dev score of the start as training takes it up, once it is known.
-        given: the same with the model's own pooling, where that is another.
-        measure: what dev scores are; None without, and in older records.
+        start: dev score of the start, once it is known.
+        given: dev score of the start with its own pooling, where training uses another.
+        measure: name of the dev score; None without, and in older records.
         seconds: of training, by the process that finished it.
         result: how it ended; None until then.
         finished: when.
@@ -163,7 +163,7 @@ class RunRecord(_Kept):
 
     @classmethod
     def read(cls, path: Path) -> RunRecord:
-        """The record in a file.
+        """Reads the record in a file.
 
         Raises:
             UserError: for a file that is no such record.
@@ -183,10 +183,12 @@ class RunRecord(_Kept):
         """Writes the record in full or not at all.
 
         Raises:
-            UserError: if it cannot be written; what was there before stays.
+            UserError: if it cannot be written; an older record stays.
         """
         try:
-            kept = self.model_dump(mode="json", exclude={"start": {"cosines"}})
-            io.write_text(path, json.dumps(kept, indent=2, allow_nan=False) + "\n")
+            values = self.model_dump(mode="json", exclude={"start": {"cosines"}})
+            io.write_text(path, json.dumps(values, indent=2, allow_nan=False) + "\n")
         except OSError as error:
-            raise UserError(f"{path}: cannot be written ({reason(error)}); make room and go on with --resume") from None
+            raise UserError(
+                f"{path}: cannot be written ({reason(error)}); make room and continue with --resume"
+            ) from None

@@ -1,4 +1,4 @@
-"""The report of a training run: what it changed, on the user's own text and pairs."""
+"""Writes report.html of a training run: what training changed, on the user's text and on graded pairs."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ from opencse.training.settings import TrainingSettings
 
 
 def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> Path:
-    """Looks at the start and at what training made of it, and writes ``report.html`` and ``report.json``.
+    """Compares the start with the trained encoder, and writes ``report.html`` and ``report.json``.
 
-    What is shown as "trained" is the kept encoder; where no trained one was kept, the last step's, so that the user
-    sees what did not help.
+    "trained" in the report is the kept encoder; where the start was kept, it is the encoder of the last step, so that
+    the user sees what did not help.
 
     Returns:
         The page.
@@ -85,11 +85,11 @@ def write_run_report(job: TrainJob, result: TrainResult, progress: Progress) -> 
 
 
 FEWEST_TEXTS = 200
-"""Held-out texts that a report needs, to look at these alone."""
+"""Fewest held-out texts that a report is made from; with fewer it uses the training text."""
 
 
 def _material(job: TrainJob, result: TrainResult) -> AnalysisTexts:
-    """Graded pairs and texts that were not trained on, where there are any; else the page says that they were."""
+    """Graded pairs and texts that were not trained on, if there are any; else the report says that they were."""
     dev = result.plan.dev
     if isinstance(dev, GradedPairSelector):
         pairs: ScoredPairs | None = dev.pairs
@@ -136,18 +136,19 @@ def write_curves_report(run: RunFolder, outcome: Outcome) -> Path:
 
 
 def opening(result: TrainResult, findings: Findings) -> Markup:
-    """What was kept and why; where graded pairs selected it, their comparison first."""
-    kept = "The start was kept; what is shown as trained is the encoder of the last step."
-    note = "" if result.kept in ("best", "last") else kept
-    told = f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}"
+    """The verdict; where graded pairs selected, their comparison comes first."""
+    note = ""
+    if result.kept not in ("best", "last"):
+        note = "The start was kept; the encoder shown as trained is that of the last step."
+    verdict = f"{result.verdict[0].upper()}{result.verdict[1:]}. {note}"
     if isinstance(result.plan.dev, QuestionSelector):
-        return paragraph(told, "verdict") + aside(findings)
-    chosen = "" if result.kept == "last" else " The step was chosen by these very pairs, so they flatter it."
-    return lead(findings) + paragraph(told + chosen)
+        return paragraph(verdict, "verdict") + aside(findings)
+    caution = " The step was selected by these same pairs, so its score on them is optimistic."
+    return lead(findings) + paragraph(verdict + ("" if result.kept == "last" else caution))
 
 
 def subject(name: str, encoder: SentenceEncoder) -> Subject:
-    """An encoder of ours under ``name``."""
+    """An encoder of this library under ``name``."""
     return Subject(replace(open_model(encoder), name=name), encoder)
 
 
@@ -159,12 +160,12 @@ def open_subjects(
     progress: Progress,
     trust_remote_code: bool = False,
 ) -> list[Subject]:
-    """Whatever can be evaluated, by name; of a run that is still going, the encoder of its last checkpoint.
+    """Opens the models to compare; of a run that is still running, the encoder of its last checkpoint.
 
-    They are called by `short_names`.
+    They get the names of `short_names`.
 
     Raises:
-        UserError: if a model is named twice, or nothing can be made of one.
+        UserError: if a model is named twice, or cannot be opened.
     """
     if len(set(models)) < len(models):
         raise UserError("a model is named twice; name each once")
@@ -184,39 +185,39 @@ def open_subjects(
 
 
 def series(log: list[dict[str, float]], key: str) -> dict[int, float]:
-    """A logged number by step."""
+    """The values of ``key`` in a log, by step."""
     return {int(line["step"]): line[key] for line in log if key in line}
 
 
 def path_of(log: list[dict[str, float]]) -> list[tuple[float, float]]:
-    """(uniformity, alignment) of the dev pairs at every evaluation that has both."""
+    """(uniformity, alignment) of the dev pairs, at each evaluation that has both."""
     alignment, uniformity = series(log, "dev_alignment"), series(log, "dev_uniformity")
     return [(uniformity[step], alignment[step]) for step in alignment if step in uniformity]
 
 
 def losses_of(log: list[dict[str, float]], record: RunRecord) -> dict[int, float]:
-    """The loss by step, without the smaller last batch of each epoch, whose fewer negatives make it lower.
+    """The loss by step, without the smaller last batch of each epoch, whose loss is lower because of fewer negatives.
 
-    Where most lines of the log are of such batches (an epoch is as long as ``training.log_every``), of these alone.
+    Where most lines of the log are from such batches (an epoch is as long as ``training.log_every``), only these.
     """
-    found, training = series(log, "loss"), TrainingSettings.model_validate(record.identity.recipe["training"])
+    losses, training = series(log, "loss"), TrainingSettings.model_validate(record.identity.recipe["training"])
     if record.examples is None or training.batch_tokens is not None or training.accumulate > 1:
-        return found
+        return losses
     plan = BatchPlan(record.examples, training.batch_size, training.seed)
     if not plan.examples % plan.batch_size:
-        return found
-    whole = {step: loss for step, loss in found.items() if step % plan.steps_per_epoch}
-    last = {step: loss for step, loss in found.items() if step not in whole}
-    return whole if len(whole) >= len(last) else last
+        return losses
+    full = {step: loss for step, loss in losses.items() if step % plan.steps_per_epoch}
+    last = {step: loss for step, loss in losses.items() if step not in full}
+    return full if len(full) >= len(last) else last
 
 
 def training_of(log: list[dict[str, float]], record: RunRecord, measure: str) -> Section:
-    """The curves of a run: loss, dev score, cosines, and the path in the plane."""
+    """The curves of a run: loss, dev score, cosines, and its path in the plane of uniformity and alignment."""
     pictures = [figure(picture) for picture in training_curves(losses_of(log, record), series(log, "dev"), measure)]
     sides = {name: series(log, key) for name, key in _SIMILARITIES.items()}
     if any(sides.values()):
-        drawn = {name: found for name, found in sides.items() if found}
-        pictures.append(figure(curves(drawn, "mean cosine"), "Of positive pairs and of negatives, in the batches."))
+        lines = {name: values for name, values in sides.items() if values}
+        pictures.append(figure(curves(lines, "mean cosine"), "Of positive pairs and of negatives, in the batches."))
     path = path_of(log)
     if len(path) > 1:
         ends = {"start": path[0], "last step": path[-1]}
@@ -230,7 +231,7 @@ def training_of(log: list[dict[str, float]], record: RunRecord, measure: str) ->
 
 
 def settings_of(recipe: Recipe, record: RunRecord) -> Section:
-    """What was set, and what was read."""
+    """The settings of the run, and the text it read."""
     corpus = record.corpus
     rows = [
         ["recipe", f"{recipe.name}: {recipe.title}"],

@@ -1,4 +1,4 @@
-"""TensorBoard and Weights & Biases: every number of metrics.jsonl goes there too."""
+"""Sends every number of metrics.jsonl to TensorBoard or Weights & Biases too (``--track``)."""
 
 from __future__ import annotations
 
@@ -16,18 +16,22 @@ from opencse.training.callbacks import Callback, Record
 TRACKERS = {"tensorboard": "tensorboard", "wandb": "wandb"}
 """The package of each tracker."""
 WRITTEN = ("tensorboard", "wandb", "wandb.id")
-"""What trackers leave in a run's folder."""
+"""Names of what trackers write to a run's folder."""
 
 
 def require_tracker(name: str) -> None:
-    """Raises a ``UserError`` for an unknown tracker, or one whose package is not installed."""
+    """Refuses an unknown tracker, or one whose package is not installed.
+
+    Raises:
+        UserError: naming the package to install.
+    """
     require_known(name, list(TRACKERS), "tracker")
     if importlib.util.find_spec(TRACKERS[name]) is None:
         raise UserError(f"--track {name}: {TRACKERS[name]} is not installed; pip install {TRACKERS[name]}")
 
 
 def open_tracker(name: str, folder: Path, settings: Mapping[str, Any]) -> Callback:
-    """The tracker called ``name`` for the run in ``folder``, whose ``settings`` it shows."""
+    """Opens the tracker called ``name`` for the run in ``folder``; it shows ``settings``."""
     require_tracker(name)
     return TensorBoard(folder) if name == "tensorboard" else WandB(folder, settings)
 
@@ -44,21 +48,21 @@ class TensorBoard(Callback):
         self._writer: Any = None
 
     def on_begin(self, step: int) -> None:
-        """Opens the log; what was written beyond a resumed run's checkpoint is hidden."""
+        """Opens the log; lines after the checkpoint of a resumed run are hidden."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(self._folder), purge_step=step + 1 if step else 0)
 
     def on_step(self, step: int, record: Record) -> None:
-        """Every number of the line."""
+        """Writes every number of the line."""
         self._write("train", step, record)
 
     def on_evaluate(self, step: int, record: Record) -> None:
-        """Every number of the line."""
+        """Writes every number of the line."""
         self._write("dev", step, record)
 
     def on_checkpoint(self, step: int, folder: Path) -> None:
-        """What a kill would lose is written."""
+        """Writes what a kill would lose."""
         self._writer.flush()
 
     def on_end(self, folder: Path, verdict: str) -> None:
@@ -74,7 +78,7 @@ class TensorBoard(Callback):
 class WandB(Callback):
     """Logs to Weights & Biases; ``WANDB_MODE=offline`` keeps everything in ``FOLDER/wandb``.
 
-    The project is ``WANDB_PROJECT`` or ``opencse``. A resumed run goes on under its own name.
+    The project is ``WANDB_PROJECT`` or ``opencse``. A resumed run continues under the same name.
     """
 
     def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
@@ -99,11 +103,11 @@ class WandB(Callback):
         )
 
     def on_step(self, step: int, record: Record) -> None:
-        """Every number of the line."""
+        """Writes every number of the line."""
         self._run.log({f"train/{name}": value for name, value in _numbers(record).items()} | {"step": step})
 
     def on_evaluate(self, step: int, record: Record) -> None:
-        """Every number of the line."""
+        """Writes every number of the line."""
         self._run.log({f"dev/{name}": value for name, value in _numbers(record).items()} | {"step": step})
 
     def on_end(self, folder: Path, verdict: str) -> None:

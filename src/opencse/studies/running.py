@@ -28,7 +28,7 @@ from opencse.outputs import LOCK, names_in, require_empty
 from opencse.progress import Counted, Progress, Silent
 from opencse.recipes.overrides import flatten
 from opencse.records import save_json
-from opencse.runs.folder import RunFolder, State, locked
+from opencse.runs.folder import FolderState, RunFolder, locked
 from opencse.runs.lock import require_free, was_locked
 from opencse.runs.record import changed_files
 from opencse.runs.start import Reading
@@ -79,7 +79,7 @@ def require_study(folder: Path) -> None:
         return  # killed, or out of disk, before any run was finished
     if any(StudyRecord.read(one) for one in (*folder.glob("starts/*"), *folder.glob("runs/*/*/*"))):
         return
-    if any(RunFolder(one).state() in (State.BEGUN, State.FINISHED) for one in folder.glob("runs/*/*/*")):
+    if any(RunFolder(one).state() in (FolderState.BEGUN, FolderState.FINISHED) for one in folder.glob("runs/*/*/*")):
         return
     require_empty(folder)
 
