@@ -85,7 +85,7 @@ def test_choices_are_the_choices_of_the_functions_below() -> None:
     from opencse.bulk.forms import Numbers
     from opencse.bulk.shards import FileFormat
     from opencse.engines.choice import Engine
-    from opencse.evaluation.transforms import Kind
+    from opencse.evaluation.transforms import TransformKind
     from opencse.kernels.precision import PrecisionName
 
     written = declared_in(EncodeOptions)
@@ -94,7 +94,7 @@ def test_choices_are_the_choices_of_the_functions_below() -> None:
     assert get_args(written["engine"].kind) == get_args(Engine)
     assert get_args(written["precision"].kind) == get_args(PrecisionName)
     assert get_args(declared_in(CompareOptions)["precision"].kind) == get_args(PrecisionName)
-    assert get_args(get_args(declared_in(SuiteOptions)["transform"].kind)[0]) == get_args(Kind)
+    assert get_args(get_args(declared_in(SuiteOptions)["transform"].kind)[0]) == get_args(TransformKind)
     assert set(declared_in(ModelOptions)) == {"pooling", "device", "trust_remote_code", "progress"}
 
 

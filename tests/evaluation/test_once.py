@@ -17,7 +17,7 @@ from opencse.encoder.layers import layer_vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.opening import open_model
-from opencse.evaluation.once import Remembered, one_by_one
+from opencse.evaluation.once import Remembered, layer_models
 
 TEXTS = ["a cat sat on the mat", "dogs", "it rains in the town", "a"]
 WIDTH = 32
@@ -34,7 +34,7 @@ def passes(encoder: SentenceEncoder) -> list[int]:
 
 
 def test_one_pass_serves_all_layers(encoder: SentenceEncoder, passes: list[int]) -> None:
-    layers = one_by_one(open_model(encoder), "all")
+    layers = layer_models(open_model(encoder), "all")
     assert [model.name for model in layers] == [f"BertModel, layer {layer}" for layer in range(4)]
     found = [model.encode(TEXTS) for model in layers]
     assert sum(passes) == len(TEXTS)
@@ -45,7 +45,7 @@ def test_one_pass_serves_all_layers(encoder: SentenceEncoder, passes: list[int])
 
 
 def test_other_texts_are_not_taken_for_the_last_ones(encoder: SentenceEncoder, passes: list[int]) -> None:
-    first, last = one_by_one(open_model(encoder), [1, 3])
+    first, last = layer_models(open_model(encoder), [1, 3])
     first.encode(TEXTS)
     np.testing.assert_array_equal(last.encode(TEXTS[::-1]), layer_vectors(encoder, TEXTS[::-1], 3))
     np.testing.assert_array_equal(first.encode(TEXTS), layer_vectors(encoder, TEXTS, 1))
@@ -55,14 +55,14 @@ def test_as_many_layers_as_fit_share_a_pass(encoder: SentenceEncoder, passes: li
     two = 2 * len(TEXTS) * WIDTH * 4
     for most, wanted in ((two, 2), (two - 1, 4), (0, 4), (2 * two, 1)):
         passes.clear()
-        found = [model.encode(TEXTS) for model in one_by_one(open_model(encoder), "all", most=most)]
+        found = [model.encode(TEXTS) for model in layer_models(open_model(encoder), "all", most=most)]
         assert sum(passes) == wanted * len(TEXTS)
         np.testing.assert_array_equal(found[2], layer_vectors(encoder, TEXTS, 2))
 
 
 def test_what_has_no_layers() -> None:
     with pytest.raises(UserError, match=r"bag-of-words: has no layers to choose from"):
-        one_by_one(open_model("bag-of-words"), [0])
+        layer_models(open_model("bag-of-words"), [0])
 
 
 class Counting:

@@ -143,7 +143,7 @@ def test_missing_file_and_folder(tmp_path: Path) -> None:
 
 
 def test_pairs_of_unequal_lengths_or_not_finite_are_refused() -> None:
-    with pytest.raises(ValueError, match="one of each a pair"):
+    with pytest.raises(ValueError, match="one of each per pair"):
         ScoredPairs("p", np.array([1.0, 2.0]), ["a", "b"], ["c"])
     with pytest.raises(UserError, match="p: a gold score is NaN or infinite"):
         ScoredPairs("p", np.array([1.0, np.nan]), ["a", "b"], ["c", "d"])

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from opencse.errors import UserError
-from opencse.evaluation.labelled import Line
+from opencse.evaluation.labelled import LabelledLine
 from opencse.evaluation.probing import data as probing_data
 from opencse.evaluation.probing.data import PROBING_TASKS, ProbingExamples, load_probing
 
@@ -164,8 +164,8 @@ def test_the_draw_takes_of_each_class_its_share(made: list[tuple[int, str]], k: 
         assert sum(first[text] == label for text in found) == n // k
 
 
-def read(lines: Lines) -> list[Line]:
-    return [Line("x, line 1", label, (text,)) for text, label in lines]
+def read(lines: Lines) -> list[LabelledLine]:
+    return [LabelledLine("x, line 1", label, (text,)) for text, label in lines]
 
 
 @given(

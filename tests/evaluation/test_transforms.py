@@ -17,7 +17,7 @@ from opencse.evaluation.embedding import EmbeddingModel
 from opencse.evaluation.models.flow import Flow
 from opencse.evaluation.models.whitening import Whitening
 from opencse.evaluation.sts.data import TASKS
-from opencse.evaluation.transforms import anew_each_call, postprocessed, sample_texts
+from opencse.evaluation.transforms import postprocessed, refitted_each_call, sample_texts
 from opencse.text.readers import Source
 
 Kind = Literal["whitening", "flow"]
@@ -123,7 +123,7 @@ def sts(sentences: list[str]) -> StsData:
 def test_each_sts_task_is_a_target_of_its_own(sentences: list[str]) -> None:
     data = sts(sentences)
     lines: list[str] = []
-    anew = anew_each_call(JUDGED, "whitening", say=lines.append)
+    anew = refitted_each_call(JUDGED, "whitening", say=lines.append)
     found = Sts().evaluate(anew, data, apart=True).record
     for key in ("sts12", "stsb"):
         parts = data.tasks[key].parts
@@ -145,7 +145,7 @@ def test_each_sts_task_is_a_target_of_its_own(sentences: list[str]) -> None:
 def test_all_seven_tasks_have_an_average(sentences: list[str]) -> None:
     one = sts(sentences).tasks["stsb"]
     data = StsData("made up", "raw", {key: TaskPairs(task, one.parts) for key, task in TASKS.items()})
-    found = Sts().evaluate(anew_each_call(JUDGED, "whitening", dimension=4), data, apart=True).record
+    found = Sts().evaluate(refitted_each_call(JUDGED, "whitening", dimension=4), data, apart=True).record
     assert found.sts.average == pytest.approx(found.sts.tasks["stsb"].spearman.all)
 
 

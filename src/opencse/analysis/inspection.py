@@ -20,11 +20,12 @@ from opencse.analysis.random_pairs import RandomPairs, random_pairs
 from opencse.arrays import Floats
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.environment import Environment, installed
-from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, SearchEncode, distinct, embed, silent
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, SearchEncode, distinct, embed, silent
 from opencse.evaluation.neighbours import Neighbours, compare_neighbours
 from opencse.evaluation.pairs import ScoredPairs
 from opencse.evaluation.sts.data import StsData
 from opencse.evaluation.sts.score import Sts, StsResult
+from opencse.progress import Say
 from opencse.settings import Settings
 from opencse.statistics import PairedBootstrapTasks, paired_bootstrap_tasks
 from opencse.text.scripts import count_words, first_words
@@ -129,7 +130,7 @@ def inspect(
     *,
     resamples: int = 2_000,
     seed: int = 0,
-    progress: Progress | None = None,
+    progress: Say | None = None,
 ) -> Findings:
     """Analyzes models, one after another, all on the same texts.
 
@@ -206,7 +207,7 @@ def _analyze(
     texts: list[str],
     queries: Sequence[str],
     of_texts: Embedded | None,
-    report: Progress,
+    report: Say,
 ) -> tuple[SubjectFindings, dict[str, Floats]]:
     """Returns the findings on one model, and the cosines by which it is compared."""
     cosines: dict[str, Floats] = {}
@@ -234,7 +235,7 @@ def _analyze(
     return SubjectFindings.model_validate(measured), cosines
 
 
-def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Progress) -> tuple[dict[str, object], Floats]:
+def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Say) -> tuple[dict[str, object], Floats]:
     from opencse.statistics.correlation import spearman
 
     embedded = embed(subject.judged.encode, distinct([pairs.first, pairs.second]))
@@ -254,7 +255,7 @@ def _on_pairs(subject: Subject, pairs: ScoredPairs, report: Progress) -> tuple[d
     }, cosines
 
 
-def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], report: Progress) -> StsResult:
+def _sts(subject: Subject, data: StsData, cosines: dict[str, Floats], report: Say) -> StsResult:
     evaluation = Sts().evaluate(subject.judged, data, report)
     cosines.update({key: evaluation.arrays[f"{key}.cosine"] for key in data.tasks})
     return evaluation.record

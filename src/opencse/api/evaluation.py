@@ -13,15 +13,15 @@ from opencse.api.options.evaluation import EvaluateAllOptions, EvaluateOptions, 
 from opencse.errors import UserError
 from opencse.evaluation import EvaluationRecord, StsResult
 from opencse.evaluation.embedding import EmbeddingModel
-from opencse.evaluation.models.opening import open_model, require_there
-from opencse.evaluation.once import cut_short, one_by_one, remembering
+from opencse.evaluation.models.opening import open_model, require_model
+from opencse.evaluation.once import first_dimensions, layer_models, remembering
 from opencse.evaluation.probing.score import ProbingResult
 from opencse.evaluation.regression.score import RegressorResult
 from opencse.evaluation.retrieval.score import Retrieval, RetrievalResult
 from opencse.evaluation.suite import Options
 from opencse.evaluation.suites import suite_folder, suite_named
 from opencse.evaluation.transfer.score import TransferResult
-from opencse.evaluation.transforms import TARGET, Kind, anew_each_call, postprocessed
+from opencse.evaluation.transforms import TARGET, TransformKind, postprocessed, refitted_each_call
 from opencse.progress import Counted, Silent, Stages
 
 
@@ -109,7 +109,7 @@ def evaluate(
     opened_suite = suite_named(suite).open(_folder(data, suite, alone=True), suite_options)
     opened = open_model(model, layer=options["layer"], **_opening(options))
     dimensions = options["dimensions"]
-    scored = opened if dimensions is None else cut_short(opened, [dimensions])[0]
+    scored = opened if dimensions is None else first_dimensions(opened, [dimensions])[0]
     record: EvaluationRecord = opened_suite.evaluate(_transformed(scored, options), progress.say).record
     return record
 
@@ -145,7 +145,7 @@ def evaluate_all(
     folders = {suite: _folder(data, suite, alone=len(suites) == 1) for suite in suites}
     several = len(folders) > 1
     for model in models if len(models) > 1 else ():
-        require_there(model)
+        require_model(model)
 
     def ready() -> Iterator[tuple[str, EmbeddingModel]]:
         for opened in _opened(models, options):
@@ -186,8 +186,8 @@ def _opened(models: Sequence[object], options: EvaluateAllOptions) -> Iterator[E
         seen[opened.name] += 1
         if seen[opened.name] > 1:  # loaded models are called by their class
             opened = replace(opened, name=f"{opened.name} ({seen[opened.name]})")
-        for one in [opened] if layers is None else one_by_one(opened, layers):
-            yield from [one] if dimensions is None else cut_short(one, dimensions)
+        for one in [opened] if layers is None else layer_models(opened, layers):
+            yield from [one] if dimensions is None else first_dimensions(one, dimensions)
 
 
 def _suite_options(suites: Sequence[str], options: SuiteOptions) -> Options:
@@ -206,7 +206,7 @@ def _suite_options(suites: Sequence[str], options: SuiteOptions) -> Options:
     )
 
 
-def _on_target(transform: Kind | None, fit: str | Path) -> bool:
+def _on_target(transform: TransformKind | None, fit: str | Path) -> bool:
     return transform is not None and str(fit) == TARGET
 
 
@@ -215,5 +215,5 @@ def _transformed(model: EmbeddingModel, options: SuiteOptions) -> EmbeddingModel
     if transform is None:
         return model
     if _on_target(transform, options["fit"]):
-        return anew_each_call(model, transform, progress=Stages(progress), say=progress.say)
+        return refitted_each_call(model, transform, progress=Stages(progress), say=progress.say)
     return postprocessed(model, transform, options["fit"], progress=Stages(progress), say=progress.say)

@@ -1,4 +1,4 @@
-"""Evaluating sentence vectors: any `encode(texts) -> (n, d) array` will do, so any model can be evaluated."""
+"""Evaluates sentence vectors of any model, given as a function `encode(texts) -> (n, d) array`."""
 
 from opencse.evaluation.embedding import Embedded, EmbeddingModel, Encode, distinct, embed
 from opencse.evaluation.pairs import ScoredPairs, read_scored_pairs

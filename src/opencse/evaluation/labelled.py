@@ -1,4 +1,4 @@
-"""Labelled sentences or pairs in SentEval's order, for the suites that train a classifier."""
+"""Labelled sentences or pairs, in SentEval's order, for the suites that train a classifier."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Integers
 from opencse.errors import UserError, nearest
 from opencse.evaluation.embedding import Embedded
 
-Rows = NDArray[np.intp]
-
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One labelled line of a file; ``where`` is its place, for messages."""
+class LabelledLine:
+    """One labelled line of a file; ``where`` is the file and line number, for messages."""
 
     where: str
     label: str
@@ -25,7 +24,7 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """n labelled sentences, or pairs, in SentEval's order: by number of words, then class, then place in the file.
+    """n labelled sentences, or pairs, in SentEval's order: by number of words, then class, then position in the file.
 
     Attributes:
         labels: class numbers (n,).
@@ -33,7 +32,7 @@ class Examples:
         second: n more for pairs, else None.
     """
 
-    labels: Rows
+    labels: Integers
     first: list[str]
     second: list[str] | None
 
@@ -42,15 +41,20 @@ class Examples:
 
     @property
     def sides(self) -> list[list[str]]:
-        """The sentences, or the first and the second ones."""
+        """The sentences, or the first and the second sentences of pairs."""
         return [self.first] if self.second is None else [self.first, self.second]
 
     @classmethod
-    def of(cls, lines: Sequence[Line], number: Mapping[str, int], known: str) -> Examples:
-        """The ``lines``, all of as many texts; ``number`` is the class of each label, ``known`` tells of the labels.
+    def of(cls, lines: Sequence[LabelledLine], number: Mapping[str, int], known: str) -> Examples:
+        """Makes examples of lines with one or two texts each.
+
+        Args:
+            lines: all with the same number of texts.
+            number: the class of each label.
+            known: a clause that lists the labels, for the message.
 
         Raises:
-            UserError: for a line of another label.
+            UserError: for a line with another label.
         """
         for line in lines:
             if line.label not in number:
@@ -73,7 +77,7 @@ class Labelled:
     Attributes:
         parts: by name, in the order ``all`` or ``train``, ``dev``, ``test``.
         classes: how the classes are written.
-        files: the names of the files used; the first one holds the training examples.
+        files: the names of the files; the first one holds the training examples.
     """
 
     parts: dict[str, Examples]
@@ -81,7 +85,7 @@ class Labelled:
     files: tuple[str, ...]
 
     def texts(self) -> Iterator[list[str]]:
-        """The sides of each part."""
+        """Yields the sides of each part."""
         for part in self.parts.values():
             yield from part.sides
 
@@ -91,18 +95,18 @@ class Labelled:
         return {name: len(part) for name, part in self.parts.items()}
 
     @property
-    def labels(self) -> Rows:
+    def labels(self) -> Integers:
         """The classes (n,) of all parts, one after another."""
         return np.concatenate([part.labels for part in self.parts.values()])
 
     @property
-    def rows(self) -> dict[str, Rows]:
-        """By part, the places of its examples in ``labels``."""
+    def rows(self) -> dict[str, Integers]:
+        """By part, the positions of its examples in ``labels``."""
         ends = np.cumsum(list(self.counts.values()))
         return dict(zip(self.parts, np.split(np.arange(ends[-1]), ends[:-1]), strict=True))
 
     def features(self, embedded: Embedded) -> NDArray[np.float32]:
-        """What a classifier reads of each example: its vector (n, d), or of a pair [|u - v|, u * v] (n, 2 d)."""
+        """Returns the features of each example: its vector (n, d), or of a pair [|u - v|, u * v] (n, 2 d)."""
         return np.concatenate(
             [
                 embedded.of(part.first).astype(np.float32)
@@ -113,10 +117,10 @@ class Labelled:
         )
 
     def counted(self) -> str:
-        """The examples and files in words."""
+        """Describes the numbers of examples and the files."""
         return f"{listed(self.counts)}; from {', '.join(self.files)}"
 
 
 def listed(counts: Mapping[str, int]) -> str:
-    """Numbers by name, in words."""
+    """Writes numbers by name in words."""
     return ", ".join(f"{name} {n:,}" for name, n in counts.items())

@@ -1,4 +1,4 @@
-"""The sentences nearest to a query by several models, side by side (SimCSE, section 7 and Table 8)."""
+"""The sentences nearest to a query by several models, next to each other (SimCSE, section 7 and Table 8)."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 from pydantic import Field, FiniteFloat
 
 from opencse.errors import UserError
-from opencse.evaluation.embedding import Progress, SearchEncode, checked, silent
+from opencse.evaluation.embedding import SearchEncode, checked, silent
 from opencse.modules.similarity import Similarity
+from opencse.progress import Say
 from opencse.ranking import nearest_rows
 from opencse.records import Record
 from opencse.settings import Settings
@@ -22,7 +23,7 @@ ABSENT = "-"
 
 
 class Neighbour(Settings):
-    """One sentence found.
+    """One sentence near a query.
 
     Attributes:
         text: the sentence.
@@ -36,22 +37,22 @@ class Neighbour(Settings):
 
 
 class QueryNeighbours(Settings):
-    """What each model found for one query, the nearest first; fewer than k only where the corpus has no more."""
+    """The sentences nearest to one query by each model, the nearest first; at most k."""
 
     query: str
     models: dict[str, list[Neighbour]]
 
 
 class Neighbours(Record):
-    """Several models' nearest sentences.
+    """The nearest sentences of some queries, by several models.
 
     Attributes:
-        source: what the corpus is called, or None.
+        source: name of the corpus, or None.
         sentences: sentences in the corpus.
-        distinct: different ones among them; only these are told.
-        k: sentences asked for.
-        queries: in the order asked.
-        similarity: by model, what its vectors are compared by.
+        distinct: different ones among them; only these are listed.
+        k: sentences requested.
+        queries: in the order requested.
+        similarity: by model, the function that compares its vectors.
     """
 
     source: str | None
@@ -71,58 +72,66 @@ def compare_neighbours(
     source: str | None = None,
     percentile_of: Mapping[str, Callable[[float], float]] | None = None,
     similarity_of: Mapping[str, Similarity] | None = None,
-    progress: Progress | None = None,
+    progress: Say | None = None,
 ) -> Neighbours:
-    """The k sentences of a corpus that are most similar to each query, by every model.
+    """Finds the k sentences of a corpus that are most similar to each query, by every model.
 
-    Sentences that differ in case or white space alone are one: the first is told. The query itself, likewise, is
+    Of sentences that differ only in case or white space the first is listed. The query itself, likewise, is
     left out. Equal scores are in corpus order.
 
     Args:
         encoders: by label, in the order to show; each is called once, on the distinct queries and sentences.
         corpus: m sentences.
         queries: sentences, in the corpus or not.
-        k: how many to tell.
+        k: how many to list.
         source: recorded in the result.
         percentile_of: by label, for models that are calibrated (``opencse.analysis.calibration``): a cosine -> the
             percent of random pairs below it.
-        similarity_of: by label, what vectors are compared by; the cosine for models that are not there.
+        similarity_of: by label, what vectors are compared by; the cosine for models that are not named.
         progress: called with one line at each step.
 
     Raises:
         UserError: if models, corpus or queries are missing, a query is blank, k is below 1, or a vector holds NaN
             or infinite values.
         ValueError: if an encoder does not return an (n, d) array.
+
+    Example:
+        >>> from opencse.evaluation.models.bag_of_words import BagOfWords
+        >>> words = BagOfWords().encode
+        >>> corpus = ["a cat sleeps", "a dog barks", "the sun"]
+        >>> found = compare_neighbours({"words": lambda q, d: (words(q), words(d))}, corpus, ["a cat"], k=1)
+        >>> found.queries[0].models["words"][0].text
+        'a cat sleeps'
     """
     if k < 1:
-        raise UserError(f"k is the number of sentences to tell, at least 1, not {k}")
-    for what, given in (("model", encoders), ("sentence in the corpus", corpus), ("query", queries)):
-        if not given:
-            raise UserError(f"no {what}; give at least one")
+        raise UserError(f"k is the number of sentences to list, at least 1, not {k}")
+    for kind, values in (("model", encoders), ("sentence in the corpus", corpus), ("query", queries)):
+        if not values:
+            raise UserError(f"no {kind}; give at least one")
     if not all(query.strip() for query in queries):
         raise UserError("a query is blank; give each a sentence")
-    tell = progress or silent
+    report = progress or silent
     by_key: dict[str, str] = {}
     for text in corpus:
         by_key.setdefault(folded(text), text)
     keys, texts = list(by_key), list(by_key.values())
-    tell(f"corpus: {len(corpus):,} sentences, {len(texts):,} of them different")
+    report(f"corpus: {len(corpus):,} sentences, {len(texts):,} of them different")
     compared = {label: (similarity_of or {}).get(label, Similarity.COSINE) for label in encoders}
     lists: dict[str, list[list[Neighbour]]] = {}
     for label, encode in encoders.items():
         lists[label] = _nearest(encode, keys, texts, queries, k, compared[label], (percentile_of or {}).get(label))
-        tell(f"{label}: done")
-    asked = [
-        QueryNeighbours(query=query, models={label: found[number] for label, found in lists.items()})
+        report(f"{label}: done")
+    results = [
+        QueryNeighbours(query=query, models={label: neighbours[number] for label, neighbours in lists.items()})
         for number, query in enumerate(queries)
     ]
     return Neighbours(
-        source=source, sentences=len(corpus), distinct=len(texts), k=k, queries=asked, similarity=compared
+        source=source, sentences=len(corpus), distinct=len(texts), k=k, queries=results, similarity=compared
     )
 
 
 def neighbours_table(neighbours: Neighbours) -> Table:
-    """The lists as in SimCSE's Table 8: for each query a row a rank, a column a model, each text with its score."""
+    """Lays out the lists as in SimCSE's Table 8: for each query one row per rank and one column per model."""
     from rich.table import Table
     from rich.text import Text
 
@@ -132,11 +141,11 @@ def neighbours_table(neighbours: Neighbours) -> Table:
     table.add_column("")
     for label in labels:
         table.add_column(Text(label), overflow="fold")
-    for asked in neighbours.queries:
-        table.add_row("Query", Text(asked.query, style="bold"), *[""] * (len(labels) - 1), end_section=True)
-        longest = max((len(found) for found in asked.models.values()), default=0)
+    for query in neighbours.queries:
+        table.add_row("Query", Text(query.query, style="bold"), *[""] * (len(labels) - 1), end_section=True)
+        longest = max((len(hits) for hits in query.models.values()), default=0)
         for rank in range(longest):
-            cells = [_cell(asked.models[label], rank) for label in labels]
+            cells = [_cell(query.models[label], rank) for label in labels]
             table.add_row(f"#{rank + 1}", *[Text(cell) for cell in cells], end_section=rank == longest - 1)
         if not longest:
             table.add_row("#1", *[ABSENT] * len(labels), end_section=True)
@@ -152,31 +161,31 @@ def _nearest(
     similarity: Similarity,
     percentile_of: Callable[[float], float] | None,
 ) -> list[list[Neighbour]]:
-    asked = list(dict.fromkeys(queries))
-    query_vectors, text_vectors = encode(asked, texts)
-    vectors = checked(asked, query_vectors).of(queries)
-    # One more than asked for: the query itself may be among them and goes.
+    distinct_queries = list(dict.fromkeys(queries))
+    query_vectors, text_vectors = encode(distinct_queries, texts)
+    vectors = checked(distinct_queries, query_vectors).of(queries)
+    # One more than requested, since the query itself may be among them and is left out.
     positions, scores = nearest_rows(vectors, checked([*texts], text_vectors).vectors, k + 1, similarity)
     lists = []
-    for query, places, values in zip(queries, positions.tolist(), scores.tolist(), strict=True):
-        own = folded(query)
-        found = [(place, value) for place, value in zip(places, values, strict=True) if keys[place] != own]
+    for query, rows, values in zip(queries, positions.tolist(), scores.tolist(), strict=True):
+        key = folded(query)
+        hits = [(row, value) for row, value in zip(rows, values, strict=True) if keys[row] != key]
         lists.append(
             [
                 Neighbour(
-                    text=texts[place],
+                    text=texts[row],
                     score=value,
                     percentile=None if percentile_of is None else percentile_of(value),
                 )
-                for place, value in found[:k]
+                for row, value in hits[:k]
             ]
         )
     return lists
 
 
-def _cell(found: list[Neighbour], rank: int) -> str:
-    if rank >= len(found):
+def _cell(hits: list[Neighbour], rank: int) -> str:
+    if rank >= len(hits):
         return ABSENT
-    one = found[rank]
-    above = "" if one.percentile is None else f", above {one.percentile:.1f} % of random pairs"
-    return f"{one.text} ({one.score:.3f}{above})"
+    hit = hits[rank]
+    above = "" if hit.percentile is None else f", above {hit.percentile:.1f} % of random pairs"
+    return f"{hit.text} ({hit.score:.3f}{above})"

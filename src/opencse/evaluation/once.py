@@ -1,4 +1,4 @@
-"""Texts are encoded once: for all layers that are scored, and for all suites that they stand in."""
+"""Encodes each text only once, for all layers, dimensions and suites that are scored."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import ByLayer, EmbeddingModel, Encode, Searching
 from opencse.modules.prompts import Role
@@ -19,15 +20,15 @@ _TOGETHER = 2 * 2**30
 _REMEMBERED = 2**30
 
 
-def one_by_one(
+def layer_models(
     model: EmbeddingModel, layers: Sequence[int] | Literal["all"], *, most: int = _TOGETHER
 ) -> list[EmbeddingModel]:
-    """Each of an encoder's layers as a model; one pass over the texts serves all that fit into memory together.
+    """Returns each of an encoder's layers as a model; one pass over the texts serves all layers that fit into memory.
 
     Args:
         model: as `open_model` opens it.
         layers: from 0 (the embedding layer's output) to its depth, or ``all``.
-        most: bytes of vectors that are kept for the next layers.
+        most: bytes of vectors that are stored for the next layers.
 
     Raises:
         UserError: for a model without layers to choose from.
@@ -36,7 +37,7 @@ def one_by_one(
         raise UserError(NO_LAYERS.format(model.name))
     every = list(range(model.layers.depth + 1)) if layers == "all" else list(dict.fromkeys(layers))
     shared = _Together(model.layers, every, most)
-    named = {layer: f"{model.name}, layer {layer}" for layer in every}
+    names = {layer: f"{model.name}, layer {layer}" for layer in every}
 
     def searching(layer: int) -> Searching | None:
         if model.searching is None:
@@ -44,86 +45,95 @@ def one_by_one(
         return Searching(partial(shared, layer, role=Role.QUERY), partial(shared, layer, role=Role.DOCUMENT))
 
     return [
-        replace(model, name=named[layer], encode=partial(shared, layer), searching=searching(layer), layers=None)
+        replace(model, name=names[layer], encode=partial(shared, layer), searching=searching(layer), layers=None)
         for layer in every
     ]
 
 
-def cut_short(model: EmbeddingModel, dimensions: Sequence[int]) -> list[EmbeddingModel]:
-    """A model by the first dimensions of its vectors, one after the other; a text is encoded once for all of them.
+def first_dimensions(model: EmbeddingModel, dimensions: Sequence[int]) -> list[EmbeddingModel]:
+    """Returns a model for each number of first dimensions; a text is encoded once for all of them.
 
     Args:
         model: as `open_model` opens it.
-        dimensions: how many are kept.
+        dimensions: numbers of first dimensions.
 
     Raises:
         UserError: while encoding, for more than its vectors have.
     """
-    shared = remembering(model)
-
-    def cut(kept: int, encode: Encode, texts: Sequence[str]) -> NDArray[np.floating]:
-        vectors = np.asarray(encode(texts))
-        if kept > vectors.shape[1]:
-            raise UserError(f"{model.name}: has {vectors.shape[1]} dimensions, not {kept}; ask for fewer")
-        return vectors[:, :kept]
-
     several = list(dict.fromkeys(dimensions))
-    if any(kept < 1 for kept in several):
+    if any(count < 1 for count in several):
         raise UserError(f"dimensions are from 1 on, not {min(several)}")
-    return [
-        shared.mapped(lambda encode, kept=kept: partial(cut, kept, encode), name=f"{model.name}, {kept} dimensions")  # type: ignore[misc]
-        for kept in several
-    ]
+    shared = remembering(model)
+    return [_first_of(shared, count) for count in several]
+
+
+def _first_of(model: EmbeddingModel, count: int) -> EmbeddingModel:
+    def change(encode: Encode) -> Encode:
+        def first(texts: Sequence[str]) -> Vectors:
+            vectors = np.asarray(encode(texts))
+            if count > vectors.shape[1]:
+                raise UserError(f"{model.name}: has {vectors.shape[1]} dimensions, not {count}; give fewer")
+            return vectors[:, :count]
+
+        return first
+
+    return model.mapped(change, name=f"{model.name}, {count} dimensions")
 
 
 class _Together:
-    """Encodes for a layer and as many of the next as fit, and keeps these while the same texts are asked for."""
+    """Encodes by a layer and as many of the next as fit, and stores these while the same texts are encoded."""
 
     def __init__(self, by_layer: ByLayer, layers: Sequence[int], most: int) -> None:
         self._by_layer, self._layers, self._most = by_layer, layers, most
         self._texts: list[str] = []
         self._role = Role.PLAIN
-        self._kept: dict[int, NDArray[np.float32]] = {}
+        self._stored: dict[int, NDArray[np.float32]] = {}
 
     def __call__(self, layer: int, texts: Sequence[str], role: Role = Role.PLAIN) -> NDArray[np.float32]:
-        wanted = list(texts)
-        if layer not in self._kept or wanted != self._texts or role is not self._role:
-            self._kept = {}  # before new ones take as much
-            size = max(1, len(wanted) * self._by_layer.width * np.dtype(np.float32).itemsize)
+        requested = list(texts)
+        if layer not in self._stored or requested != self._texts or role is not self._role:
+            self._stored = {}  # freed before the new ones are made
+            size = max(1, len(requested) * self._by_layer.width * np.dtype(np.float32).itemsize)
             first = self._layers.index(layer)
             group = self._layers[first : first + max(1, self._most // size)]
-            self._kept, self._texts, self._role = self._by_layer.encode(wanted, group, role), wanted, role
-        return self._kept[layer]
+            self._stored, self._texts, self._role = self._by_layer.encode(requested, group, role), requested, role
+        return self._stored[layer]
 
 
 def remembering(model: EmbeddingModel) -> EmbeddingModel:
-    """The model with `Remembered` encodings."""
+    """Returns the model with `Remembered` encodings."""
     return model.mapped(Remembered)
 
 
 class Remembered:
-    """An ``encode`` that is asked for a text once: what stands in several suites is encoded for the first of them.
+    """An ``encode`` that encodes a text once, and returns the stored vector for it afterwards.
 
     Args:
-        encode: of the model.
-        most: bytes of vectors that are kept; texts beyond them are encoded as often as they are asked for.
+        encode: the model's.
+        most: bytes of vectors that are stored; texts beyond them are encoded each time.
+
+    Example:
+        >>> calls = []
+        >>> encode = Remembered(lambda texts: calls.append(list(texts)) or np.ones((len(texts), 2)))
+        >>> encode(["a", "b"]).shape, encode(["b", "c"]).shape, calls
+        ((2, 2), (2, 2), [['a', 'b'], ['c']])
     """
 
     def __init__(self, encode: Encode, most: int = _REMEMBERED) -> None:
         self._encode, self._room = encode, most
-        self._kept: dict[str, NDArray[np.floating]] = {}
+        self._stored: dict[str, Vectors] = {}
 
-    def __call__(self, texts: Sequence[str]) -> NDArray[np.floating]:
-        """The vectors of ``texts``, (n, d)."""
-        new = list(dict.fromkeys(text for text in texts if text not in self._kept))
+    def __call__(self, texts: Sequence[str]) -> Vectors:
+        """Returns the vectors of ``texts``, (n, d)."""
+        new = list(dict.fromkeys(text for text in texts if text not in self._stored))
         if len(new) == len(texts):
-            return self._asked(new)
-        fresh = dict(zip(new, self._asked(new), strict=True)) if new else {}
-        return np.stack([self._kept[text] if text in self._kept else fresh[text] for text in texts])
+            return self._encode_new(new)
+        fresh = dict(zip(new, self._encode_new(new), strict=True)) if new else {}
+        return np.stack([self._stored[text] if text in self._stored else fresh[text] for text in texts])
 
-    def _asked(self, texts: list[str]) -> NDArray[np.floating]:
+    def _encode_new(self, texts: list[str]) -> Vectors:
         vectors = np.asarray(self._encode(texts))
         if vectors.ndim == 2 and len(vectors) == len(texts) and vectors.nbytes <= self._room:
             self._room -= vectors.nbytes
-            self._kept.update(zip(texts, vectors, strict=True))
+            self._stored.update(zip(texts, vectors, strict=True))
         return vectors

@@ -1,4 +1,4 @@
-"""How many words the two texts of a pair share."""
+"""The overlap of the words of two texts."""
 
 from __future__ import annotations
 
@@ -7,19 +7,28 @@ from collections.abc import Iterable
 
 
 def plain_words(text: str) -> list[str]:
-    """The words between white space, lower-cased; a full stop that is not set apart belongs to its word."""
+    """Splits a text at white space into lower-cased words; punctuation next to a word belongs to it.
+
+    Example:
+        >>> plain_words("A cat sleeps.")
+        ['a', 'cat', 'sleeps.']
+    """
     return text.lower().split()
 
 
 def bag_f1(first: Iterable[str], second: Iterable[str]) -> float:
-    r"""F1 between two bags of words, in [0, 1] (SimCSE, section 4).
+    r"""Computes F1 between two bags of words, in [0, 1] (SimCSE, section 4).
 
     .. math:: F_1(A, B) = \frac{2\, |A \cap B|}{|A| + |B|}
 
-    A and B are multisets: a word that stands twice on both sides counts twice.
+    A and B are multisets: a word that occurs twice on both sides counts twice.
 
     Raises:
         ValueError: if both are empty.
+
+    Example:
+        >>> bag_f1(["a", "cat", "sleeps"], ["a", "cat"])
+        0.8
     """
     one, two = Counter(first), Counter(second)
     size = one.total() + two.total()

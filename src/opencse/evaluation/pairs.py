@@ -1,4 +1,4 @@
-"""Sentence pairs with a gold score, read from tsv, csv or jsonl."""
+"""Sentence pairs with gold scores, read from tsv, csv or jsonl files."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ COLUMNS = ("score", "sentence1", "sentence2")
 TSV_LAYOUT = "a .tsv line is score<TAB>sentence1<TAB>sentence2, without a header"
 
 GivenPairs = Sequence[tuple[float, str, str]]
-Record = tuple[str, Sequence[object]]
-"""Where it was read (for messages) and the raw values in the order of ``COLUMNS``."""
+GradedRow = tuple[str, Sequence[object]]
+"""File and line, for messages, and the raw values in the order of ``COLUMNS``."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScoredPairs:
-    """n sentence pairs with a gold similarity each.
+    """n sentence pairs, each with a gold similarity.
 
     Attributes:
-        name: what the user calls them, for instance ``MSRpar``.
+        name: for tables and messages, for instance ``MSRpar``.
         scores: gold scores, float64 (n,), in the data's own unit (0 to 5 in STS, 1 to 5 in SICK);
             higher is more similar.
         first: n first sentences.
@@ -40,6 +40,11 @@ class ScoredPairs:
         UserError: for fewer than 2 pairs, a score that is not finite, or equal scores throughout (a
             correlation is undefined then).
         ValueError: if the three are not of one length.
+
+    Example:
+        >>> pairs = ScoredPairs("mine", np.array([4.5, 1.0]), ["a cat", "rain"], ["a kitten", "a train"])
+        >>> len(pairs), pairs.first
+        (2, ['a cat', 'rain'])
     """
 
     name: str
@@ -51,7 +56,7 @@ class ScoredPairs:
         if self.scores.shape != (len(self.first),) or len(self.first) != len(self.second):
             raise ValueError(
                 f"{self.name}: scores {self.scores.shape}, {len(self.first)} first and {len(self.second)} "
-                "second sentences; one of each a pair is expected"
+                "second sentences; one of each per pair is expected"
             )
         if len(self) < 2:
             raise UserError(f"{self.name}: {len(self)} pair(s); a correlation needs at least 2")
@@ -67,13 +72,13 @@ class ScoredPairs:
         return len(self.first)
 
     def fingerprint(self) -> str:
-        """A hash of the scores and sentences."""
+        """Returns a hash of the scores and sentences."""
         rows = zip(self.scores.tolist(), self.first, self.second, strict=True)
         return hashlib.sha256("\n".join(map(repr, rows)).encode()).hexdigest()
 
 
 def given_pairs(pairs: GivenPairs, name: str) -> ScoredPairs:
-    """Pairs given in Python as (score, sentence, sentence) each; ``name`` is the argument's.
+    """Reads pairs given in Python as (score, sentence, sentence) each; ``name`` is the argument's name.
 
     Raises:
         TypeError: if they are something else, naming the argument and the pair.
@@ -90,16 +95,23 @@ def given_pairs(pairs: GivenPairs, name: str) -> ScoredPairs:
 
 
 def read_scored_pairs(path: Path) -> ScoredPairs:
-    """The pairs of a file; its kind is told by its suffix, and ``.gz``, ``.xz``, ``.bz2`` may follow.
+    r"""Reads the pairs of a file; its suffix says its kind, and ``.gz``, ``.xz``, ``.bz2`` may follow.
 
     ``.tsv`` holds ``score<TAB>sentence1<TAB>sentence2`` without a header and without quoting; ``.csv`` and
     ``.jsonl`` have named columns ``score``, ``sentence1``, ``sentence2`` (others are ignored). Blank lines
     are skipped, surrounding white space is dropped.
 
     Raises:
-        UserError: in one line, with file, line and mend: a missing or empty file, a wrong number of fields,
+        UserError: in one line, with file, line and fix: a missing or empty file, a wrong number of fields,
             a missing column, a score that is not a finite number, an empty sentence, fewer than 2 pairs,
             equal scores throughout.
+
+    Example:
+        >>> import tempfile
+        >>> file = Path(tempfile.mkdtemp()) / "mine.tsv"
+        >>> _ = file.write_text("4.5\ta cat\ta kitten\n1\train\ta train\n", encoding="utf-8")
+        >>> read_scored_pairs(file).scores.tolist()
+        [4.5, 1.0]
     """
     path = Path(path)
     require_file(path)
@@ -110,12 +122,12 @@ def read_scored_pairs(path: Path) -> ScoredPairs:
     return scored_pairs(str(path), reader(path), name=path.name[: path.name.lower().rindex(suffix)])
 
 
-def scored_pairs(source: str, records: Iterable[Record], *, name: str) -> ScoredPairs:
-    """Raw records, checked one by one, as ``ScoredPairs``.
+def scored_pairs(source: str, records: Iterable[GradedRow], *, name: str) -> ScoredPairs:
+    """Checks raw records one by one and makes ``ScoredPairs`` of them.
 
     Args:
-        source: a file or data set, for the messages that concern the whole.
-        records: place and raw score, first and second sentence of each pair.
+        source: a file or data set, for messages about all of it.
+        records: file and line, and raw score, first and second sentence of each pair.
         name: the name of the pairs.
 
     Raises:
@@ -159,7 +171,7 @@ def _sentence(value: object, column: str, where: str) -> str:
     return text
 
 
-def _read_tsv(path: Path) -> Iterator[Record]:
+def _read_tsv(path: Path) -> Iterator[GradedRow]:
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -180,13 +192,13 @@ def _is_number(text: str) -> bool:
     return True
 
 
-def _read_columns(path: Path) -> Iterator[Record]:
-    """A file whose columns have names."""
+def _read_columns(path: Path) -> Iterator[GradedRow]:
+    """Reads a file whose columns have names."""
     for record in Source(str(path)).records(COLUMNS):
         yield f"{path}, line {record.number}", record.values
 
 
-_READERS: dict[str, Callable[[Path], Iterator[Record]]] = {
+_READERS: dict[str, Callable[[Path], Iterator[GradedRow]]] = {
     ".tsv": _read_tsv,
     ".csv": _read_columns,
     ".jsonl": _read_columns,

@@ -1,4 +1,4 @@
-"""What every suite of tasks has in common; a suite itself says how its data is read and scored, and shown."""
+"""The base class of all suites of tasks: how their data is read, scored, recorded and shown."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, Self, TypeVa
 
 from opencse.arrays import Floats
 from opencse.environment import Environment
-from opencse.evaluation.embedding import Embedded, EmbeddingModel, Progress, distinct, embed, silent
+from opencse.evaluation.embedding import Embedded, EmbeddingModel, distinct, embed, silent
 from opencse.evaluation.record import DataRecord, EvaluationRecord, SuiteScore, Text
+from opencse.progress import Say
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -23,10 +24,10 @@ class Task(Protocol):
     """The data of one task, checked."""
 
     def texts(self) -> Iterable[Sequence[str]]:
-        """The groups of texts whose vectors are needed; a text may stand in several."""
+        """Returns the groups of texts whose vectors are needed; a text may be in several."""
 
     def sha256(self) -> str:
-        """A hash of the content."""
+        """Returns a hash of the content."""
 
 
 T = TypeVar("T", bound=Task)  # one task's data
@@ -36,13 +37,13 @@ R = TypeVar("R", bound=EvaluationRecord)
 
 @dataclass(frozen=True)
 class TaskData(Generic[T]):
-    """Tasks ready to be evaluated on.
+    """The tasks of a suite, ready for evaluation.
 
     Attributes:
         source: where they come from, in words.
-        text: in which form the text is; a model scores differently on another one.
+        text: the form of the text; a model scores differently on another one.
         tasks: by name, in the order of the published tables.
-        absent: names of published tasks that were looked for and not found.
+        absent: names of published tasks that were not found.
     """
 
     source: str
@@ -52,18 +53,18 @@ class TaskData(Generic[T]):
 
     @cached_property
     def record(self) -> DataRecord:
-        """What it is, with a hash of each task's content."""
+        """The source, form and content hashes of the tasks."""
         hashes = {name: task.sha256() for name, task in self.tasks.items()}
         return DataRecord(source=self.source, text=self.text, sha256=hashes)
 
 
 @dataclass(frozen=True)
 class Evaluation(Generic[R]):
-    """What a suite found of one model.
+    """The scores of one model on a suite.
 
     Attributes:
         record: the scores and where they come from.
-        arrays: what the scores were made of, pair by pair, by name, for tests over pairs; empty if nothing is kept.
+        arrays: the values behind the scores, pair by pair, by name, for tests over pairs; empty for some suites.
     """
 
     record: R
@@ -72,13 +73,13 @@ class Evaluation(Generic[R]):
 
 @dataclass(frozen=True)
 class Options:
-    """What can be chosen about a suite.
+    """The options of a suite.
 
     Attributes:
-        tasks: some of its tasks; all (that are there) for None.
+        tasks: names of tasks; None: all that are in the folder.
         fast: the fast classifier of SentEval where a classifier is trained (transfer, probing).
         logistic: transfer by scikit-learn's logistic regression instead of SentEval's classifier.
-        apart: encode each task's texts by themselves, not those of all tasks at once, also where one call would do.
+        apart: encode the texts of each task separately, instead of all tasks' texts at once.
         device: where classifiers and regressors are trained; the model's own for None.
         keep_identical_ids: retrieval: rank documents with the query's own id also where they are not judged relevant.
     """
@@ -92,13 +93,13 @@ class Options:
 
 
 class Suite(ABC, Generic[T, S, R]):
-    """A suite of tasks, with what can be chosen about it as its fields.
+    """A suite of tasks, with its options as fields.
 
     Attributes:
-        name: on the command line, and the first part of its scores' names.
+        name: on the command line.
         title: in words.
         folder: of its tasks in a folder of suites.
-        by_task: whether each task's texts are always encoded by themselves, and not those of all tasks at once.
+        by_task: whether the texts of each task are always encoded separately, instead of all tasks' texts at once.
         device: where classifiers are trained; the model's own for None.
     """
 
@@ -111,15 +112,15 @@ class Suite(ABC, Generic[T, S, R]):
     @classmethod
     @abstractmethod
     def of(cls, options: Options) -> Self:
-        """The suite with these options; those it does not know have no effect."""
+        """Makes the suite with these options; the ones it does not have are ignored."""
 
     @abstractmethod
     def load(self, folder: Path, tasks: Sequence[str] | None = None) -> TaskData[T]:
-        """The tasks of a folder, all that are there for None; a fault of the data is a ``UserError``."""
+        """Reads the tasks of a folder (None: all in it); a fault in the data is a ``UserError``."""
 
     @abstractmethod
     def score(self, task: T, embedded: Embedded, device: str = "cpu") -> S:
-        """The scores of one task from the vectors of its texts; ``device`` trains a classifier, if there is one."""
+        """Scores one task from the vectors of its texts; a classifier, if there is one, is trained on ``device``."""
 
     @abstractmethod
     def record(self, scores: dict[str, S], common: Mapping[str, Any]) -> R:
@@ -127,56 +128,56 @@ class Suite(ABC, Generic[T, S, R]):
 
     @abstractmethod
     def line(self, task: T, score: S) -> str:
-        """One task's score for the console."""
+        """Describes one task's score for the console."""
 
     @classmethod
     @abstractmethod
     def table(cls, results: Mapping[str, R]) -> Table:
-        """Records by label as a table."""
+        """Lays out records by label as a table."""
 
     def embed(self, model: EmbeddingModel, tasks: Iterable[T]) -> Embedded:
-        """The vectors of the distinct texts of some tasks."""
+        """Encodes the distinct texts of some tasks."""
         return embed(model.encode, distinct(group for task in tasks for group in task.texts()))
 
     def check(self, data: TaskData[T]) -> None:
-        """Refuses what cannot be scored before anything is encoded, by a ``UserError``."""
+        """Raises a ``UserError`` for data that cannot be scored, before anything is encoded."""
 
     def arrays(self, name: str, task: T, embedded: Embedded) -> dict[str, Floats]:
-        """What is kept for tests over pairs, by name."""
+        """Returns the values for tests over pairs, by name."""
         return {}
 
     def evaluate(
-        self, model: EmbeddingModel, data: TaskData[T], progress: Progress | None = None, *, apart: bool = False
+        self, model: EmbeddingModel, data: TaskData[T], progress: Say | None = None, *, apart: bool = False
     ) -> Evaluation[R]:
         """Evaluates a model.
 
         Args:
-            model: its ``encode`` is called once on the distinct texts of all tasks, or once a task (``by_task``).
+            model: its ``encode`` is called once on the distinct texts of all tasks, or once per task (``by_task``).
             data: the tasks, see ``load``.
             progress: called with one line at each step.
             apart: see `Options`.
 
         Returns:
-            The record, and the arrays kept; a task's score does not depend on which others are there.
+            The record, and the arrays; a task's score does not depend on the other tasks.
 
         Raises:
             UserError: for data that cannot be scored, or a vector that holds NaN or infinite values.
             ValueError: if ``encode`` does not return an (n, d) array.
         """
         self.check(data)
-        tell = progress or silent
+        report = progress or silent
         started = time.perf_counter()
-        tell(f"{self.title}: {', '.join(data.tasks)} from {data.source}, text {data.text}")
+        report(f"{self.title}: {', '.join(data.tasks)} from {data.source}, text {data.text}")
         if data.absent:
-            tell(f"{self.title}: {', '.join(data.absent)} not in {data.source}")
-        everything = None if self.by_task or apart else self._embed(model, data.tasks.values(), self.title, tell)
+            report(f"{self.title}: {', '.join(data.absent)} not in {data.source}")
+        shared = None if self.by_task or apart else self._embed(model, data.tasks.values(), self.title, report)
         scores: dict[str, S] = {}
         arrays: dict[str, Floats] = {}
         for name, task in data.tasks.items():
-            embedded = self._embed(model, [task], name, tell) if everything is None else everything
+            embedded = self._embed(model, [task], name, report) if shared is None else shared
             scores[name] = self.score(task, embedded, self.device or model.device or "cpu")
             arrays |= self.arrays(name, task, embedded)
-            tell(self.line(task, scores[name]))
+            report(self.line(task, scores[name]))
         common = {
             "model": model.name,
             "pooling": model.pooling,
@@ -197,10 +198,10 @@ class Suite(ABC, Generic[T, S, R]):
         suite = cls.of(options)
         return OpenSuite(suite, suite.load(folder, options.tasks), options.apart)
 
-    def _embed(self, model: EmbeddingModel, tasks: Iterable[T], name: str, tell: Progress) -> Embedded:
+    def _embed(self, model: EmbeddingModel, tasks: Iterable[T], name: str, report: Say) -> Embedded:
         started = time.perf_counter()
         embedded = self.embed(model, tasks)
-        tell(f"{name}: {len(embedded):,} distinct texts encoded in {time.perf_counter() - started:.1f} s")
+        report(f"{name}: {len(embedded):,} distinct texts encoded in {time.perf_counter() - started:.1f} s")
         return embedded
 
 
@@ -209,7 +210,7 @@ class OpenSuite(Generic[R]):
     """A suite with its data, ready for models.
 
     Attributes:
-        suite: how it is scored.
+        suite: how the tasks are scored.
         data: its tasks.
         apart: see `Options`.
     """
@@ -218,6 +219,6 @@ class OpenSuite(Generic[R]):
     data: TaskData[Any]
     apart: bool = False
 
-    def evaluate(self, model: EmbeddingModel, progress: Progress | None = None) -> Evaluation[R]:
+    def evaluate(self, model: EmbeddingModel, progress: Say | None = None) -> Evaluation[R]:
         """See `Suite.evaluate`."""
         return self.suite.evaluate(model, self.data, progress, apart=self.apart)

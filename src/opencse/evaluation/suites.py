@@ -1,4 +1,4 @@
-"""The suites of tasks a model can be evaluated on."""
+"""The list of suites, and which of them a folder holds."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ SUITES: dict[str, type[Suite[Any, Any, Any]]] = {
 
 
 def suite_named(name: str) -> type[Suite[Any, Any, Any]]:
-    """The suite called ``name``.
+    """Returns the suite called ``name``.
 
     Raises:
-        UserError: naming those there are.
+        UserError: naming the known ones.
     """
     if name not in SUITES:
         raise UserError(f"unknown suite {name!r}{nearest(name, SUITES)}; there are: {', '.join(SUITES)}")
@@ -40,7 +40,7 @@ def suite_named(name: str) -> type[Suite[Any, Any, Any]]:
 
 
 def recognised(folder: Path) -> list[str]:
-    """The suites that a folder holds data of, by the names in it; none where they tell nothing."""
+    """Recognises the suites whose data is in a folder, by the names in it; none where the names are unknown."""
     if not folder.is_dir():
         return []
     entries = sorted(folder.iterdir())
@@ -52,42 +52,45 @@ def recognised(folder: Path) -> list[str]:
         (Transfer.name, TRANSFER_TASKS),
         (Probing.name, [*PROBING_TASKS, *(f"{key}.txt" for key in PROBING_TASKS)]),
     )
-    found = [suite for suite, tasks in tables if names & set(tasks)]
-    if Retrieval.name not in found and any((entry / name).is_file() for entry in entries for name in corpora):
-        found.append(Retrieval.name)
-    return found
+    suites = [suite for suite, tasks in tables if names & set(tasks)]
+    if Retrieval.name not in suites and any((entry / name).is_file() for entry in entries for name in corpora):
+        suites.append(Retrieval.name)
+    return suites
 
 
 def _require_of(data: Path, suite: str) -> None:
-    """Refuses data that is of another suite than the one asked for, and not of that one too.
+    """Raises an error for data of another suite only.
 
     Raises:
-        UserError: with what to give instead.
+        UserError: with the suite to give instead.
     """
     if data.is_file() and suffix_of(data) in (".tsv", ".csv", ".jsonl"):
         raise UserError(
-            f"{data}: is a file, and a suite's tasks are in a folder; graded pairs of your own (score, sentence, "
+            f"{data}: is a file, and a suite's tasks are in a folder; your own graded pairs (score, sentence, "
             "sentence) are scored as the task stsb: copy the file to mine/stsb/test.tsv, and give --data mine "
             "--tasks stsb"
         )
-    found = recognised(data)
-    if found and SUITES[suite].folder not in (SUITES[one].folder for one in found):
-        what = "queries with relevant documents" if found[0] == Retrieval.name else f"tasks of the suite {found[0]}"
+    suites = recognised(data)
+    if suites and SUITES[suite].folder not in (SUITES[one].folder for one in suites):
+        content = (
+            "queries with relevant documents" if suites[0] == Retrieval.name else f"tasks of the suite {suites[0]}"
+        )
         raise UserError(
-            f"{data}: holds {what}, not {suite}; evaluate it with --suite {found[0]} --data {shlex.quote(str(data))}"
+            f"{data}: holds {content}, not {suite}; evaluate it with --suite {suites[0]} "
+            f"--data {shlex.quote(str(data))}"
         )
 
 
 def suite_folder(data: str | Path, suite: str, *, alone: bool) -> Path:
-    """Where a suite's tasks are: in its folder within ``data`` if that is there, else ``data`` itself.
+    """Finds a suite's tasks: in its folder within ``data`` if there is one, else in ``data`` itself.
 
     Args:
         data: a folder of suites, the folder of one suite, or ``hub``.
         suite: its name.
-        alone: whether no other suite is asked for.
+        alone: whether it is the only suite.
 
     Raises:
-        UserError: if several are asked for and ``data`` holds no folder of that name.
+        UserError: if there are several suites and ``data`` holds no folder of that name.
     """
     name = suite_named(suite).folder
     inside = Path(data) / name

@@ -1,4 +1,4 @@
-"""Whitening and flows on top of any model, fitted on a corpus or on the sentences that are model."""
+"""Whitening and flows applied to the vectors of any model, fitted on a corpus or on the evaluated sentences."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ from typing import Literal, assert_never
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Vectors
 from opencse.errors import UserError
 from opencse.evaluation.embedding import EmbeddingModel, Encode, Searching, silent
-from opencse.evaluation.models.opening import Say
+from opencse.progress import Say
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 
-Kind = Literal["whitening", "flow"]
-Map = Callable[[NDArray[np.floating]], NDArray[np.float32]]
+TransformKind = Literal["whitening", "flow"]
+Transform = Callable[[Vectors], NDArray[np.float32]]
 Stage = Callable[[str, int, int], None]
-"""Called with (what is done, steps done, steps in all)."""
+"""Called with (name of the stage, steps done, steps in all)."""
 TARGET = "target"
 SENTENCES = 50_000
 SEED = 42
@@ -29,7 +30,7 @@ SEED = 42
 
 def postprocessed(
     model: EmbeddingModel,
-    kind: Kind,
+    kind: TransformKind,
     fit: str | Path,
     *,
     dimension: int | None = None,
@@ -37,20 +38,20 @@ def postprocessed(
     progress: Stage | None = None,
     say: Say | None = None,
 ) -> EmbeddingModel:
-    """``model`` with a whitening or a flow after it (SimCSE, Tables 5, B.2 and C.1).
+    """Applies a whitening or a flow after a model (SimCSE, Tables 5, B.2 and C.1).
 
-    Fitted on a corpus, the map is the same for all texts. Fitted on the target, it is made from the first texts that
-    are encoded, and stays: vectors of later calls are of the same space, and compare. `anew_each_call` makes a new one
-    for each task instead, as the published "target" rows do.
+    Fitted on a corpus, the map is the same for all texts. Fitted on the target, it is fitted on the first texts that
+    are encoded, and stays: vectors of later calls are of the same space, and compare. `refitted_each_call` fits a new
+    one for each task instead, as the published "target" rows do.
 
     Args:
-        model: as it is without the map.
+        model: without the map.
         kind: ``whitening`` (see `Whitening`) or ``flow`` (see `Flow`, with its default settings).
         fit: ``target``, or a text file whose sentences the map is fitted on.
-        dimension: first dimensions that a whitening keeps; all for None.
-        sentences: of the file, so many different texts drawn at random; all if there are fewer.
+        dimension: dimensions after a whitening; None: all.
+        sentences: different texts of the file that are drawn at random; all if there are fewer.
         progress: called while a flow is trained.
-        say: hears what was fitted on what, and how long it took.
+        say: called with a line about each fit: the data and the time it took.
 
     Raises:
         UserError: for an unknown kind, a fault in the file, or too few or too similar texts.
@@ -62,7 +63,7 @@ def postprocessed(
     make = partial(_fit, kind, dimension=dimension, progress=progress, say=say)
     name = f"{model.name} + {kind} ({fit})"
     if str(fit) == TARGET:
-        fitted = _OnTarget(make)
+        fitted = _FittedOnFirstCall(make)
         return model.mapped(lambda encode: partial(fitted, encode), name=name)
     texts = sample_texts(Source(str(fit)), sentences)
     mapped = make(np.asarray(model.encode(texts)), f"{len(texts):,} texts of {fit}")
@@ -70,7 +71,7 @@ def postprocessed(
 
 
 def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
-    """Up to ``most`` different texts of ``source``, drawn at random, in the order of the file.
+    """Draws up to ``most`` different texts of ``source`` at random, in the order of the file.
 
     Raises:
         UserError: if ``most`` is below 1, or for a fault in the text.
@@ -78,41 +79,41 @@ def sample_texts(source: TextSource, most: int, seed: int = SEED) -> list[str]:
     if most < 1:
         raise UserError(f"at least 1 sentence is needed to fit on, not {most}")
     texts = list(dict.fromkeys(text for row in source.read().rows for text in row))
-    chosen = np.sort(np.random.default_rng(seed).permutation(len(texts))[:most])
-    return [texts[i] for i in chosen]
+    rows = np.sort(np.random.default_rng(seed).permutation(len(texts))[:most])
+    return [texts[i] for i in rows]
 
 
-def anew_each_call(
+def refitted_each_call(
     model: EmbeddingModel,
-    kind: Kind,
+    kind: TransformKind,
     *,
     dimension: int | None = None,
     progress: Stage | None = None,
     say: Say | None = None,
 ) -> EmbeddingModel:
-    """``model`` with a whitening or flow fitted on the texts of each call, as the published "target" rows are.
+    """Applies a whitening or flow that is fitted on the texts of each call, as in the published "target" rows.
 
     Evaluate it with ``Options(apart=True)``: then a call has the distinct texts of one task, all its parts together.
-    The authors of both methods take every sentence as often as it occurs, and for STS-B and SICK-R those of train and
-    dev, too. Vectors of two calls are of different spaces.
+    The authors of both methods take every sentence as often as it occurs, and for STS-B and SICK-R the sentences of
+    train and dev, too. Vectors of two calls are of different spaces.
 
     Args:
         model: without the map.
-        kind: see `postprocessed`; so are all others.
-        dimension: see ``kind``.
-        progress: see ``kind``.
-        say: see ``kind``.
+        kind: see `postprocessed`, as for all other arguments.
+        dimension: see `postprocessed`.
+        progress: see `postprocessed`.
+        say: see `postprocessed`.
     """
     fresh = partial(postprocessed, model, kind, TARGET, dimension=dimension, progress=progress, say=say)
     last = fresh().searching
 
-    def documents(texts: Sequence[str]) -> NDArray[np.floating]:
+    def documents(texts: Sequence[str]) -> Vectors:
         nonlocal last
         last = fresh().searching
         assert last is not None
         return last.documents(texts)
 
-    def queries(texts: Sequence[str]) -> NDArray[np.floating]:
+    def queries(texts: Sequence[str]) -> Vectors:
         assert last is not None
         return last.queries(texts)  # by the map of the documents, which are encoded first
 
@@ -120,14 +121,14 @@ def anew_each_call(
     return replace(fresh(), encode=lambda texts: fresh().encode(texts), searching=searching)
 
 
-class _OnTarget:
-    """Encodes, and fits the map on the vectors of the first call."""
+class _FittedOnFirstCall:
+    """Encodes texts, and fits the map on the vectors of the first call."""
 
-    def __init__(self, make: Callable[[NDArray[np.floating], str], Map]) -> None:
+    def __init__(self, make: Callable[[Vectors, str], Transform]) -> None:
         self._make = make
-        self._map: Map | None = None
+        self._map: Transform | None = None
 
-    def __call__(self, encode: Encode, texts: Sequence[str]) -> NDArray[np.floating]:
+    def __call__(self, encode: Encode, texts: Sequence[str]) -> Vectors:
         vectors = np.asarray(encode(texts))
         if self._map is None:
             self._map = self._make(vectors, f"the {len(texts):,} texts evaluated")
@@ -135,15 +136,15 @@ class _OnTarget:
 
 
 def _fit(
-    kind: Kind,
-    vectors: NDArray[np.floating],
-    what: str,
+    kind: TransformKind,
+    vectors: Vectors,
+    data: str,
     *,
     dimension: int | None,
     progress: Stage | None,
     say: Say | None,
-) -> Map:
-    tell = say or silent
+) -> Transform:
+    report = say or silent
     started = time.perf_counter()
     match kind:
         case "whitening":
@@ -151,8 +152,8 @@ def _fit(
 
             whitening = Whitening.fit(vectors, dimension)
             left_out = f" ({whitening.dropped} without variance)" if whitening.dropped else ""
-            tell(
-                f"whitening fitted on {what} in {time.perf_counter() - started:.1f} s: "
+            report(
+                f"whitening fitted on {data} in {time.perf_counter() - started:.1f} s: "
                 f"{vectors.shape[1]} to {whitening.dimension} dimensions{left_out}"
             )
             return whitening.apply
@@ -160,9 +161,9 @@ def _fit(
             from opencse.evaluation.models.flow import Flow
 
             flow = Flow.fit(vectors, progress=None if progress is None else partial(progress, "training the flow"))
-            tell(
-                f"flow fitted on {what} in {time.perf_counter() - started:.1f} s: "
-                f"{flow.log_likelihood(vectors).mean():.1f} nats a vector"
+            report(
+                f"flow fitted on {data} in {time.perf_counter() - started:.1f} s: "
+                f"{flow.log_likelihood(vectors).mean():.1f} nats per vector"
             )
             return flow.apply
         case _:

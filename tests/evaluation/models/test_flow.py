@@ -10,7 +10,7 @@ from scipy.stats import norm
 from torch import Tensor
 
 from opencse.errors import UserError
-from opencse.evaluation.models.flow import ActNorm, Flow, FlowSettings, Step
+from opencse.evaluation.models.flow import ActNorm, Flow, FlowSettings, FlowStep
 
 
 def seeded(seed: int = 0) -> torch.Generator:
@@ -70,7 +70,7 @@ def test_layers_by_hand() -> None:
     norm_layer.start(x)
     torch.testing.assert_close(norm_layer(x), torch.tensor([[-1.0, 0, -1], [1, 0, 1]]), atol=1e-5, rtol=0)
     assert norm_layer.log_scale.sum().item() == pytest.approx(-math.log(1) - math.log(1e-6) - math.log(2), abs=1e-4)
-    step = Step(3, 4, seeded())
+    step = FlowStep(3, 4, seeded())
     torch.testing.assert_close(step(x), torch.tensor([[3.0, 2, 1], [7, 2, 3]]), msg="a new step moves nothing")
     with torch.no_grad():
         step.shift.get_parameter("4.bias").fill_(5)

@@ -1,1 +1,1 @@
-"""What a trained encoder is measured against: word vectors, bags of words, whitening and flows, and any other model."""
+"""Models to compare an encoder with: word vectors, bags of words, whitening, flows, MTEB, and any other model."""

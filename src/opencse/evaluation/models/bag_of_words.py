@@ -1,4 +1,4 @@
-"""Bags of words: how far do shared words alone get?"""
+"""Bags of words: vectors of hashed word counts, the baseline that knows only shared words."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ COLUMNS = 4096
 
 
 class BagOfWords:
-    r"""Counts of a text's words (lower-cased white-space tokens), hashed with a sign into a fixed number of columns.
+    r"""Counts a text's words (lower-cased white-space tokens), hashed with a sign into a fixed number of columns.
 
     .. math:: x_c = \sum_{w:\, h(w) = c} \xi(w)\, \mathrm{tf}(w), \quad \xi(w) = \pm 1
 
-    (Weinberger et al. 2009, "Feature Hashing for Large Scale Multitask Learning", section 2). A column for every word
+    (Weinberger et al. 2009, "Feature Hashing for Large Scale Multitask Learning", section 2). One column per word
     would make cosines exact, but takes n x V values (gigabytes for all STS sentences), and vectors of two calls
     would not compare. With h and :math:`\xi` fixed functions of the word, they do, and the error is small: for two
     texts without two words in one column the cosine is exact, which of two texts with 20 different words together
@@ -31,6 +31,11 @@ class BagOfWords:
 
     Attributes:
         columns: length of a vector.
+
+    Example:
+        >>> vectors = BagOfWords().encode(["a cat sleeps", "a cat", "the sun"])
+        >>> vectors.shape, float(vectors[0] @ vectors[1]), float(vectors[0] @ vectors[2])
+        ((3, 4096), 2.0, 0.0)
     """
 
     def __init__(self, columns: int = COLUMNS) -> None:
@@ -39,18 +44,18 @@ class BagOfWords:
         self.columns = columns
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """(n, columns) float32; a text without words is the zero vector."""
-        place: dict[str, tuple[int, int]] = {}
+        """Returns (n, columns) float32; a text without words is the zero vector."""
+        column_of: dict[str, tuple[int, int]] = {}
         vectors = np.zeros((len(texts), self.columns), dtype=np.float32)
         for row, text in zip(vectors, texts, strict=True):
             for word in text.lower().split():
-                if word not in place:
-                    place[word] = self._place(word)
-                column, sign = place[word]
+                if word not in column_of:
+                    column_of[word] = self._column_and_sign(word)
+                column, sign = column_of[word]
                 row[column] += sign
         return vectors
 
-    def _place(self, word: str) -> tuple[int, int]:
+    def _column_and_sign(self, word: str) -> tuple[int, int]:
         # Python's own hash of a string differs from process to process.
         number = int.from_bytes(hashlib.blake2b(word.encode("utf-8", "surrogatepass"), digest_size=8).digest())
         return (number >> 1) % self.columns, 1 if number & 1 else -1

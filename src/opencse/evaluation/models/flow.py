@@ -1,9 +1,9 @@
-"""BERT-flow: an invertible map after which sentence vectors are as likely as can be under a standard normal."""
+"""BERT-flow: an invertible map that makes sentence vectors as likely as possible under a standard normal."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Self
 
@@ -14,14 +14,14 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from opencse.errors import UserError
+from opencse.progress import Count
 from opencse.settings import Settings
 
-Progress = Callable[[int, int], None]
-_ROWS = 4096  # mapped at a time, and as many give ActNorm its start
+_ROWS = 4096  # mapped at a time, and drawn for the start of ActNorm
 
 
 class FlowSettings(Settings):
-    """Shape and training of a flow; the defaults are those of the authors' published runs.
+    """Shape and training of a flow; the defaults are the settings of the authors' published runs.
 
     Attributes:
         levels: after each but the last, half of the coordinates that are left are final.
@@ -43,7 +43,7 @@ class FlowSettings(Settings):
 
 
 class ActNorm(nn.Module):
-    r"""Scale and shift of each coordinate (Glow, section 3.1).
+    r"""Scales and shifts each coordinate (Glow, section 3.1).
 
     .. math:: y = e^{s} \odot (x + b), \quad \log|\det| = \sum_i s_i
     """
@@ -55,7 +55,7 @@ class ActNorm(nn.Module):
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:
-        """Sets shift and scale so that ``x`` (rows, size) comes out with mean 0 and variance 1."""
+        """Sets shift and scale so that ``x`` (rows, size) gets mean 0 and variance 1."""
         self.shift.copy_(-x.mean(dim=0))
         self.log_scale.copy_(-(x.std(dim=0, correction=0) + 1e-6).log())
 
@@ -64,7 +64,7 @@ class ActNorm(nn.Module):
         return (x + self.shift) * self.log_scale.exp()
 
 
-class Step(nn.Module):
+class FlowStep(nn.Module):
     r"""ActNorm, the coordinates in reverse order, additive coupling (NICE, Dinh et al. 2015; Glow, section 3).
 
     .. math:: y_1 = x_1, \quad y_2 = x_2 + t(x_1), \quad \log|\det| = 0
@@ -75,9 +75,9 @@ class Step(nn.Module):
     def __init__(self, size: int, width: int, generator: torch.Generator) -> None:
         super().__init__()
         self.size = size
-        self.kept = (size + 1) // 2
+        self.first_size = (size + 1) // 2
         self.norm = ActNorm(size)
-        sizes = [self.kept, width, width, size - self.kept]
+        sizes = [self.first_size, width, width, size - self.first_size]
         # `nn.Linear` alone would draw its weights from torch's global generator first.
         layers = [nn.utils.skip_init(nn.Linear, a, b) for a, b in pairwise(sizes)]  # type: ignore[no-untyped-call]
         with torch.no_grad():
@@ -90,17 +90,17 @@ class Step(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(rows, size) -> the same shape."""
-        first, second = self.norm(x).flip(1).tensor_split([self.kept], dim=1)
+        first, second = self.norm(x).flip(1).tensor_split([self.first_size], dim=1)
         return torch.cat([first, second + self.shift(first)], dim=1)
 
 
 class Flow:
-    r"""A Glow of vectors, trained by maximum likelihood with the encoder frozen (Li et al. 2020, section 3).
+    r"""A Glow flow of vectors, trained by maximum likelihood with the encoder frozen (Li et al. 2020, section 3).
 
     .. math:: \max_\phi\; \mathbb{E}_x \Big[\log \mathcal{N}(f_\phi(x); 0, I)
               + \log \Big|\det \frac{\partial f_\phi(x)}{\partial x}\Big|\Big]
 
-    and f(x) takes the place of the sentence vector x. f is ``levels`` times ``depth`` `Step`s (Kingma & Dhariwal 2018,
+    and f(x) replaces the sentence vector x. f is ``levels`` times ``depth`` `FlowStep`s (Kingma & Dhariwal 2018,
     "Glow"); after each level but the last, the second half of the coordinates is final.
 
     Where the authors' code differs: ActNorm starts from one batch (here from up to 4,096 vectors drawn at random) and
@@ -111,13 +111,19 @@ class Flow:
         steps: the map, level by level.
         settings: its shape and training.
         dimension: length of a vector (d).
+
+    Example:
+        >>> vectors = np.random.default_rng(0).normal(loc=3.0, size=(64, 8))
+        >>> flow = Flow.fit(vectors, FlowSettings(levels=2, depth=1, epochs=1))
+        >>> flow.apply(vectors).shape, bool(abs(flow.apply(vectors).mean()) < 0.5)
+        ((64, 8), True)
     """
 
     def __init__(self, dimension: int, settings: FlowSettings) -> None:
-        """A flow that is not trained.
+        """Makes an untrained flow.
 
         Raises:
-            UserError: if the vectors are too short for so many levels.
+            UserError: if the vectors are too short for this number of levels.
         """
         if dimension < 2**settings.levels:
             raise UserError(
@@ -131,7 +137,7 @@ class Flow:
         while len(sizes) < settings.levels:
             sizes.append((sizes[-1] + 1) // 2)
         self.steps = nn.ModuleList(
-            Step(size, settings.width, generator) for size in sizes for _ in range(settings.depth)
+            FlowStep(size, settings.width, generator) for size in sizes for _ in range(settings.depth)
         )
 
     @classmethod
@@ -141,9 +147,9 @@ class Flow:
         settings: FlowSettings | None = None,
         *,
         device: str | torch.device = "cpu",
-        progress: Progress | None = None,
+        progress: Count | None = None,
     ) -> Self:
-        """A flow trained on ``vectors``.
+        """Trains a flow on ``vectors``.
 
         Args:
             vectors: (n, d), n >= 2.
@@ -170,7 +176,7 @@ class Flow:
         flow._train(data, generator, torch.device(device), progress)
         return flow
 
-    def _train(self, data: Tensor, generator: torch.Generator, device: torch.device, progress: Progress | None) -> None:
+    def _train(self, data: Tensor, generator: torch.Generator, device: torch.device, progress: Count | None) -> None:
         settings = self.settings
         optimizer = torch.optim.Adam(self.steps.parameters(), lr=settings.learning_rate)
         total = settings.epochs * math.ceil(len(data) / settings.batch_size)
@@ -198,7 +204,7 @@ class Flow:
             x = torch.cat([step(x[:, : step.size]), x[:, step.size :]], dim=1)
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """f(x), (rows, d), and log |det df/dx|, (), which is the same for every x of these steps."""
+        """Returns f(x), (rows, d), and log |det df/dx|, (), which is the same for every x."""
         log_det = x.new_zeros(())
         for step in self._steps():
             x = torch.cat([step(x[:, : step.size]), x[:, step.size :]], dim=1)
@@ -206,7 +212,7 @@ class Flow:
         return x, log_det
 
     def apply(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-        """The map of each vector: (n, d) -> (n, d) float32."""
+        """Maps each vector: (n, d) -> (n, d) float32."""
         mapped = np.empty((len(vectors), self.dimension), dtype=np.float32)
         with torch.no_grad():
             for start, block in self._blocks(vectors):
@@ -214,12 +220,12 @@ class Flow:
         return mapped
 
     def log_likelihood(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-        """The log-likelihood of each vector, in nats: (n,) float32."""
-        found = np.empty(len(vectors), dtype=np.float32)
+        """Returns the log-likelihood of each vector, in nats: (n,) float32."""
+        likelihoods = np.empty(len(vectors), dtype=np.float32)
         with torch.no_grad():
             for start, block in self._blocks(vectors):
-                found[start : start + _ROWS] = self._log_likelihood(block).cpu().numpy()
-        return found
+                likelihoods[start : start + _ROWS] = self._log_likelihood(block).cpu().numpy()
+        return likelihoods
 
     def _log_likelihood(self, x: Tensor) -> Tensor:
         """Log p(x) of each row of ``x``: (rows,)."""
@@ -227,9 +233,9 @@ class Flow:
         likelihood: Tensor = log_det - 0.5 * (z.square().sum(dim=1) + z.shape[1] * math.log(2 * math.pi))
         return likelihood
 
-    def _steps(self) -> Iterator[Step]:
+    def _steps(self) -> Iterator[FlowStep]:
         for step in self.steps:
-            assert isinstance(step, Step)
+            assert isinstance(step, FlowStep)
             yield step
 
     def _blocks(self, vectors: NDArray[np.floating]) -> Iterator[tuple[int, Tensor]]:
@@ -239,5 +245,5 @@ class Flow:
 
 
 def _tensor(vectors: NDArray[np.floating]) -> Tensor:
-    """As float32; copied only where it is not yet so, or read-only (which torch cannot share)."""
+    """Converts to float32; copies only other types, and read-only arrays (which torch cannot share)."""
     return torch.from_numpy(np.require(vectors, np.float32, ["C", "W"]))

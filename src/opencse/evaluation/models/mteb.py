@@ -1,4 +1,4 @@
-"""Our encoders in MTEB: ``mteb.evaluate(MtebEncoder("folder"), tasks=mteb.get_tasks(["STS12"]))``."""
+"""Evaluates encoders with MTEB: ``mteb.evaluate(MtebEncoder("folder"), tasks=mteb.get_tasks(["STS12"]))``."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ ORGANISATION = "opencse"
 
 
 class MtebEncoder:
-    """A sentence encoder as MTEB's ``EncoderProtocol`` wants it (mteb 2.26).
+    """A sentence encoder with the interface of MTEB's ``EncoderProtocol`` (mteb 2.26).
 
-    Embeddings are compared by cosine. What MTEB calls queries and documents (in retrieval and reranking) is encoded by
+    Vectors are compared by cosine. What MTEB calls queries and documents (in retrieval and reranking) is encoded by
     ``encode_query`` and ``encode_document``, everything else by ``encode``, with the prompts that the model's folder
     names. MTEB's own prompts and instructions are not used.
 
     MTEB takes cosines in float32, where texts of equal vectors need not tie exactly; its correlations then differ in
     the last digits from ours (by 0.002 points on 150 pairs, five of them with cosine 1).
 
-    MTEB keeps results by a model's name and revision and does not run what it finds. The revision is therefore a
-    hash of the weights and of all else that makes the vectors: a model trained anew under its old name is evaluated
-    anew.
+    MTEB stores results by a model's name and revision, and does not repeat them. The revision is therefore a hash of
+    the weights and of everything else that determines the vectors: a model that is trained again under its old name is
+    evaluated again.
 
     Attributes:
         encoder: the encoder evaluated.
@@ -80,14 +80,14 @@ class MtebEncoder:
             self.encoder = SentenceEncoder.load(
                 model, device=device, pooling=pooling, trust_remote_code=trust_remote_code
             )
-        chosen = name or _default_name(model)
-        if chosen.count("/") != 1 or not all(part.strip() for part in chosen.split("/")):
-            raise UserError(f"the name {chosen!r} is not of the form organisation/model, which mteb asks for")
-        self._meta = _meta(self.encoder, chosen, revision or fingerprint(self.encoder))
+        full_name = name or _default_name(model)
+        if full_name.count("/") != 1 or not all(part.strip() for part in full_name.split("/")):
+            raise UserError(f"the name {full_name!r} is not of the form organisation/model, which mteb requires")
+        self._meta = _meta(self.encoder, full_name, revision or fingerprint(self.encoder))
 
     @property
     def mteb_model_meta(self) -> ModelMeta:
-        """What MTEB records of the model; fields we cannot know (licence, training data) are None."""
+        """The metadata that MTEB records; unknown fields (licence, training data) are None."""
         return self._meta
 
     def encode(
@@ -102,10 +102,10 @@ class MtebEncoder:
         show_progress_bar: bool = False,
         precision: str = "float32",
     ) -> Embeddings:
-        """The vectors (n, dimension) of the texts that a loader gives in batches.
+        """Encodes the texts of a loader: (n, dimension).
 
-        Of the other arguments, which MTEB passes, only ``precision`` and ``prompt_type`` say something about the
-        vectors; they do not depend on the batches, and the encoder forms its own.
+        Of the other arguments, which MTEB passes, only ``precision`` and ``prompt_type`` are used; the encoder forms
+        its own batches.
 
         Raises:
             UserError: for another precision than float32, or inputs without text (images, sound).
@@ -123,12 +123,12 @@ class MtebEncoder:
         return self.encoder.encode(texts, prompt=self.encoder.prompts.of(role))
 
     def similarity(self, embeddings1: Array, embeddings2: Array) -> torch.Tensor:
-        """Similarities (n, m) of every vector of one set (n, d) with every vector of the other (m, d)."""
+        """Returns the similarities (n, m) of every vector of one set (n, d) with every vector of the other (m, d)."""
         one, two = np.asarray(embeddings1, dtype=np.float32), np.asarray(embeddings2, dtype=np.float32)
         return torch.from_numpy(self.encoder.similarity_fn_name.matrix(np.atleast_2d(one), np.atleast_2d(two)))
 
     def similarity_pairwise(self, embeddings1: Array, embeddings2: Array) -> torch.Tensor:
-        """Similarities (n,) of row i of one set (n, d) with row i of the other."""
+        """Returns the similarities (n,) of row i of one set (n, d) with row i of the other."""
         one, two = np.asarray(embeddings1, dtype=np.float32), np.asarray(embeddings2, dtype=np.float32)
         function = self.encoder.similarity_fn_name
         return torch.from_numpy(function.of_pairs(function.prepared(one), function.prepared(two)).astype(np.float32))

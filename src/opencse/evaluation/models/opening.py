@@ -1,4 +1,4 @@
-"""Any model as evaluation takes it: texts in, one vector each out."""
+"""Opens any model for evaluation: a folder, a Hub id, word vectors, a bag of words, an object or a function."""
 
 from __future__ import annotations
 
@@ -18,16 +18,12 @@ from opencse.evaluation.once import NO_LAYERS
 from opencse.foreign import checks_trust, told
 from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
+from opencse.progress import Count, Say
 from opencse.text.files.lines import require_file
 
 WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
 
-Progress = Callable[[int, int], None]
-"""Called with (texts done, texts in all)."""
-Say = Callable[[str], None]
-"""Called with a line worth reading."""
-"""The arithmetic of encoding."""
 
 
 @runtime_checkable
@@ -35,7 +31,7 @@ class Encodes(Protocol):
     """Anything with ``encode(list of n texts) -> (n, d)``: a sentence-transformers model, for instance."""
 
     def encode(self, texts: list[str], /) -> Any:  # noqa: ANN401 - an array, a tensor, a list of them
-        """The vectors of the texts."""
+        """Encodes the texts."""
 
 
 @runtime_checkable
@@ -58,12 +54,12 @@ def open_model(
     pooling: str | None = None,
     layer: int | None = None,
     device: str | None = None,
-    progress: Progress | None = None,
+    progress: Count | None = None,
     say: Say | None = None,
     trust_remote_code: bool = False,
     precision: PrecisionName = "float32",
 ) -> EmbeddingModel:
-    """Opens whatever can be evaluated.
+    """Opens a model for evaluation.
 
     Args:
         model: one of
@@ -76,34 +72,41 @@ def open_model(
             - a function of a list of texts.
 
             The last two give a (n, d) array, a tensor, or a list of vectors.
-        pooling: replaces the model's own; for a folder or Hub id alone.
-        layer: of an encoder, whose vectors are taken instead of the whole encoder's, from 0 (the embedding layer's
+        pooling: replaces the model's own; only for a folder or Hub id.
+        layer: of an encoder, whose vectors replace those of the last layer, from 0 (the embedding layer's
             output) to its depth; see ``opencse.encoder.layers.layer_vectors``.
         device: where to run; for a folder or Hub id, and without effect on word vectors and bags of words.
-        progress: called as texts are encoded, by models that tell (encoders and word vectors).
-        say: hears what of the texts has word vectors, and what code of a model's folder is run.
-        trust_remote_code: see `SentenceEncoder.load`; for a folder or Hub id alone.
-        precision: see `SentenceEncoder.encode`; for whole encoders alone.
+        progress: called with (texts done, texts in all) by encoders and word vectors.
+        say: called with a line about words without vectors, and about code of a model's folder that is run.
+        trust_remote_code: see `SentenceEncoder.load`; only for a folder or Hub id.
+        precision: see `SentenceEncoder.encode`; only for encoders, without ``layer``.
 
     Raises:
-        UserError: if nothing can be made of ``model``, or for a pooling, layer or device where there is none to choose.
+        UserError: if ``model`` is none of these, or for a pooling, layer or device that it does not have.
+
+    Example:
+        >>> model = open_model("bag-of-words")
+        >>> model.name, model.encode(["a cat"]).shape
+        ('bag-of-words', (1, 4096))
+        >>> open_model(lambda texts: [[len(text), 1.0] for text in texts]).encode(["cat"]).tolist()
+        [[3.0, 1.0]]
     """
     if isinstance(model, str | Path):
-        return _named(str(model), pooling, layer, device, progress, say, trust_remote_code, precision)
+        return _open_named(str(model), pooling, layer, device, progress, say, trust_remote_code, precision)
     if pooling is not None:
         raise UserError("pooling is chosen when a model is loaded; give a folder or Hub id, not the loaded model")
     if device is not None:
         raise UserError(f"a loaded model stays on its device; move it there yourself instead of asking for {device}")
     ours = sys.modules.get("opencse.encoder.encoder")  # nothing heavy is loaded to find out whether it is one of ours
     if ours is not None and isinstance(model, ours.SentenceEncoder):
-        return _of_encoder(model, type(model.backbone).__name__, layer, progress, precision)
+        return _open_encoder(model, type(model.backbone).__name__, layer, progress, precision)
     _require_float32(type(model).__name__, precision)
     _require_no_layer(type(model).__name__, layer)
-    return _foreign(model)
+    return _open_object(model)
 
 
-def require_there(model: object) -> None:
-    """Refuses a named model that is not there, before another one is scored for long.
+def require_model(model: object) -> None:
+    """Raises an error for a named model that does not exist, before another one is scored for long.
 
     Raises:
         UserError: see `opencse.model_folder.locate.locate`.
@@ -117,12 +120,12 @@ def require_there(model: object) -> None:
             locate(model, weights=False)
 
 
-def _named(
+def _open_named(
     model: str,
     pooling: str | None,
     layer: int | None,
     device: str | None,
-    progress: Progress | None,
+    progress: Count | None,
     say: Say | None,
     trust_remote_code: bool,
     precision: PrecisionName,
@@ -134,7 +137,7 @@ def _named(
         encoder = SentenceEncoder.load(model, pooling=pooling, device=device, trust_remote_code=trust_remote_code)
         if encoder.own_code and say is not None:
             say(told(encoder.own_code))
-        return _of_encoder(encoder, model, layer, progress, precision)
+        return _open_encoder(encoder, model, layer, progress, precision)
     _require_float32(model, precision)
     _require_no_layer(model, layer)
     if pooling is not None:
@@ -174,11 +177,11 @@ def _require_no_layer(model: str, layer: int | None) -> None:
         raise UserError(NO_LAYERS.format(model))
 
 
-def _of_encoder(
+def _open_encoder(
     encoder: Any,  # noqa: ANN401 - its module is heavy
     name: str,
     layer: int | None,
-    progress: Progress | None,
+    progress: Count | None,
     precision: PrecisionName,
 ) -> EmbeddingModel:
     if layer is not None:
@@ -196,12 +199,12 @@ def _of_encoder(
 
         return layer_vectors(encoder, list(texts), layer or 0, role=role, progress=progress)
 
-    called, method = (name, encode) if layer is None else (f"{name}, layer {layer}", of_layer)
+    label, method = (name, encode) if layer is None else (f"{name}, layer {layer}", of_layer)
     searching = None
     if encoder.prompts.differ:
         searching = Searching(partial(method, role=Role.QUERY), partial(method, role=Role.DOCUMENT))
     return EmbeddingModel(
-        called,
+        label,
         method,
         pooling=str(encoder.pooling),
         device=str(encoder.device),
@@ -212,7 +215,7 @@ def _of_encoder(
     )
 
 
-def _layers_of(encoder: Any, progress: Progress | None) -> ByLayer:  # noqa: ANN401 - its module is heavy
+def _layers_of(encoder: Any, progress: Count | None) -> ByLayer:  # noqa: ANN401 - its module is heavy
     def encode(texts: Sequence[str], layers: Sequence[int], role: Role) -> dict[int, NDArray[np.float32]]:
         from opencse.encoder.layers import vectors_by_layer
 
@@ -221,7 +224,7 @@ def _layers_of(encoder: Any, progress: Progress | None) -> ByLayer:  # noqa: ANN
     return ByLayer(encoder.depth, int(encoder.backbone.config.hidden_size), encode)
 
 
-def _foreign(model: object) -> EmbeddingModel:
+def _open_object(model: object) -> EmbeddingModel:
     device = str(model.device) if isinstance(model, _Placed) and model.device is not None else None
     if isinstance(model, Encodes):
         searching = None
@@ -239,12 +242,12 @@ def _foreign(model: object) -> EmbeddingModel:
 
 
 def _arrays(encode: Callable[[list[str]], object]) -> Encode:
-    """``encode``, its vectors given as an array."""
+    """Returns ``encode`` with its vectors as an array."""
     return lambda texts: _as_array(encode(list(texts)))
 
 
 def _as_array(vectors: object) -> NDArray[np.floating]:
-    """A tensor, or a list of tensors, as an array on the CPU; anything else as numpy reads it."""
+    """Returns a tensor, or a list of tensors, as an array on the CPU; anything else as numpy reads it."""
     torch: Any = sys.modules.get("torch")
     if torch is not None:
         if isinstance(vectors, list) and vectors and isinstance(vectors[0], torch.Tensor):

@@ -1,4 +1,4 @@
-"""BERT-whitening: a linear map after which sentence vectors have mean zero and uncorrelated, equal coordinates."""
+"""BERT-whitening: a linear map that gives sentence vectors mean zero and uncorrelated coordinates of variance 1."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 
+from opencse.arrays import Floats, Vectors
 from opencse.errors import UserError
 
 if TYPE_CHECKING:
@@ -15,10 +16,10 @@ if TYPE_CHECKING:
 
 BLOCK = 4096  # rows mapped at a time, so that float64 copies stay small
 NULL = 1e-9
-"""A direction with less than this share of the largest variance is none: it holds float32 rounding, nothing else."""
+"""A direction with less than this share of the largest variance is dropped: it holds only float32 rounding."""
 
 STRETCHED = 100.0
-"""A last dimension that is stretched by more, beside the first, is worth a warning."""
+"""A last dimension that is stretched by more, compared with the first, is worth a warning."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +30,8 @@ class Whitening:
 
     with mean :math:`\mu` and covariance :math:`\Sigma` of the vectors it was fitted on, the columns of U in the
     order of falling variance; the first k of them give the shorter vectors of section 3.3. All is computed in
-    float64, and :math:`\Sigma` has the divisor n - 1, as in the authors' code (1 / N in the paper; the cosine does
-    not see it). The authors' code also divides by the root of variances that are nothing but rounding (LayerNorm
+    float64, and :math:`\Sigma` has the divisor n - 1, as in the authors' code (1 / N in the paper; the cosine is
+    the same). The authors' code also divides by the root of variances that are only rounding (LayerNorm
     leaves one such direction in every BERT), so that noise gets the weight of a coordinate; here a direction with
     less than 1e-9 of the largest variance is dropped and ``dropped`` says how many were.
 
@@ -38,19 +39,25 @@ class Whitening:
         mean: (d,) float64.
         matrix: W, (d, k) float64.
         dropped: directions without variance that were left out.
+
+    Example:
+        >>> vectors = np.random.default_rng(0).normal(size=(50, 3)) * [1, 10, 100] + 5
+        >>> whitened_vectors = Whitening.fit(vectors, dimension=2).apply(vectors)
+        >>> bool(np.allclose(np.cov(whitened_vectors.T), np.eye(2), atol=1e-4))
+        True
     """
 
-    mean: NDArray[np.float64]
-    matrix: NDArray[np.float64]
+    mean: Floats
+    matrix: Floats
     dropped: int
 
     @classmethod
-    def fit(cls, vectors: NDArray[np.floating], dimension: int | None = None) -> Self:
-        """The whitening of ``vectors``.
+    def fit(cls, vectors: Vectors, dimension: int | None = None) -> Self:
+        """Fits a whitening on ``vectors``.
 
         Args:
-            vectors: (n, d); of n < d vectors at most n - 1 directions are left.
-            dimension: k, the directions of largest variance to keep; all that vary for None.
+            vectors: (n, d); of n < d vectors at most n - 1 directions remain.
+            dimension: k, the number of directions, of largest variance; None: all that vary.
 
         Raises:
             UserError: if the vectors vary along fewer than k directions (or none), or are not finite.
@@ -66,30 +73,30 @@ class Whitening:
         mean = vectors.mean(axis=0, dtype=np.float64) if n else np.zeros(d)
         values, directions = _variances(vectors, mean) if n and d else (np.zeros(d), np.eye(d))
         rank = min(int((values > NULL * values[0]).sum()), max(n - 1, 0)) if d and values[0] > 0 else 0
-        kept = rank if dimension is None else dimension
-        if not 0 < kept <= rank:
+        count = rank if dimension is None else dimension
+        if not 0 < count <= rank:
             raise UserError(
                 f"whitening to {dimension or 'any'} dimensions needs vectors that vary along as many directions, but "
                 f"these {n:,} vectors of {d} dimensions vary along {rank}; give more texts or a smaller dimension"
             )
-        chosen = directions[:, :kept]
-        # Which of the two signs a solver returns is chance.
-        chosen = chosen * np.sign(chosen[np.abs(chosen).argmax(axis=0), np.arange(kept)])
-        return cls(mean, chosen / np.sqrt(values[:kept]), d - rank)
+        axes = directions[:, :count]
+        # A solver returns either of the two signs; fix it.
+        axes = axes * np.sign(axes[np.abs(axes).argmax(axis=0), np.arange(count)])
+        return cls(mean, axes / np.sqrt(values[:count]), d - rank)
 
     @property
     def stretch(self) -> float:
-        """How many times as much the last dimension is stretched as the first."""
+        """The factor by which the last dimension is stretched more than the first."""
         return float(self._lengths[-1] / self._lengths[0])
 
     def within(self, stretch: float) -> int:
-        """How many dimensions are stretched no more than so many times as much as the first."""
+        """Counts the dimensions that are stretched at most ``stretch`` times as much as the first."""
         return int((self._lengths <= stretch * self._lengths[0]).sum())
 
     @property
-    def _lengths(self) -> NDArray[np.float64]:
-        """(k,) what a vector along each direction is multiplied by, rising."""
-        lengths: NDArray[np.float64] = np.linalg.norm(self.matrix, axis=0)
+    def _lengths(self) -> Floats:
+        """The factors (k,) that vectors along each direction are multiplied by, rising."""
+        lengths: Floats = np.linalg.norm(self.matrix, axis=0)
         return lengths
 
     @property
@@ -97,8 +104,8 @@ class Whitening:
         """Length of a whitened vector (k)."""
         return int(self.matrix.shape[1])
 
-    def apply(self, vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-        """(n, d) -> (n, k) float32, computed in float64."""
+    def apply(self, vectors: Vectors) -> NDArray[np.float32]:
+        """Maps (n, d) -> (n, k) float32, computed in float64."""
         mapped = np.empty((len(vectors), self.dimension), dtype=np.float32)
         for start in range(0, len(vectors), BLOCK):
             block = vectors[start : start + BLOCK].astype(np.float64)
@@ -106,10 +113,8 @@ class Whitening:
         return mapped
 
 
-def _variances(
-    vectors: NDArray[np.floating], mean: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Variances (divisor n - 1), falling, and the directions (d, any) they are along; of n < d vectors the first n."""
+def _variances(vectors: Vectors, mean: Floats) -> tuple[Floats, Floats]:
+    """Returns variances (divisor n - 1), falling, and their directions (d, any); of n < d vectors the first n."""
     n, d = vectors.shape
     if n < d:
         _, stretch, directions = np.linalg.svd(vectors.astype(np.float64) - mean, full_matrices=False)
@@ -123,7 +128,7 @@ def _variances(
 
 
 def whitened(encoder: SentenceEncoder, whitening: Whitening) -> SentenceEncoder:
-    r"""A copy of ``encoder`` whose last layer is the whitening: a stock Dense layer, saved and loaded like any other.
+    r"""Copies ``encoder`` with the whitening as its last layer: a Dense layer, saved and loaded like any other.
 
     Its weight is :math:`W^\top`, its bias :math:`-\mu W`, without activation.
 

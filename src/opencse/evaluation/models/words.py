@@ -1,9 +1,9 @@
-"""Averages of word vectors, read from the text files of GloVe, word2vec and fastText."""
+"""Averages of word vectors, read from text files of GloVe, word2vec and fastText."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from opencse.environment import require_packages
 from opencse.errors import UserError
+from opencse.progress import Count
 from opencse.text.files.lines import read_lines
 
 BLOCK = 4096  # texts averaged at a time
@@ -20,10 +21,10 @@ BLOCK = 4096  # texts averaged at a time
 
 @dataclass(frozen=True)
 class Coverage:
-    """What of some texts has a vector.
+    """How many words of some texts have a vector.
 
     Attributes:
-        texts: how many.
+        texts: their number.
         empty: texts without a single known word; their vector is zero.
         words: running words (white-space tokens).
         unknown: running words without a vector.
@@ -47,18 +48,23 @@ class Coverage:
 
 
 class WordVectors:
-    r"""A text's vector is the mean of its known words' vectors (SimCSE, Table 5: "GloVe embeddings (avg.)").
+    r"""Encodes a text as the mean of its known words' vectors (SimCSE, Table 5: "GloVe embeddings (avg.)").
 
     .. math:: s = \frac1{|K|} \sum_{t \in K} v_t, \quad K = \text{the text's running words that have a vector}
 
-    A word is a white-space token, as it stands or else lower-cased; a word that has no vector either way is left
-    out, a text without a known word is the zero vector.
+    A word is a white-space token, as written or else lower-cased; a word that has no vector either way is left
+    out, and a text without a known word is the zero vector.
 
-    SentEval's own script for bags of words averages likewise, but leaves out what is not there as it stands.
+    SentEval's own script for bags of words averages likewise, but does not try the lower-cased word.
 
     Attributes:
         words: row of each word.
         vectors: (V, d) float32.
+
+    Example:
+        >>> vectors = WordVectors({"cat": 0, "dog": 1}, np.array([[1, 0], [0, 1]], dtype=np.float32))
+        >>> vectors.encode(["Cat dog", "bird"]).tolist()
+        [[0.5, 0.5], [0.0, 0.0]]
     """
 
     def __init__(self, words: dict[str, int], vectors: NDArray[np.float32]) -> None:
@@ -68,16 +74,18 @@ class WordVectors:
 
     @classmethod
     def load(cls, path: str | Path) -> Self:
-        """Vectors from lines of ``word v1 v2 ... vd``, maybe below a header ``count d``; ``.gz .xz .bz2`` too.
+        """Reads vectors from lines of ``word v1 v2 ... vd``, with or without a header ``count d``.
 
-        Of a word given twice the first vector is kept. A word with spaces inside (a handful in GloVe's largest
-        file) is passed over, since no white-space token equals it.
+        The file may be compressed (``.gz``, ``.xz``, ``.bz2``).
+
+        Of a word that occurs twice the first vector is used. A word with spaces inside (a handful in GloVe's largest
+        file) is skipped, since no white-space token equals it.
 
         Args:
             path: the file; fields are separated by one space or tab.
 
         Raises:
-            UserError: naming the file, the line and the mend: a wrong number of values, a value that is not a finite
+            UserError: naming the file, the line and the fix: a wrong number of values, a value that is not a finite
                 number, a header that promises another number of vectors, no vector at all.
         """
         require_packages("a file of word vectors", "train", "scipy")
@@ -111,17 +119,17 @@ class WordVectors:
         return int(self.vectors.shape[1])
 
     def encode(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """The mean of each text's word vectors: (n, d) float32."""
+        """Returns the mean of each text's word vectors: (n, d) float32."""
         return self.encode_and_count(texts)[0]
 
     def encode_and_count(
-        self, texts: Sequence[str], progress: Callable[[int, int], None] | None = None
+        self, texts: Sequence[str], progress: Count | None = None
     ) -> tuple[NDArray[np.float32], Coverage]:
-        """`encode`, and how much of the texts has a vector.
+        """Encodes texts, and counts the words that have a vector.
 
         Args:
             texts: n texts.
-            progress: called now and then with (texts done, texts in all).
+            progress: called after each block with (texts done, texts in all).
         """
         from scipy.sparse import csr_array
 
@@ -159,7 +167,7 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def _add(fields: list[str], size: int, values: array[float], path: Path, number: int) -> str | None:
-    """Appends the last ``size`` fields to ``values``; the word, or None for one with spaces inside (or empty)."""
+    """Appends the last ``size`` fields to ``values``; returns the word, None for one with spaces inside (or empty)."""
     extra = fields[1 : len(fields) - size]
     if size < 1 or len(fields) <= size or any(_is_number(field) for field in extra):
         raise UserError(

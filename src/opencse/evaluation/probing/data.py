@@ -12,7 +12,7 @@ import numpy as np
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import SEED
-from opencse.evaluation.labelled import Examples, Labelled, Line
+from opencse.evaluation.labelled import Examples, Labelled, LabelledLine
 from opencse.evaluation.suite import TaskData
 from opencse.text.files.lines import read_lines
 
@@ -190,8 +190,8 @@ def _load(folder: Path, task: ProbingTask) -> ProbingExamples:
     )
 
 
-def _read_published(path: Path) -> dict[str, list[Line]]:
-    parts: dict[str, list[Line]] = {name: [] for name in PARTS.values()}
+def _read_published(path: Path) -> dict[str, list[LabelledLine]]:
+    parts: dict[str, list[LabelledLine]] = {name: [] for name in PARTS.values()}
     for number, text in read_lines(path):
         if not text.strip():
             continue
@@ -207,7 +207,7 @@ def _read_published(path: Path) -> dict[str, list[Line]]:
     return parts
 
 
-def _read_part(path: Path) -> Iterator[Line]:
+def _read_part(path: Path) -> Iterator[LabelledLine]:
     for number, text in read_lines(path):
         if not text.strip():
             continue
@@ -217,20 +217,20 @@ def _read_part(path: Path) -> Iterator[Line]:
         yield _line(path, number, fields[1], fields[0])
 
 
-def _line(path: Path, number: int, label: str, sentence: str) -> Line:
+def _line(path: Path, number: int, label: str, sentence: str) -> LabelledLine:
     """White space within a sentence becomes one space, as in SentEval."""
-    line = Line(f"{path}, line {number}", label.strip(), (" ".join(sentence.split()),))
+    line = LabelledLine(f"{path}, line {number}", label.strip(), (" ".join(sentence.split()),))
     if not line.label or not line.texts[0]:
         missing = "sentence" if line.label else "label"
         raise UserError(f"{line.where}: the {missing} is empty; fill it or drop the line")
     return line
 
 
-def _content(lines: Sequence[Line]) -> list[tuple[str, str]]:
+def _content(lines: Sequence[LabelledLine]) -> list[tuple[str, str]]:
     return sorted((line.texts[0], line.label) for line in lines)
 
 
-def _parted(lines: list[Line], test: list[Line] | None) -> tuple[dict[str, list[Line]], int]:
+def _parted(lines: list[LabelledLine], test: list[LabelledLine] | None) -> tuple[dict[str, list[LabelledLine]], int]:
     """``lines`` as train and dev, and as test too where there is none; and the number of lines dropped."""
     if test is None:
         drawn = _drawn(lines, 2)
@@ -244,7 +244,7 @@ def _parted(lines: list[Line], test: list[Line] | None) -> tuple[dict[str, list[
     return {"train": train, "dev": _within(kept, drawn), "test": tested}, dropped
 
 
-def _drawn(lines: Sequence[Line], k: int) -> set[str]:
+def _drawn(lines: Sequence[LabelledLine], k: int) -> set[str]:
     """One in k of each class's different sentences, rounded down; a sentence's class is that of its first line."""
     label_of: dict[str, str] = {}
     for line in lines:
@@ -259,9 +259,9 @@ def _drawn(lines: Sequence[Line], k: int) -> set[str]:
     return drawn
 
 
-def _within(lines: Sequence[Line], sentences: set[str]) -> list[Line]:
+def _within(lines: Sequence[LabelledLine], sentences: set[str]) -> list[LabelledLine]:
     return [line for line in lines if line.texts[0] in sentences]
 
 
-def _without(lines: Sequence[Line], sentences: set[str]) -> list[Line]:
+def _without(lines: Sequence[LabelledLine], sentences: set[str]) -> list[LabelledLine]:
     return [line for line in lines if line.texts[0] not in sentences]

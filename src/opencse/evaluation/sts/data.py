@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from opencse.errors import UserError, nearest
 from opencse.evaluation.pairs import (
     COLUMNS,
-    Record,
+    GradedRow,
     ScoredPairs,
     read_scored_pairs,
     scored_pairs,
@@ -226,6 +226,6 @@ def load_sts_hub(tasks: Sequence[str] | None = None, *, root: str | Path = "mteb
     return StsData(f"{root}/*-sts, split {SPLIT}", "raw", loaded)
 
 
-def _rows(dataset: Any, name: str) -> Iterator[Record]:  # noqa: ANN401 - `datasets` is untyped
+def _rows(dataset: Any, name: str) -> Iterator[GradedRow]:  # noqa: ANN401 - `datasets` is untyped
     for number, row in enumerate(dataset.select_columns(list(COLUMNS)), start=1):
         yield f"{name}, row {number}", [row[column] for column in COLUMNS]

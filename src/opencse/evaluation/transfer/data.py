@@ -9,7 +9,7 @@ from pathlib import Path
 
 from opencse.errors import UserError, nearest
 from opencse.evaluation.classifiers.cross_validation import Scheme
-from opencse.evaluation.labelled import Examples, Labelled, Line
+from opencse.evaluation.labelled import Examples, Labelled, LabelledLine
 from opencse.evaluation.suite import TaskData
 from opencse.text.files.lines import read_lines
 
@@ -181,9 +181,9 @@ def _files(folder: Path, scheme: Scheme, there: set[str], *, phrases: bool) -> d
     return files
 
 
-def _read(path: Path) -> list[Line]:
+def _read(path: Path) -> list[LabelledLine]:
     """The lines of a file that are not blank; white space within a sentence becomes one space, as in SentEval."""
-    lines: list[Line] = []
+    lines: list[LabelledLine] = []
     for number, line in read_lines(path):
         if not line.strip():
             continue
@@ -195,13 +195,13 @@ def _read(path: Path) -> list[Line]:
             )
         if not label or not all(texts):
             raise UserError(f"{where}: the {'sentence' if label else 'label'} is empty; fill it or drop the line")
-        lines.append(Line(where, label, tuple(texts)))
+        lines.append(LabelledLine(where, label, tuple(texts)))
     if not lines:
         raise UserError(f"{path}: no lines but blank ones; give label<TAB>sentence on each")
     return lines
 
 
-def _examples(lines: list[Line], written: tuple[tuple[str, ...], ...], *, pairs: bool) -> Examples:
+def _examples(lines: list[LabelledLine], written: tuple[tuple[str, ...], ...], *, pairs: bool) -> Examples:
     for line in lines:
         if len(line.texts) != (2 if pairs else 1):
             raise UserError(
