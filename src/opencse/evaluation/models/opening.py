@@ -25,7 +25,6 @@ WORDS = "words:"
 BAG_OF_WORDS = "bag-of-words"
 
 
-
 @runtime_checkable
 class Encodes(Protocol):
     """Anything with ``encode(list of n texts) -> (n, d)``: a sentence-transformers model, for instance."""
