@@ -166,4 +166,4 @@ def test_documents_from_standard_input(
     with standard_input(path):
         code, _, err = opencse(*arguments)
     assert code == 2
-    assert "nothing came through" in err or "exists already" in err or "holds an index" in err
+    assert "it is empty" in err or "exists already" in err or "holds an index" in err

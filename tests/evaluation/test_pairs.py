@@ -106,7 +106,7 @@ FAULTS = [
     ("p.csv", "score,sentence1,sentence2\n", "p.csv: 0 pair(s); a correlation needs at least 2"),
     ("p.csv", "score,sentence1,sentence2\n1,a,b\nhi,c,d\n", "p.csv, line 3: the score 'hi' is not a number"),
     ("p.jsonl", JSON + "{\n", "p.jsonl, line 2: not valid JSON ("),
-    ("p.jsonl", JSON + "[1]\n", "p.jsonl, line 2: a JSON object a line is expected, not list"),
+    ("p.jsonl", JSON + "[1]\n", "p.jsonl, line 2: a JSON object per line is expected, not list"),
     (
         "p.jsonl",
         JSON + '{"score": 2, "sentence1": "c"}\n',

@@ -93,7 +93,7 @@ def document(**values: object) -> str:
     ("files", "parts"),
     [
         ({"corpus": CORPUS + "{\n"}, ("corpus.jsonl, line 5: not valid JSON",)),
-        ({"corpus": CORPUS + "[1]\n"}, ("corpus.jsonl, line 5: a JSON object a line is expected, not list",)),
+        ({"corpus": CORPUS + "[1]\n"}, ("corpus.jsonl, line 5: a JSON object per line is expected, not list",)),
         ({"corpus": document(id="x", text="t")}, ("line 5: no '_id'; keys there: id, text",)),
         ({"corpus": document(_id="x", title="t")}, ("line 5: no 'text'; keys there: _id, title",)),
         ({"corpus": document(_id="x", title=1, text="t")}, ("line 5: 'title' is int, not text",)),

@@ -76,7 +76,7 @@ VALUES = [
     Case("train good.txt --out new --model tiny --columns text", ("no columns",)),
     Case("train good.csv --out new --model tiny --columns a,b,c,d", ("4 columns named",)),
     Case("train good.csv --out new --model tiny --columns 0", ("count from 1",)),
-    Case("train good.csv --out new --model tiny --columns 3", ("column 3 is asked for",)),
+    Case("train good.csv --out new --model tiny --columns 3", ("column 3 is requested",)),
     Case("train good.csv --out new --model tiny --columns ancor", ("did you mean 'anchor'",)),
     Case(f"train good.csv --out new --model tiny --columns {DIGITS}", ("999",)),
     *(

@@ -57,7 +57,7 @@ def test_an_object_may_hold_a_long_document(tmp_path: Path, monkeypatch: pytest.
     (tmp_path / "a.csv").write_text(f"title,text\nReport,{text}\n")
     assert read_documents(tmp_path / "a.csv") == read_documents(path)
     monkeypatch.setattr(lines, "MAX_RECORD_CHARACTERS", 200_000)
-    with pytest.raises(UserError, match=r"line 1: more than 200,000 characters in one line; cut the document"):
+    with pytest.raises(UserError, match=r"line 1: more than 200,000 characters in one line; split the document"):
         read_documents(path)
 
 

@@ -57,7 +57,7 @@ def test_missing_files_are_told_with_the_mend(folder: Path, part: str) -> None:
 @pytest.mark.parametrize("line", ["what is this", "00000010 05 n zz dog 0 hound 0", "00000010 05 n 00 x", "abc"])
 def test_another_format_is_refused_with_its_line(folder: Path, line: str) -> None:
     (folder / "data.verb").write_text(f"{LICENCE}{VERB}{line}\n")
-    with pytest.raises(UserError, match=r"data\.verb: line 4 is not of WordNet's database format") as caught:
+    with pytest.raises(UserError, match=r"data\.verb: line 4 is not in WordNet's database format") as caught:
         read_synonyms(folder)
     assert "\n" not in str(caught.value)
 

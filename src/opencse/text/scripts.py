@@ -1,4 +1,4 @@
-"""What counts as a word in any script: a run of letters, or where no spaces stand between words each character."""
+"""Splits text of any script into words: runs of letters, or single characters where words have no spaces."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _UNSPACED = (
     "\u3040-\u30fa\u30fc-\u30ff\u31f0-\u31ff\uff66-\uff9f"  # Hiragana, Katakana
     "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"  # Han
 )
-_MARKS = (  # what is written upon letters, which \w leaves out
+_MARKS = (  # marks on letters, which \w leaves out
     "\u0300-\u036f\u0483-\u0487"  # accents of Latin, Greek, Cyrillic
     "\u0591-\u05bd\u064b-\u065f\u0670"  # vowels of Hebrew, Arabic
     "\u0900-\u0963\u0966-\u0dff"  # the scripts of India, full stops apart
@@ -44,9 +44,9 @@ _SIGNS = str.maketrans({"\u2122": " ", "\u2120": " ", "\u0153": "oe", "\u0152": 
 
 
 def folded(text: str) -> str:
-    """The one form of all the ways that a text can be written, with single spaces; what search by words compares.
+    """Converts all ways of writing a text to one form, with single spaces, for search by words.
 
-    That is Unicode's NFKC with case folding (ligatures, full width, presentation forms of Arabic, ß as ss, combining
+    It is Unicode's NFKC with case folding (ligatures, full width, presentation forms of Arabic, ß as ss, combining
     marks joined with their letters), without invisible characters (soft hyphens, zero width) and without marks that
     a word is written with or without: points of Hebrew and Arabic, Greek accents, Cyrillic stress. Accents that make
     another letter stay: résumé is not resume.
@@ -63,21 +63,25 @@ def folded(text: str) -> str:
 
 
 def pieces_of(text: str) -> list[tuple[int, int]]:
-    """Where the words of a text begin and end: runs without white space.
+    """The start and end of each word of a text: a run without white space.
 
-    Of Chinese, Japanese, Thai, Lao, Khmer and Burmese, which put no spaces between words, each character is one.
+    In Chinese, Japanese, Thai, Lao, Khmer and Burmese, which put no spaces between words, each character is a word.
     """
     pattern = _PIECE if _ANY_UNSPACED.search(text) else _SPACED
     return [match.span() for match in pattern.finditer(text)]
 
 
 def count_words(text: str) -> int:
-    """How many words a text has; see `pieces_of`."""
+    """Counts the words of a text; see `pieces_of`.
+
+    >>> count_words("three short words"), count_words("\u4f60\u597d")
+    (3, 2)
+    """
     return len(pieces_of(text)) if _ANY_UNSPACED.search(text) else len(text.split())
 
 
 def joined(text: str, pieces: Sequence[tuple[int, int]]) -> str:
-    """Some words of a text in their order, with a space wherever white space or other words stood between them."""
+    """Joins some words of a text in their order, with a space where white space or other words were between them."""
     parts: list[str] = []
     last = None
     for start, end in pieces:
@@ -89,16 +93,20 @@ def joined(text: str, pieces: Sequence[tuple[int, int]]) -> str:
 
 
 def first_words(text: str, count: int) -> str:
-    """The first words of a text, with single spaces; a text that is short enough stays as it is."""
+    """Truncates a text to its first ``count`` words, with single spaces; a shorter text stays unchanged."""
     pieces = pieces_of(text)
     return text if len(pieces) <= count else joined(text, pieces[:count])
 
 
 def search_words(text: str) -> list[str]:
-    """The words of a text for search by words: runs of letters and digits of its one form (`folded`).
+    """Splits a text into words for search: runs of letters and digits of its normal form (`folded`).
 
-    Of scripts without spaces they are all neighbouring pairs of characters, as in Lucene's analyzer of Chinese and
+    In scripts without spaces they are all pairs of neighbouring characters, as in Lucene's analyzer for Chinese and
     Japanese.
+
+    Example:
+        >>> search_words("The Valve leaks!")
+        ['the', 'valve', 'leaks']
     """
     text = folded(text)
     if not _ANY_UNSPACED.search(text):
@@ -112,7 +120,7 @@ def search_words(text: str) -> list[str]:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be written: no half of a surrogate pair is in it."""
+    """Whether ``text`` can be encoded: it holds no half of a surrogate pair."""
     try:
         text.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Running text cut into sentences by its punctuation; no model, so it is wrong now and then."""
+"""Splits running text into sentences by punctuation, without a model, so sometimes wrongly."""
 
 from __future__ import annotations
 
@@ -13,13 +13,17 @@ _ABBREVIATIONS = (
 )
 _SHORT = re.compile(rf"(?:^|[\s(])(?:[A-Za-zÀ-ÖØ-öø-ÿ]|{'|'.join(_ABBREVIATIONS)})\.$", re.IGNORECASE)
 _LONGEST = 10
-"""Characters that tell of an abbreviation at the end: more than the longest, its full stop and what is before it."""
+"""Number of last characters that are examined for an abbreviation: longer than the longest with its full stop."""
 
 
 def split_sentences(text: str) -> list[str]:
-    """The sentences of a text: cut after ``.``, ``!``, ``?`` and their like, but not after initials and abbreviations.
+    """Splits a text after ``.``, ``!``, ``?`` and similar marks, but not after initials and abbreviations.
 
     White space is collapsed; nothing else is changed, and the sentences joined by spaces are the text again.
+
+    Example:
+        >>> split_sentences("Ask Dr. Gray. She knows!")
+        ['Ask Dr. Gray.', 'She knows!']
     """
     joined = " ".join(text.split())
     sentences: list[str] = []

@@ -1,4 +1,4 @@
-"""Stems of words by Snowball's rules, and the language whose rules a text follows."""
+"""Reduces words to stems by Snowball's rules, and detects the language of a text."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LANGUAGES = {
 """Languages that Snowball has rules for, by their code (ISO 639-1)."""
 AUTO, NONE = "auto", "none"
 _CHUNK = 200
-"""Words that are judged together."""
+"""Number of words that are judged together."""
 _SHARE = 0.2
-"""Least share of a language's function words among all words."""
+"""Smallest share of a language's function words among all words."""
 _AHEAD = 1.25
-"""How many times as many function words the language has as the next."""
+"""How many times as many function words of the language there must be as of the next one."""
 _MOST = 0.8
-"""Least share of the chunks that are of the language."""
+"""Smallest share of the chunks that are in the language."""
 Stems = Callable[[Sequence[str]], list[str]]
-"""Words -> their stems, one each."""
+"""A function from words to their stems."""
 
 
 def language_named(name: str) -> str | None:
-    """The language that a user names, in English or by its code; None for ``none``.
+    """Looks up a language by its English name or its code; None for ``none``.
 
     Raises:
         UserError: for a language without rules.
@@ -50,7 +50,7 @@ def language_named(name: str) -> str | None:
 
 
 def stems_of(language: str | None) -> Stems:
-    """What makes stems of a language's words; without a language words stay as they are."""
+    """The function that reduces words of a language to stems; without a language, words stay unchanged."""
     if language is None:
         return list
     import snowballstemmer
@@ -65,7 +65,7 @@ def stems_of(language: str | None) -> Stems:
 
 
 def rules_version() -> str:
-    """The version of the rules, which may make other stems than another; PyStemmer's where that is installed.
+    """The version of the stemming rules, since versions may give different stems; PyStemmer's if that is installed.
 
     snowballstemmer calls PyStemmer if it can: the same rules in C, a hundred times as fast.
     """
@@ -78,11 +78,15 @@ def rules_version() -> str:
 
 
 def language_of(texts: Iterable[str]) -> str | None:
-    """The language of some texts by their function words, or None where they are not clearly of one.
+    """Detects the language of texts by their function words; None if it is not clear.
 
-    Twelve languages can be told: those whose function words bm25s lists. Texts are judged in chunks of 200 words: a
-    fifth of a chunk's words must be the language's, a quarter more than of the next one's; and so for four fifths of
-    all chunks. Names, codes, and texts of several languages are of none.
+    It knows twelve languages: the ones whose function words bm25s lists. Texts are judged in chunks of 200 words: a
+    fifth of a chunk's words must be function words of the language, a quarter more than of the next language, and this
+    must be so for four fifths of all chunks. Names, codes, and texts in several languages have no language.
+
+    Example:
+        >>> language_of(["Das ist der Kessel, und er ist mit dem Wasser auf dem Herd."])
+        'german'
     """
     from bm25s import stopwords
 
@@ -105,14 +109,14 @@ def language_of(texts: Iterable[str]) -> str | None:
         for word in {unique for text in words for unique in search_words(text)}:
             languages.setdefault(word, []).append(language)
     votes: Counter[str | None] = Counter()
-    words_here: list[str] = []
+    words_of_chunk: list[str] = []
     for text in texts:
-        words_here += search_words(text)
-        if len(words_here) >= _CHUNK:
-            votes[_judged(words_here, languages)] += len(words_here)
-            words_here = []
-    if words_here:
-        votes[_judged(words_here, languages)] += len(words_here)
+        words_of_chunk += search_words(text)
+        if len(words_of_chunk) >= _CHUNK:
+            votes[_judged(words_of_chunk, languages)] += len(words_of_chunk)
+            words_of_chunk = []
+    if words_of_chunk:
+        votes[_judged(words_of_chunk, languages)] += len(words_of_chunk)
     if not votes:
         return None
     best, count = votes.most_common(1)[0]

@@ -1,4 +1,4 @@
-"""One tokenizer interface over transformers': ragged ids in, ragged ids out, padded tensors when asked."""
+"""Turns texts into token ids with a tokenizer of transformers, and ids into padded batches."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
 Ids = NDArray[np.int32]
 WordNumbers = NDArray[np.int16]
-_CUTTING = threading.Lock()
-"""Of all tokenizers together: one of its own could not be copied with a tokenizer."""
+_TRUNCATING = threading.Lock()
+"""One lock for all tokenizers: a tokenizer with a lock of its own could not be copied."""
 _MANY = 64
-"""Texts from which on a table of words is worth its making."""
+"""Number of texts from which a table of words saves time."""
 _VOCABULARIES = (
     "tokenizer.json",
     "vocab.txt",
@@ -51,8 +51,8 @@ class TokenisedText:
     Attributes:
         ids: (length,).
         words: (length,) number of the white-space delimited word each id is of, counted from 0 at the first word
-            that has an id; -1 for the special tokens that the tokenizer put around the text. None where nobody
-            reads it.
+            that has an id; -1 for the special tokens that the tokenizer put around the text. None if they
+            were not requested.
     """
 
     ids: Ids
@@ -89,7 +89,7 @@ class Tokens:
         return Tokens(self.input_ids[:, :length], self.attention_mask[:, :length], self.unpooled)
 
     def leaving_out(self, unpooled: int | Sequence[int]) -> Tokens:
-        """The same batch, the first tokens of each row left out of pooling: as many in all rows, or a number a row."""
+        """The same batch; pooling leaves out the first tokens of each row: one number for all rows, or one per row."""
         counts = torch.as_tensor(unpooled, dtype=torch.int64).expand(len(self)).clone()
         return Tokens(self.input_ids, self.attention_mask, counts) if bool(counts.any()) else self
 
@@ -106,7 +106,13 @@ class Tokens:
 
 
 class Tokenizer:
-    """Turns texts into id arrays with special tokens.
+    """Turns texts into arrays of token ids with special tokens.
+
+    Example:
+        >>> from opencse import SentenceEncoder
+        >>> tokenizer = SentenceEncoder.load("opencse-mini", device="cpu").tokenizer
+        >>> [len(ids) for ids in tokenizer.encode(["a kettle", "a"], max_length=8)]
+        [5, 3]
 
     The fast (Rust) backend is used through a private copy, so that truncation set here never leaks
     into what is saved; tokenizers without one go through transformers' Python call.
@@ -198,11 +204,11 @@ class Tokenizer:
         return digest.hexdigest()
 
     def encode(self, texts: Sequence[str], max_length: int | None) -> list[Ids]:
-        """Ids of each text with special tokens.
+        """Tokenises each text, with special tokens.
 
         Args:
             texts: any number of them.
-            max_length: longest in ids, special tokens counted; longer ones are cut. None: uncut.
+            max_length: longest in ids, special tokens counted; longer texts are truncated. None: no limit.
         """
         if len(texts) == 0:
             return []
@@ -267,8 +273,8 @@ class Tokenizer:
 
     @contextmanager
     def _truncated(self, backend: Backend, max_length: int | None) -> Iterator[Backend]:
-        """``backend`` that cuts texts there; another thread, which may want them cut elsewhere, waits."""
-        with _CUTTING:
+        """``backend`` that truncates texts to ``max_length``; other threads, with perhaps another length, wait."""
+        with _TRUNCATING:
             if max_length != self._limit:
                 if max_length is None:
                     backend.no_truncation()
@@ -278,7 +284,7 @@ class Tokenizer:
             yield backend
 
     def pad(self, rows: Sequence[Ids]) -> Tokens:
-        """``rows`` as one right-padded batch."""
+        """Pads ``rows`` on the right to one batch."""
         lengths = np.fromiter((len(row) for row in rows), dtype=np.int64, count=len(rows))
         ids = np.full((len(rows), int(lengths.max())), self.pad_id, dtype=np.int64)
         for i, row in enumerate(rows):
@@ -288,7 +294,7 @@ class Tokenizer:
 
 
 def require_tokenizer(location: Path) -> None:
-    """Refuses a folder in which no tokenizer can be; what is no folder may be a Hub id."""
+    """Refuses a folder without the files of a tokenizer; anything else may be a Hub id."""
     if location.is_dir() and not any((location / name).is_file() for name in _VOCABULARIES):
         raise UserError(
             f"{location}: the model folder has no tokenizer (looked for {', '.join(_VOCABULARIES)}); "
@@ -299,7 +305,7 @@ def require_tokenizer(location: Path) -> None:
 def _word_numbers(text: str, offsets: Sequence[tuple[int, int]], special: Sequence[int]) -> WordNumbers:
     """The white-space delimited word of each token's last character; -1 for special tokens.
 
-    A token of white space alone is of the word that follows, as the mark of a word's beginning is ("\u2581", "\u0120").
+    A token of white space alone belongs to the next word, as does the mark that begins a word ("\u2581", "\u0120").
     """
     spans = [match.span() for match in re.finditer(r"\S+", text)]
     begins = [begin for begin, _ in spans]
@@ -308,5 +314,5 @@ def _word_numbers(text: str, offsets: Sequence[tuple[int, int]], special: Sequen
         begun = bisect_left(begins, end)  # words begun before the token's end
         ongoing = begun > 0 and spans[begun - 1][1] > start
         numbers.append(-1 if added else max(0, min(begun - ongoing, len(spans) - 1)))
-    first = min((number for number in numbers if number >= 0), default=0)  # not 0 where the text is cut on its left
+    first = min((number for number in numbers if number >= 0), default=0)  # not 0 if the text is truncated on its left
     return np.array([number - first if number >= 0 else -1 for number in numbers], dtype=np.int16)

@@ -1,7 +1,7 @@
-"""Ids of texts from the ids of their words: each word is tokenised once and looked up from then on.
+"""Tokenises texts with a table of the ids of their words: each word is tokenised only once.
 
-WordPiece after BERT's normaliser and splitting (lower case, accents, punctuation) makes the ids of a text those of its
-parts between spaces, one after the other. So a table of words gives what the tokenizer gives, several times as fast.
+With WordPiece and BERT's normaliser and splitting (lower case, accents, punctuation) the ids of a text are the ids of
+its parts between spaces, concatenated. So a table of words gives the tokenizer's ids, several times as fast.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer as Backend
 
 _LONGEST = 40
-"""Characters of a word that is kept; longer ones (running text without spaces, links) hardly come again."""
+"""Largest number of characters of a word in the table; longer ones (links, text without spaces) rarely repeat."""
 _KEPT = 200_000
-"""Words in the table; when it is full it begins anew."""
+"""Number of words in the table; a full table is emptied."""
 _HEAD = 64
-"""Characters an id in the part of a long text that is tokenised first."""
+"""Characters per id in the part of a long text that is tokenised first."""
 
 
 class WordIds:
@@ -36,13 +36,13 @@ class WordIds:
         self._backend = backend
         self._known: dict[str, bytes] = {"": b""}
         bare, full = (backend.encode("a", add_special_tokens=special).ids for special in (False, True))
-        at = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
-        self._before, self._after = _bytes(full[:at]), _bytes(full[at + len(bare) :])
+        start = next(i for i in range(len(full)) if full[i : i + len(bare)] == bare)
+        self._before, self._after = _bytes(full[:start]), _bytes(full[start + len(bare) :])
         self.special = len(full) - len(bare)
 
     @staticmethod
     def fits(backend: Backend) -> bool:
-        """Whether the ids of a text are those of its parts between spaces for this tokenizer."""
+        """Whether the ids of a text are the ids of its parts between spaces, for this tokenizer."""
         described = json.loads(backend.to_str())
         kinds = [(described[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
         if kinds != ["BertNormalizer", "BertPreTokenizer", "WordPiece"]:
@@ -52,7 +52,7 @@ class WordIds:
         return not any(" " in token["content"] for token in described["added_tokens"])
 
     def encode(self, texts: Sequence[str], limit: int, *, from_left: bool = False) -> list[NDArray[np.int32]]:
-        """Ids of each text with special tokens, at most ``limit`` of them.
+        """Tokenises each text, with special tokens, to at most ``limit`` ids.
 
         Args:
             texts: any number of them.
@@ -61,15 +61,15 @@ class WordIds:
         """
         room = limit - self.special
         if from_left:
-            return [self._cut(ids, room, from_left=True) for ids in self._bodies(texts)]
+            return [self._truncated(ids, room, from_left=True) for ids in self._bodies(texts)]
         heads = [text[: text.rfind(" ", 0, _HEAD * room) + 1] if len(text) > _HEAD * room else text for text in texts]
         bodies = self._bodies(heads)
         short = [i for i, body in enumerate(bodies) if len(body) < 4 * room and len(heads[i]) < len(texts[i])]
         for i, body in zip(short, self._bodies([texts[i] for i in short]), strict=True):
             bodies[i] = body
-        return [self._cut(body, room) for body in bodies]
+        return [self._truncated(body, room) for body in bodies]
 
-    def _cut(self, body: bytes, room: int, *, from_left: bool = False) -> NDArray[np.int32]:
+    def _truncated(self, body: bytes, room: int, *, from_left: bool = False) -> NDArray[np.int32]:
         if len(body) > 4 * room:
             body = body[len(body) - 4 * room :] if from_left else body[: 4 * room]
         return np.frombuffer(bytearray().join((self._before, body, self._after)), dtype=np.int32)
@@ -79,7 +79,7 @@ class WordIds:
         words = [text.split(" ") for text in texts]
         if len(self._known) > _KEPT:
             self._known = {"": b""}
-        known = self._known  # another thread may begin a new one meanwhile
+        known = self._known  # another thread may replace the table meanwhile
         fresh = list(set(chain.from_iterable(words)).difference(known))
         encodings = self._backend.encode_batch_fast(fresh, add_special_tokens=False)
         new_words = {word: _bytes(ids.ids) for word, ids in zip(fresh, encodings, strict=True)}

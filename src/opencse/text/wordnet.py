@@ -1,4 +1,4 @@
-"""Synonyms from the files of WordNet's database."""
+"""Reads synonyms from the files of WordNet's database."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from opencse.errors import UserError, reason
 
 _PARTS_OF_SPEECH = ("noun", "verb", "adj", "adv")
-_MEND = (
+_FIX = (
     "install Debian's package wordnet-base, or unpack WordNet's database files "
     "(https://wordnet.princeton.edu/download/current-version) and name their folder with view.wordnet"
 )
@@ -18,7 +18,7 @@ Synonyms = Mapping[str, tuple[str, ...]]
 
 
 def read_synonyms(folder: Path) -> Synonyms:
-    """The synonyms of every word: all other lemmas of all its synsets, of any part of speech.
+    """Reads the synonyms of every word: all other lemmas of all its synsets, of any part of speech.
 
     Lemmas of one word of letters only ("dog", not "domestic dog" or "A-one"); the words looked up are in lower case,
     their synonyms as WordNet writes them. Inflected forms ("dogs") are no lemmas.
@@ -27,7 +27,7 @@ def read_synonyms(folder: Path) -> Synonyms:
         folder: holds ``data.noun``, ``data.verb``, ``data.adj`` and ``data.adv`` in the format of wndb(5).
 
     Raises:
-        UserError: if they are not there or not of that format.
+        UserError: if they do not exist or have another format.
     """
     synonyms: defaultdict[str, set[str]] = defaultdict(set)
     for part in _PARTS_OF_SPEECH:
@@ -46,7 +46,7 @@ def _synsets(path: Path) -> Iterator[list[str]]:
     try:
         lines = path.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: WordNet cannot be read ({reason(error)}); {_MEND}") from None
+        raise UserError(f"{path}: WordNet cannot be read ({reason(error)}); {_FIX}") from None
     for number, line in enumerate(lines, start=1):
         if not line or line.startswith(" "):
             continue
@@ -57,5 +57,5 @@ def _synsets(path: Path) -> Iterator[list[str]]:
         except ValueError:
             words = []
         if not words:
-            raise UserError(f"{path}: line {number} is not of WordNet's database format; {_MEND}")
+            raise UserError(f"{path}: line {number} is not in WordNet's database format; {_FIX}")
         yield [lemma for lemma in (word.partition("(")[0] for word in words) if lemma.isalpha()]

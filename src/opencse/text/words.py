@@ -1,4 +1,4 @@
-"""The words of a tokenised text, and the words that carry grammar rather than meaning."""
+"""Finds the words of a tokenised text; lists English function words."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from opencse.text.tokenizer import WordNumbers
 
 @dataclass(frozen=True)
 class Words:
-    """Where the n words of a text are among its ids; each is one run of them.
+    """The positions of the n words of a text among its ids; each word is a run of ids.
 
     Attributes:
         index: (length,) which word (0 ... n - 1) each id is of, -1 for the special tokens.
-        starts: (n,) place of each word's first id.
-        ends: (n,) one past the place of its last id.
+        starts: (n,) position of each word's first id.
+        ends: (n,) one past the position of its last id.
     """
 
     index: NDArray[np.int64]
@@ -40,7 +40,12 @@ class Words:
 
 
 def find_words(numbers: WordNumbers) -> Words:
-    """The words behind the numbers of `TokenisedText`; numbers may be left out (a text that was cut on the left)."""
+    """Finds words from the numbers of `TokenisedText`; numbers may be missing (a text that was truncated on the left).
+
+    >>> words = find_words(np.array([-1, 0, 0, 1, -1], dtype=np.int16))
+    >>> words.starts.tolist(), words.sizes.tolist()
+    ([1, 3], [2, 1])
+    """
     inside = numbers >= 0
     first, last = inside.copy(), inside.copy()
     change = numbers[1:] != numbers[:-1]

@@ -138,7 +138,7 @@ def test_what_grows_without_bound_when_unpacked_is_refused(tmp_path: Path, suffi
     assert number * 65_536 <= max(UNPACKED_FREELY, 100 * path.stat().st_size) + 65_536 < 16 * most * 65_536
     assert told_of == (
         f", line {number}: unpacks to more than 100 times its {path.stat().st_size:,} bytes, which text hardly does; "
-        "if it is meant, unpack it and give the plain file"
+        "if this is intended, unpack it and give the plain file"
     )
 
 

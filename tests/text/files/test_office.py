@@ -26,10 +26,10 @@ def test_headings_and_titles_of_word(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (docx([("Normal", "One.")])[:-40], "damaged, or not such a document"),
-        (b"PK\x03\x04 and no more", "damaged, or not such a document"),
+        (docx([("Normal", "One.")])[:-40], "damaged, or not of this kind"),
+        (b"PK\x03\x04 and no more", "damaged, or not of this kind"),
         (b"\xd0\xcf\x11\xe0" + bytes(600), "is encrypted, or an old Office file"),
-        (zipped({"word/other.xml": "<a/>"}), "damaged, or not such a document"),
+        (zipped({"word/other.xml": "<a/>"}), "damaged, or not of this kind"),
         (zipped({"word/document.xml": "<a" + " " * 30_000_000 + "/>"}), "unpacks to more than 100 times the file"),
         (
             docx([("Normal", "&a;")], before='<!DOCTYPE d [<!ENTITY a "ha">]>').replace(b"&amp;a;", b"&a;"),

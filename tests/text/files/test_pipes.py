@@ -102,7 +102,7 @@ def test_a_pipe_is_tokenised(tiny_folder: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", ": nothing came through it; one sentence a line is expected"),
+        (b"", ": it is empty; one sentence per line is expected"),
         ("é\nê\ncaf".encode() + b"\xe9\n", ", line 3: not UTF-8 text (byte 0xe9 at column 4)"),
         (b'{"text": "one"}\n{"text": 7}\n', ", line 2: column 'text' holds int, not text"),
         (b'{"text": "one"}\n{"text": \n', ", line 2: not valid JSON"),

@@ -1,4 +1,4 @@
-"""Rows of what `datasets` loads: a data set of the Hub, or a folder of files."""
+"""Reads the rows of a data set of the Hub, or of a folder that `datasets` loads."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _BATCH = 1_000
 
 
 def read_data_set(location: str, split: str, columns: Columns | None) -> Iterator[Record]:
-    """The rows of ``split``.
+    """Reads the rows of ``split``.
 
-    Of a folder nothing outside it is read: neither where a link in it leads, nor what its card names elsewhere.
+    Nothing outside of a folder is read: neither the targets of links in it, nor files elsewhere that its card names.
 
     Raises:
         UserError: if it cannot be loaded, or leads outside its folder.
     """
-    dataset = load_data_set(location, split, _otherwise())
+    dataset = load_data_set(location, split, _alternative())
     names = choose_columns(columns, dataset.column_names, location)
     number = 0
     # Arrow's own values: a column that calls itself image or audio would be opened at the path it holds
@@ -34,20 +34,20 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
 
 def data_set_columns(location: str, split: str) -> Columns:
     """The names of the columns of a data set; see `read_data_set`."""
-    return tuple(load_data_set(location, split, _otherwise()).column_names)
+    return tuple(load_data_set(location, split, _alternative()).column_names)
 
 
-def _otherwise() -> str:
+def _alternative() -> str:
     return "give a file (text, a table, JSON, ...), a folder of such files, or a data set of the Hub"
 
 
-def load_data_set(location: str, split: str, otherwise: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
+def load_data_set(location: str, split: str, alternative: str) -> Any:  # noqa: ANN401 - `datasets` is untyped
     """The split of a folder or of a data set of the Hub, as `datasets` loads it.
 
     Args:
         location: the folder or the Hub id.
         split: its name.
-        otherwise: how to mend it where that fails, the end of the error's line.
+        alternative: what to do if that fails; the end of the error message.
 
     Raises:
         UserError: if it cannot be loaded, or leads outside its folder.
@@ -60,19 +60,19 @@ def load_data_set(location: str, split: str, otherwise: str) -> Any:  # noqa: AN
         _require_inside(folder)
     try:
         if not folder.is_dir():
-            _ask_once(location, Path(datasets.config.HF_DATASETS_CACHE))
+            _require_network(location, Path(datasets.config.HF_DATASETS_CACHE))
         return datasets.load_dataset(location, split=split)
     except Exception as error:
         raise UserError(
             f"{location}: neither a file nor a data set that could be loaded, split {split!r} ({reason(error)}); "
-            f"{otherwise}"
+            f"{alternative}"
         ) from None
 
 
-def _ask_once(hub_id: str, cache: Path) -> None:
-    """Fetches a data set's card, and with it the error where there is no network: `datasets` asks six times, 24 s long.
+def _require_network(hub_id: str, cache: Path) -> None:
+    """Downloads a data set's card, to fail at once without a network: `datasets` tries six times, for 24 s.
 
-    A slow network is left to `datasets`, and so is every data set that was loaded before.
+    Slow networks, and data sets that were loaded before, are left to `datasets`.
     """
     from huggingface_hub import snapshot_download
 
@@ -86,7 +86,7 @@ def _ask_once(hub_id: str, cache: Path) -> None:
 
 
 def _no_network(error: BaseException | None) -> bool:
-    """Whether no connection was made at all: the name is not known, or nobody is there. Waiting does not mend it."""
+    """Whether no connection could be made at all: unknown host, or nothing listens there. Waiting does not help."""
     while error is not None:
         if isinstance(error, OSError) and error.errno is not None and not isinstance(error, TimeoutError):
             return True
@@ -108,13 +108,11 @@ def _require_inside(folder: Path) -> None:
         posix, windows = PurePosixPath(pattern), PureWindowsPath(pattern)
         outside = ".." in windows.parts or posix.is_absolute() or windows.drive or windows.root
         if outside or "://" in pattern:
-            raise UserError(
-                f"{file}: names data outside the folder ({pattern!r}), which is not read; take that line out"
-            )
+            raise UserError(f"{file}: names data outside the folder ({pattern!r}), which is not read; delete that line")
 
 
 def _patterns(folder: Path) -> Iterator[tuple[Path, str]]:
-    """Every text in what the cards of ``folder`` say of its files, as `datasets` reads them, with the card's name."""
+    """Every text in the cards of ``folder`` that may name files, as `datasets` reads them, with the card's name."""
     from huggingface_hub import DatasetCard
 
     for name, before, after in (("README.md", "", ""), (".huggingface.yaml", "---\n", "\n---\n")):
@@ -133,8 +131,8 @@ def _texts_in(value: object) -> Iterator[str]:
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
-        for one in value.values():
-            yield from _texts_in(one)
+        for item in value.values():
+            yield from _texts_in(item)
     elif isinstance(value, list):
-        for one in value:
-            yield from _texts_in(one)
+        for item in value:
+            yield from _texts_in(item)

@@ -27,19 +27,19 @@ _USUAL = {
     "Turkish": "cp1254",
 }
 _TELLING = 40
-"""Bytes outside ASCII from which on the language that they make tells more than what is usual."""
+"""Number of bytes outside ASCII from which the detected language decides, instead of the most common code page."""
 _ODD = re.compile(r"\w[¿³¹£¥¼¾]|[³¹£¥¼¾]\w|[^\W\d_a-zA-Z]{3}")
 _PUNCTUATION = frozenset("–—‘’“”„‚…•€§°«»·£©®™²³½ ")
 _CONTROL = re.compile(rb"[\x00-\x08\x0e-\x1a\x1c-\x1f]")
 _LOOKED_AT = 1 << 16
-"""Bytes of lines with letters outside ASCII that a code page is detected from."""
+"""Number of bytes, of lines with letters outside ASCII, from which a code page is detected."""
 
 
 def detect_encoding(blocks: Iterable[bytes]) -> str:
     r"""Detects the encoding of a text from blocks of its bytes; reads on until a byte outside ASCII decides.
 
-    A file that is UTF-8 for the most part counts as UTF-8, so that its damaged line is named and not guessed.
-    ``utf-8`` is also the answer for bytes that are no text at all.
+    A file that is mostly UTF-8 counts as UTF-8, so that its damaged line is reported and not guessed. The result is
+    ``utf-8`` also for bytes that are not text.
 
     Example:
         >>> detect_encoding(["Zündung".encode()]), detect_encoding([b"\xff\xfeZ\0"])
@@ -74,7 +74,7 @@ def detect_encoding(blocks: Iterable[bytes]) -> str:
 
 
 def _without_mark(block: bytes) -> str:
-    """UTF-16 without a byte-order mark has its NULs at every second byte."""
+    """The encoding of bytes with NULs: UTF-16 without a byte-order mark has them at every second byte."""
     even, odd = block[::2].count(0), block[1::2].count(0)
     if even + odd < len(block) / 5:
         return UTF_8
@@ -84,7 +84,7 @@ def _without_mark(block: bytes) -> str:
 
 
 def _declared(head: bytes, sample: bytes) -> str:
-    """The encoding that an HTML or XML file names in its first lines, if its bytes are text in it."""
+    """The encoding that an HTML or XML file declares in its first lines, if its bytes can be decoded with it."""
     if head.lstrip()[:1] == b"<" and (match := _DECLARED.search(head)):
         try:
             name = codecs.lookup(match[1].decode("ascii")).name
@@ -99,13 +99,13 @@ def _code_page(sample: bytes) -> str:
     from charset_normalizer import from_bytes
 
     lines = b"\n".join(line for line in sample.split(b"\n") if not line.isascii())[:_LOOKED_AT]
-    if len(_CONTROL.findall(lines)) > len(lines) / 100:  # no text at all
+    if len(_CONTROL.findall(lines)) > len(lines) / 100:  # not text
         return UTF_8
     matches = from_bytes(lines, cp_isolation=list(_CODE_PAGES))
     best = matches.best()
     if best is None:
         return UTF_8
-    usual = _USUAL.get(best.language, "cp1252")  # where the letters leave several code pages open
+    usual = _USUAL.get(best.language, "cp1252")  # if the letters fit several code pages
     tolerance = 0.03 if len(_HIGH.findall(lines)) >= _TELLING else 1.0
     for match in matches:
         near = match.chaos - best.chaos < 0.01 and best.coherence - match.coherence < tolerance
@@ -115,6 +115,6 @@ def _code_page(sample: bytes) -> str:
     text = str(best)
     words = re.findall(r"[^\W\d_]{2,}", text)
     others = {letter for letter in text if not letter.isascii()}
-    if all(word.isascii() for word in words) and not others <= _PUNCTUATION:  # a stray byte tells nothing
+    if all(word.isascii() for word in words) and not others <= _PUNCTUATION:  # a single odd byte is no evidence
         return UTF_8
     return usual if usual in best.could_be_from_charset else str(best.encoding)

@@ -33,7 +33,7 @@ DEFAULT_COLUMNS = (("anchor", "positive", "negative"), ("anchor", "positive"), (
 Columns = tuple[str, ...]
 _BATCH = 1_000
 _LOOKED_AT, _CHARACTERS = 100, 1_000_000
-"""Rows, and characters in them, at most, by which columns are told and HTML in them is found."""
+"""Largest number of rows, and of characters in them, that are examined to find columns and HTML in them."""
 HTML_TAG = re.compile(
     r"</(?:p|div|span|b|i|em|strong|a|li|ul|ol|pre|code|h[1-6]|td|tr|table|blockquote|sub|sup|font|u|body)>"
     r"|<br ?/?>|<p>",
@@ -43,13 +43,13 @@ _ONE = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"
 
 
 class Record(NamedTuple):
-    """One row as it stands in its source; the values are not checked yet.
+    """One row as it is in its source; the values are not checked yet.
 
     Attributes:
         number: its line from 1 (the first one, if it has several); in parquet and data sets its row from 1.
         document: its document from 0, in running text; 0 elsewhere.
         names: the columns read, for messages.
-        values: what stands in them.
+        values: the values of these columns.
     """
 
     number: int
@@ -66,12 +66,12 @@ def choose_columns(
     headerless: bool = False,
     texts: Sequence[str] | None = None,
 ) -> Columns:
-    """The columns to read: those asked for, or the first default set that is there in full.
+    """Chooses the columns to read: ``names``, or the first default set that exists completely.
 
-    ``texts`` are those that hold texts, where it is known; one of them is the example of what to type.
+    ``texts`` are the columns that hold texts, if known; one of them is the example in the error message.
 
     Raises:
-        UserError: naming the columns there are, and the nearest one.
+        UserError: naming the columns that exist, and the nearest one.
     """
     listed = ", ".join(_short(name) for name in present) or "none"
     if names is not None:
@@ -94,7 +94,7 @@ def choose_columns(
 
 
 def column_like(name: str, present: Sequence[str]) -> str | None:
-    """The column of that name, or else the only one that differs in letter case alone."""
+    """The column of that name, or the only one that differs in letter case alone."""
     if name in present:
         return name
     same = [other for other in present if other.strip().casefold() == name]
@@ -115,17 +115,26 @@ def _short(name: str) -> str:
 def read_records(
     file: File, kind: FileKind, columns: Columns | None, *, lenient: bool = False, keep_code: bool = False
 ) -> Iterator[Record]:
-    """The rows of a file, with the values of the columns.
+    """Reads the rows of a file, with the values of the columns.
 
-    HTML in the cells of a column becomes text. Documents (`SECTIONED`) have the columns ``_id``, ``title`` and
+    HTML in the cells of a column is converted to text. Documents (`SECTIONED`) have the columns ``_id``, ``title`` and
     ``text``.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from opencse.text.files.kinds import recognise
+        >>> path = Path(tempfile.mkdtemp()) / "a.jsonl"
+        >>> _ = path.write_text('{"text": "<p>One &amp; two</p>"}')
+        >>> next(read_records(path, recognise(path), None)).values
+        ('One & two',)
 
     Args:
         file: what to read.
         kind: what it was recognised as.
         columns: by name (a nested key of an object with dots: ``meta.title``), or by position in a table without
             header; None: the default ones.
-        lenient: objects may lack a column, whose value is `ABSENT` then.
+        lenient: objects may lack a column; its value is `ABSENT` then.
         keep_code: keep code blocks of HTML and Markdown.
 
     Raises:
@@ -141,7 +150,7 @@ def read_records(
 
 
 def present_columns(file: File, kind: FileKind) -> Columns:
-    """The names of the columns of a file; of objects, those of the first hundred, nested keys with dots."""
+    """The names of the columns of a file; of objects, the keys of the first hundred, nested keys with dots."""
     if kind.name in SECTIONED:
         return ("_id", "title", "text")
     if kind.name == "text":
@@ -159,7 +168,7 @@ def present_columns(file: File, kind: FileKind) -> Columns:
 def _read_txt(path: File, kind: FileKind, columns: Columns | None) -> Iterator[Record]:
     """One sentence per line; blank lines separate documents."""
     if columns is not None:
-        raise UserError(f"{path}: has no columns (one text per line); drop --columns, or give a table or JSON")
+        raise UserError(f"{path}: has no columns (one text per line); leave out --columns, or give a table or JSON")
     document, begun = 0, False
     for number, line in read_lines(path):
         if line.strip():
@@ -173,7 +182,7 @@ def _read_table(path: File, kind: FileKind, columns: Columns | None) -> Iterator
     separator = SEPARATORS.get(kind.separator, repr(kind.separator))
     fix = f"put a text that holds {_ONE.get(kind.separator, repr(kind.separator))} between double quotes"
     if not kind.quoted:
-        fix = "a tab stands between columns and never inside a text"
+        fix = "tabs separate columns; remove tabs inside of texts"
     elif kind.separator != ",":
         fix += f" (columns are separated by {separator})"
     yield from _table(path, columns, _rows(path, kind), fix)
@@ -216,7 +225,9 @@ def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[s
                 positions = [header.index(name) for name in names]
                 continue
         if len(fields) != width:
-            raise UserError(f"{path}, line {number}: {_counted(len(fields))}, but line {first} has {width}; {fix}")
+            raise UserError(
+                f"{path}, line {number}: {_columns_in_words(len(fields))}, but line {first} has {width}; {fix}"
+            )
         yield Record(number, 0, names, tuple(fields[position] for position in positions))
 
 
@@ -225,11 +236,11 @@ def _positions(columns: Columns, width: int, where: str) -> list[int]:
     if min(positions) < 0:
         raise UserError(f"{where}: column positions count from 1, not {shortened(','.join(columns))}")
     if max(positions) >= width:
-        raise UserError(f"{where}: {_counted(width)}, but column {max(positions) + 1} is asked for")
+        raise UserError(f"{where}: {_columns_in_words(width)}, but column {max(positions) + 1} is requested")
     return positions
 
 
-def _counted(columns: int) -> str:
+def _columns_in_words(columns: int) -> str:
     return f"{columns} column{'s' if columns > 1 else ''}"
 
 
@@ -258,7 +269,7 @@ def _section_objects(path: File, kind: FileKind, keep_code: bool) -> Iterator[tu
 
 
 def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Iterator[Record]:
-    """The records; columns that hold HTML, by their first rows, as text without tags."""
+    """Converts the columns that hold HTML, judged by their first rows, to text without tags."""
     first: list[Record] = []
     characters = 0
     for record in records:
@@ -283,7 +294,7 @@ def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Ite
 
 
 def html_columns(records: Sequence[Record]) -> frozenset[int]:
-    """The places of the columns in which at least a fifth of the texts hold HTML."""
+    """The positions of the columns in which at least a fifth of the texts hold HTML."""
     columns: set[int] = set()
     for position in range(len(records[0].values) if records else 0):
         cells = [record.values[position] for record in records if len(record.values) > position]
@@ -322,7 +333,7 @@ def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterat
 
 
 def column_values(column: Array | ChunkedArray, name: str, where: File | str, before: int) -> list[object]:
-    """The values of an Arrow column as Python's; ``before`` rows came before it.
+    """Converts an Arrow column to Python values; ``before`` is the number of rows before it.
 
     Raises:
         UserError: for bytes that are not UTF-8 in a column of text.
@@ -339,7 +350,7 @@ def column_values(column: Array | ChunkedArray, name: str, where: File | str, be
                 f"{where}, row {number}: column {name!r} is not UTF-8 text (byte 0x{error.object[error.start]:02x}); "
                 "write it again in UTF-8"
             ) from None
-    raise RuntimeError(f"column {name!r} is read neither as a whole nor value by value")
+    raise RuntimeError(f"column {name!r} can be read neither as a whole nor value by value")
 
 
 def _parquet_columns(path: File) -> Columns:

@@ -14,7 +14,7 @@ _SPACE = " \t\r\n"
 
 
 class Absent(Enum):
-    """What a record holds for a column that its object lacks, where columns may be missing."""
+    """The value of a column that an object lacks, where columns may be missing."""
 
     ABSENT = "absent"
 
@@ -23,7 +23,11 @@ ABSENT = Absent.ABSENT
 
 
 def leaf_names(record: Mapping[str, object], depth: int = 4) -> list[str]:
-    """The keys of an object, those of objects within it after a dot: ``meta.title``."""
+    """The keys of an object; keys of nested objects follow a dot: ``meta.title``.
+
+    >>> leaf_names({"id": 1, "meta": {"title": "A"}})
+    ['id', 'meta.title']
+    """
     names: list[str] = []
     for key, value in record.items():
         inner = leaf_names(value, depth - 1) if isinstance(value, Mapping) and depth else []
@@ -32,7 +36,7 @@ def leaf_names(record: Mapping[str, object], depth: int = 4) -> list[str]:
 
 
 def value_of(record: Mapping[str, object], name: str) -> object:
-    """The value of a key, or of a nested one named with dots; `ABSENT` if it is not there."""
+    """The value of a key, or of a nested key with dots; `ABSENT` if it does not exist."""
     if name in record:
         return record[name]
     head, dot, rest = name.partition(".")
@@ -46,7 +50,7 @@ def value_of(record: Mapping[str, object], name: str) -> object:
 
 
 def read_json(file: File) -> Iterator[tuple[int, Mapping[str, object]]]:
-    """Pairs of a number from 1 and an object.
+    """Reads objects, numbered from 1.
 
     The elements of an array are read one after another. Of an object, the longest list of objects or texts inside it is
     read (``{"data": [...]}``), or its values where they are all objects (their keys become ``_id``), or the object
@@ -79,7 +83,7 @@ def _elements(file: File) -> Iterator[object]:
 
 
 def _of_array(file: File) -> Iterator[object]:
-    """The elements of an array, of which no more than a few are in memory."""
+    """The elements of an array, with only a few of them in memory at a time."""
     text = _Text(file)
     text.skip("[")
     if text.peek() != "]":
@@ -93,10 +97,10 @@ def _of_array(file: File) -> Iterator[object]:
 
 
 class _Text:
-    """JSON that is read as far as it is needed.
+    """JSON text that is read piece by piece.
 
     Attributes:
-        line: the line, from 1, at which the text that is not passed yet begins.
+        line: the current line, from 1.
     """
 
     def __init__(self, file: File) -> None:
@@ -104,23 +108,23 @@ class _Text:
         self._file = file
         self._blocks = read_blocks(file)
         self._text = ""
-        self._at = 0
+        self._position = 0
 
     def peek(self) -> str:
-        """The next character that is no white space; empty at the end."""
+        """The next character that is not white space; empty at the end."""
         while True:
-            while self._at < len(self._text) and self._text[self._at] in _SPACE:
-                self.line += self._text[self._at] == "\n"
-                self._at += 1
-            if self._at < len(self._text) or not self._more():
-                return self._text[self._at : self._at + 1]
+            while self._position < len(self._text) and self._text[self._position] in _SPACE:
+                self.line += self._text[self._position] == "\n"
+                self._position += 1
+            if self._position < len(self._text) or not self._more():
+                return self._text[self._position : self._position + 1]
 
     def skip(self, character: str) -> None:
-        """Passes ``character``, which must be next."""
+        """Skips ``character``, which must be next."""
         if self.peek() != character:
             complete = "" if self.peek() else "; is the file complete?"
             raise UserError(f"{self._file}, line {self.line}: not valid JSON ({character!r} is expected{complete})")
-        self._at += 1
+        self._position += 1
 
     def value(self) -> object:
         """The next value."""
@@ -128,11 +132,11 @@ class _Text:
         decoder = json.JSONDecoder()
         while True:
             try:
-                value, end = decoder.raw_decode(self._text, self._at)
+                value, end = decoder.raw_decode(self._text, self._position)
             except RecursionError as error:
                 raise _invalid(self._file, error, self.line) from None
             except ValueError as error:
-                enough = 2 * (len(self._text) - self._at)  # twice as much, so that a long value is tried a few times
+                enough = 2 * (len(self._text) - self._position)  # so that a long value is tried only a few times
                 if enough > 2 * MAX_RECORD_CHARACTERS:
                     raise UserError(
                         f"{self._file}, line {self.line}: more than {MAX_RECORD_CHARACTERS:,} characters in one "
@@ -143,14 +147,14 @@ class _Text:
                 while len(self._text) < enough and self._more():
                     pass
             else:
-                self.line += self._text.count("\n", self._at, end)
-                self._at = end
+                self.line += self._text.count("\n", self._position, end)
+                self._position = end
                 return value
 
     def _more(self) -> bool:
-        """Whether there was more to read."""
+        """Reads the next block; False at the end."""
         block = next(self._blocks, "")
-        self._text, self._at = self._text[self._at :] + block, 0
+        self._text, self._position = self._text[self._position :] + block, 0
         return bool(block)
 
 
@@ -160,7 +164,7 @@ def _inside(value: object) -> Sequence[object]:
     for candidate in _lists(value, _DEPTH):
         if len(candidate) > len(best):
             best = candidate
-    if best and 2 * len(json.dumps(best)) > len(json.dumps(value)):  # and not the authors of one document
+    if best and 2 * len(json.dumps(best)) > len(json.dumps(value)):  # else it may be the authors of one document
         return best
     if isinstance(value, dict) and value and all(isinstance(one, dict) for one in value.values()):
         return [{"_id": key, **one} for key, one in value.items()]

@@ -1,4 +1,4 @@
-"""Recognises what kind of file a file is, by its content first and its name second."""
+"""Recognises the kind of a file by its content, and where that is not enough by its name."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ SUFFIXES: dict[str, KindName] = {
 SECTIONED: frozenset[KindName] = frozenset(
     ("wikipedia", "markdown", "rst", "html", "mail", "mbox", "subtitles", "pages", "pdf", "docx", "epub")
 )
-"""Kinds that hold documents of prose: each has a title or none, and paragraphs; none has columns of its own."""
+"""Kinds that hold documents of prose, with paragraphs and perhaps a title, and without columns."""
 NAMES: dict[KindName, str] = {
     "text": "one text per line",
     "table": "a table",
@@ -93,7 +93,7 @@ _OTHERS = {
 }
 SEPARATORS = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "vertical bars"}
 _HEAD = 1 << 18
-"""Bytes at the beginning of a file that its kind is recognised by."""
+"""Number of bytes at the beginning of a file by which its kind is recognised."""
 _ROWS = 60
 _SEP = re.compile(r'"?sep=([^"])"?\r?\n', re.IGNORECASE)
 _CUE = re.compile(r"^(?:\d+:)?\d{1,2}:\d{2}[.,]\d{1,3}\s+-->\s", re.MULTILINE)
@@ -105,7 +105,7 @@ _BROKEN_WORD = re.compile(r"[^\W\d_]-\n[a-zß-öø-ÿ]")
 
 @dataclass(frozen=True)
 class FileKind:
-    """What a file was recognised as.
+    """The kind of a file, and how it is read.
 
     Attributes:
         name: the kind.
@@ -122,26 +122,33 @@ class FileKind:
     first_line: int = 1
 
     def __str__(self) -> str:
-        """What a reader is told: ``a table (semicolons), cp1252``."""
+        """A description for messages: ``a table (separated by semicolons), CP1252``."""
         separator = f" (separated by {SEPARATORS.get(self.separator, self.separator)})" if self.separator else ""
         return NAMES[self.name] + separator + (f", {self.encoding.upper()}" if self.encoding else "")
 
 
 def is_known(suffix: str) -> bool:
-    """Whether it is the suffix of a file, of a kind that is read or one whose refusal says what to do."""
+    """Whether it is the suffix of a kind that is read, or of one that is refused with advice."""
     return suffix in SUFFIXES or suffix in _OTHERS
 
 
 def how_to_convert(suffix: str) -> str | None:
-    """What to do about a file of a kind that is known and not read; None for the kinds that are read."""
+    """Advice for a kind of file that is known and not read; None for other kinds."""
     return _OTHERS.get(suffix)
 
 
 def recognise(file: File) -> FileKind:
-    """What ``file`` is, by its first 256 KiB; what they do not tell, its suffix does.
+    r"""Recognises ``file`` by its first 256 KiB, and where they are not enough by its suffix.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "a.txt"
+        >>> _ = path.write_text("title;text\nOne;First text.\nTwo;Second text.\n")
+        >>> recognise(path).name
+        'table'
 
     Raises:
-        UserError: for a missing or empty file, or a kind that is not read, naming what to do.
+        UserError: for a missing or empty file, or a kind that is not read, with the fix.
     """
     path = require_file(path_of(file))
     facts = path.stat()
@@ -249,8 +256,8 @@ def _json_kind(begin: str, lines: list[str], by_name: KindName | None) -> KindNa
         return "json"
     if by_name == "json" and len(lines) == 1:
         return "json"
-    own_lines = any(line.lstrip().startswith("{") and _holds_json(line) for line in lines)
-    return "jsonl" if own_lines or len(lines) == 1 else "json"
+    has_objects_as_lines = any(line.lstrip().startswith("{") and _holds_json(line) for line in lines)
+    return "jsonl" if has_objects_as_lines or len(lines) == 1 else "json"
 
 
 def _holds_json(line: str) -> bool:
@@ -274,7 +281,7 @@ def _is_json(lines: list[str], *, complete: bool) -> bool:
 
 
 def _is_hyphenated(text: str) -> bool:
-    """Whether lines end in broken words so often that they are the lines of a printed page."""
+    """Whether so many lines end in a hyphenated word that they are lines of printed pages."""
     lines = text.count("\n")
     return lines >= 20 and len(_BROKEN_WORD.findall(text)) > max(2, lines / 50)
 
@@ -299,7 +306,7 @@ def _table(text: str, suffix: str, encoding: str, *, certain: bool, complete: bo
 
 
 def _records(text: str, separator: str, *, complete: bool) -> Iterator[list[str]]:
-    """The first rows; the last one, which may be incomplete, only of a whole file."""
+    """The first rows; the last one, which may be incomplete, only if ``text`` is the complete file."""
     lines = text.split("\n")
     if not complete:
         lines = lines[:-1]
@@ -331,7 +338,7 @@ def _width(text: str, separator: str, *, complete: bool) -> int:
 
 
 def _has_header(lines: list[str], separator: str, width: int) -> bool:
-    """Whether the first line reads like names of columns; a file called .txt needs it to be taken for a table."""
+    """Whether the first line looks like names of columns; a .txt file is a table only then."""
     if len(lines) < 3 or any(line.count(separator) < width - 1 for line in lines[:20]):
         return False
     names = [name.strip().strip('"') for name in lines[0].split(separator)]

@@ -1,4 +1,4 @@
-"""Lines of a text file, plain or compressed, with errors that name the file and the line."""
+"""Reads lines of a text file, plain or compressed, with errors that name the file and the line."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ MARKDOWN = (".md", ".markdown")
 COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 MAX_LINE_CHARACTERS = 100_000
 MAX_RECORD_CHARACTERS = 10_000_000
-"""Of a line of a table, or of an object, which may hold a whole document."""
+"""Largest number of characters in a line of a table, or in an object, which may hold a whole document."""
 MAX_FILE_CHARACTERS = 200_000_000
-"""Of a file that is read as a whole, such as a web page or a JSON object."""
+"""Largest number of characters in a file that is read as a whole, such as a web page or a JSON object."""
 _RECORDS = (".jsonl", ".csv", ".tsv")
 _BLOCK = 1 << 20
 MAX_GROWTH = 100
@@ -37,7 +37,7 @@ UNPACKED_FREELY = 1 << 22
 
 
 def suffix_of(path: Path) -> str:
-    """The suffix that tells the format: ``.csv`` for both ``a.csv`` and ``a.csv.gz``; lower case."""
+    """The suffix that shows the format, in lower case: ``.csv`` for both ``a.csv`` and ``a.csv.gz``."""
     suffixes = [s.lower() for s in path.suffixes]
     while suffixes and suffixes[-1] in COMPRESSED:
         suffixes.pop()
@@ -45,7 +45,7 @@ def suffix_of(path: Path) -> str:
 
 
 def require_file(path: Path) -> Path:
-    """``path`` if it is a file that holds something, or a pipe; a ``UserError`` if not."""
+    """Returns ``path`` if it is a file that is not empty, or a pipe; else raises a ``UserError``."""
     try:
         status = path.stat()
     except (FileNotFoundError, NotADirectoryError):
@@ -60,12 +60,12 @@ def require_file(path: Path) -> Path:
 
 
 def path_of(file: File) -> Path:
-    """The path that is read: the file itself, or the temporary one of a pipe."""
+    """The path to read: the file itself, or the temporary file of a pipe."""
     return file.path if isinstance(file, Spooled) else file
 
 
 def encoding_of(file: File) -> str:
-    """The encoding of a text file, detected once for each version of it; see `detect_encoding`.
+    """The encoding of a text file, detected once for each version of the file; see `detect_encoding`.
 
     Raises:
         UserError: for a missing or empty file.
@@ -84,7 +84,7 @@ def _encoding(path: Path, size: int, changed: int) -> str:
 
 
 def _blocks(path: Path) -> Iterator[bytes]:
-    """The file's bytes, unpacked, as far as they can be read; damage is reported where the file is read."""
+    """The unpacked bytes of the file, as far as they can be read; damage is reported when the file is read."""
     remaining = _most_unpacked(path)
     with suppress(EOFError, lzma.LZMAError, zlib.error, OSError), _open(path) as stream:
         while remaining > 0 and (block := stream.read(_BLOCK)):
@@ -93,14 +93,21 @@ def _blocks(path: Path) -> Iterator[bytes]:
 
 
 def read_lines(file: File, *, records: bool = False) -> Iterator[tuple[int, str]]:
-    """Pairs of line number (from 1) and line, without line end and byte-order mark.
+    r"""Reads lines with their numbers (from 1), without line end and byte-order mark.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "a.txt.gz"
+        >>> _ = path.write_bytes(gzip.compress(b"one\ntwo\n"))
+        >>> list(read_lines(path))
+        [(1, 'one'), (2, 'two')]
 
     Args:
         file: plain or compressed, in UTF-8 or in the encoding that `encoding_of` detects.
-        records: a line may hold a whole document (``MAX_RECORD_CHARACTERS``); so it may in csv, tsv and jsonl.
+        records: a line may hold a whole document (``MAX_RECORD_CHARACTERS``), as always in csv, tsv and jsonl.
 
     Raises:
-        UserError: for a missing or empty file, bytes that are no text in its encoding, a damaged archive or one that
+        UserError: for a missing or empty file, bytes that are not text in its encoding, a damaged archive or one that
             unpacks to more than ``MAX_GROWTH`` times its size, or a line of more than ``MAX_LINE_CHARACTERS``
             characters (``MAX_RECORD_CHARACTERS`` in a table or of objects).
     """
@@ -139,7 +146,7 @@ def _raw_lines(stream: BinaryIO, encoding: str, longest: int) -> Iterator[bytes 
 
 
 def read_blocks(file: File) -> Iterator[str]:
-    """A text file in blocks of characters, whatever its lines are; line ends are line feeds.
+    """Reads a text file in blocks of characters, regardless of lines; line ends become line feeds.
 
     Raises:
         UserError: see `read_lines`.
@@ -169,7 +176,7 @@ def read_blocks(file: File) -> Iterator[str]:
 
 
 def read_text(file: File) -> str:
-    """A whole text file, with line feeds as line ends.
+    """Reads a whole text file, with line feeds as line ends.
 
     Raises:
         UserError: see `read_lines`; and for one of more than ``MAX_FILE_CHARACTERS`` characters.
@@ -185,7 +192,7 @@ def read_text(file: File) -> str:
 
 
 def read_bytes(file: File, most: int) -> bytes:
-    """A whole file, unpacked.
+    """Reads a whole file, unpacked.
 
     Raises:
         UserError: for a missing, empty or damaged one, or more than ``most`` bytes.
@@ -201,13 +208,13 @@ def read_bytes(file: File, most: int) -> bytes:
 
 
 def open_plain(file: File) -> BinaryIO:
-    """The bytes of a file, unpacked if it is compressed; use it within `reading`."""
+    """Opens the bytes of a file, unpacked if it is compressed; use it within `reading`."""
     return _open(require_file(path_of(file)))
 
 
 @contextmanager
 def reading(file: File, where: Callable[[], str] | None = None) -> Iterator[None]:
-    """Reports damage that shows while ``file`` is read in one line; ``where`` says how far it was read."""
+    """Turns errors of reading ``file`` in the block into a one-line ``UserError``; ``where`` is how far it was read."""
     try:
         yield
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
@@ -221,7 +228,7 @@ def reading(file: File, where: Callable[[], str] | None = None) -> Iterator[None
 
 
 def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Pairs of line number (from 1) and JSON object, of a file with one object a line; blank lines are skipped.
+    """Reads JSON objects with their line numbers (from 1), one object per line; blank lines are skipped.
 
     Raises:
         UserError: see ``read_lines``; and for a line that is not valid JSON, or not an object.
@@ -233,14 +240,16 @@ def read_objects(path: File) -> Iterator[tuple[int, dict[str, Any]]]:
             record = json.loads(line)
         except (ValueError, RecursionError) as error:
             cause = reason(error).partition(": line 1")[0]
-            raise UserError(f"{path}, line {number}: not valid JSON ({cause}); one object a line is expected") from None
+            raise UserError(
+                f"{path}, line {number}: not valid JSON ({cause}); one object per line is expected"
+            ) from None
         if not isinstance(record, dict):
-            raise UserError(f"{path}, line {number}: a JSON object a line is expected, not {type(record).__name__}")
+            raise UserError(f"{path}, line {number}: a JSON object per line is expected, not {type(record).__name__}")
         yield number, record
 
 
 def _most_unpacked(path: Path) -> float:
-    """Bytes that may come out of ``path``; a few packed kilobytes can be made to fill any memory."""
+    """Largest number of bytes that ``path`` may unpack to; a few packed kilobytes can be made to fill any memory."""
     if path.suffix.lower() not in COMPRESSED:
         return math.inf
     return max(UNPACKED_FREELY, MAX_GROWTH * path.stat().st_size)
@@ -267,7 +276,7 @@ def _bomb(file: File, where: str) -> UserError:
     at = f", {where}" if where else ""
     return UserError(
         f"{file}{at}: unpacks to more than {MAX_GROWTH} times its {path_of(file).stat().st_size:,} "
-        "bytes, which text hardly does; if it is meant, unpack it and give the plain file"
+        "bytes, which text hardly does; if this is intended, unpack it and give the plain file"
     )
 
 
@@ -307,13 +316,13 @@ def _undecodable(path: File, number: int, encoding: str, error: UnicodeError) ->
 
 
 def _bytes_of(characters: int) -> int:
-    """The most that a line may take: UTF-8 has at most 4 bytes a character; byte-order mark and line end."""
+    """Largest number of bytes in a line: at most 4 per character in UTF-8, plus byte-order mark and line end."""
     return 4 * characters + 8
 
 
 def _too_long(path: File, number: int, longest: int) -> UserError:
-    mend = "put one sentence on each line" if longest == MAX_LINE_CHARACTERS else "cut the document"
-    return UserError(f"{path}, line {number}: more than {longest:,} characters in one line; {mend}")
+    fix = "put one sentence on each line" if longest == MAX_LINE_CHARACTERS else "split the document"
+    return UserError(f"{path}, line {number}: more than {longest:,} characters in one line; {fix}")
 
 
 def _empty(path: File) -> UserError:

@@ -15,7 +15,7 @@ from opencse.text.files.markup import text_of_html
 from opencse.text.files.paragraphs import Section, join_lines
 
 MAX_MESSAGE = 50_000_000
-"""Bytes of one message with its attachments, at most."""
+"""Largest number of bytes of one message with its attachments."""
 _QUOTE = re.compile(r"\s*(?:[>|]|[A-Z]{1,4}>)")
 _SAYS = re.compile(r".*\b(?:wrote|writes|schrieb|a écrit|escribió|ha scritto|schreef|skrev)\b.*:\s*$", re.IGNORECASE)
 _BEGINS = re.compile(r"(?:On|Am|Le|El|Il|Op|Den)\b[^.!?]*$")
@@ -26,12 +26,12 @@ _OLDER = re.compile(
 
 
 def mail_sections(file: File, name: str) -> Iterator[Section]:
-    """The message in a file (``.eml``)."""
+    """Reads the message in a file (``.eml``)."""
     yield from _section(read_bytes(file, MAX_MESSAGE), file, 1, name)
 
 
 def mailbox_sections(file: File, name: str) -> Iterator[Section]:
-    """The messages of a mailbox (``.mbox``), one after another; one that cannot be decoded is named by its line."""
+    """Reads the messages of a mailbox (``.mbox``); errors name the line of the message."""
     number = start = count = 0
     message: list[bytes] = []
     size = 0
@@ -87,7 +87,7 @@ def _body(message: EmailMessage) -> str:
 
 
 def _own_lines(lines: list[str]) -> list[str]:
-    """The lines that the sender wrote."""
+    """The lines that the sender wrote, without quotations and signature."""
     written: list[str] = []
     for line in lines:
         if line.rstrip("\r") in ("-- ", "--") or _OLDER.fullmatch(line):

@@ -1,4 +1,4 @@
-"""Turns HTML into text: without tags, scripts and navigation; code blocks are left out or kept."""
+"""Converts HTML to text without tags, scripts and navigation; code blocks are left out or kept."""
 
 from __future__ import annotations
 
@@ -102,10 +102,10 @@ class _Reader(HTMLParser):
 
 
 def html_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:
-    """The sections of a web page, by its headings; of its ``main`` or ``article`` alone, if it has one.
+    """Reads the sections of a web page, by its headings; only its ``main`` or ``article``, if it has one.
 
-    The page's title is that of its ``<title>``, or its first heading where that is the beginning of the title (which
-    names the site behind it).
+    The title is the page's ``<title>``, or its first heading where the ``<title>`` begins with it (followed by the
+    name of the site).
     """
     front_title, text = split_front_matter(source)
     title = " ".join((front_title or _title_of(text)).split())
@@ -132,7 +132,7 @@ def _title_of(text: str) -> str:
 
 
 def text_of_html(source: str, *, keep_code: bool = False) -> str:
-    r"""The text of a piece of HTML, a line for each paragraph.
+    r"""Converts a piece of HTML to text, one line per paragraph.
 
     Example:
         >>> text_of_html("<p>One &amp; <b>two</b>.</p><pre>x = 1</pre><p>Three.</p>")
@@ -146,7 +146,7 @@ def text_of_html(source: str, *, keep_code: bool = False) -> str:
 
 
 class _Lines:
-    """Headings and paragraphs in their order, as `Headed` collects them in sections."""
+    """Collects headings and paragraphs as plain lines, with the methods of `Headed`."""
 
     def __init__(self) -> None:
         self.texts: list[str] = []

@@ -1,4 +1,4 @@
-"""Reads Word documents by `mammoth`, and e-books: both are turned into HTML, and that into sections."""
+"""Reads Word documents (with `mammoth`) and e-books: both are converted to HTML, and that to sections."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from opencse.text.files.markup import html_sections
 from opencse.text.files.paragraphs import Section
 
 MAX_ARCHIVE = 500_000_000
-"""Bytes of a file, at most."""
+"""Largest number of bytes of a file."""
 MAX_PART = 100_000_000
-"""Bytes of an unpacked part that holds text, at most."""
+"""Largest number of bytes of an unpacked part that holds text."""
 _TEXT_PARTS = (".xml", ".rels", ".html", ".xhtml", ".htm", ".opf", ".ncx")
 _ENTITY = re.compile(rb"<!(?:ENTITY|DOCTYPE[^>]*\[)", re.IGNORECASE)
 
 
 def docx_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator[Section]:
-    """The sections of a Word document, by its headings; its title is that of its paragraph in the style Title.
+    """Reads the sections of a Word document, by its headings; its title is the paragraph with the style Title.
 
     Raises:
         UserError: for a damaged or encrypted file, or one that unpacks to far more than text does.
@@ -44,7 +44,7 @@ def docx_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator
 
 
 def epub_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator[Section]:
-    """The sections of an e-book, chapter after chapter in reading order.
+    """Reads the sections of an e-book, chapter after chapter in reading order.
 
     Raises:
         UserError: see `docx_sections`.
@@ -61,7 +61,7 @@ def epub_sections(file: File, name: str, *, keep_code: bool = False) -> Iterator
 
 
 def _chapters(archive: zipfile.ZipFile) -> list[str]:
-    """The pages of a book by its spine."""
+    """The paths of the chapters in the archive, in reading order (the spine)."""
     container = archive.read("META-INF/container.xml").decode("utf-8", errors="replace")
     match = re.search(r'full-path="([^"]+)"', container)
     if match is None:
@@ -110,4 +110,4 @@ def _checked(file: File) -> bytes:
 
 
 def _damaged(file: File, error: Exception) -> UserError:
-    return UserError(f"{file}: damaged, or not such a document ({reason(error)}); save it again")
+    return UserError(f"{file}: damaged, or not of this kind ({reason(error)}); save it again")

@@ -1,4 +1,4 @@
-"""Joins the lines of printed pages: no running heads and page numbers, broken words and ligatures made whole."""
+"""Joins the lines of printed pages to paragraphs, without running heads, page numbers, hyphenation and ligatures."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 from opencse.text.files.paragraphs import Section
 
 _EDGE = 3
-"""Lines at the top and bottom of a page that may be running heads or page numbers, at most."""
+"""Largest number of lines at the top and bottom of a page that may be running heads or page numbers."""
 _OFTEN = 0.3
-"""Share of the pages that a running head is on, at least."""
+"""Smallest share of the pages that a running head is on."""
 _NUMBER = re.compile(
     r"\W*(?:(?:page|seite|página|pagina|side|sida|p\.|s\.)\s*)?(?:\d{1,5}|[ivxlc]{1,7})"
     r"(?:\s*(?:/|of|von|de|di|sur|av)\s*\d{1,5})?\W*",
@@ -21,16 +21,16 @@ _BROKEN = re.compile(r"([^\W\d_]+)[-\u00ad\u2010]$")
 _LIGATURES = str.maketrans(
     {"\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st", "\ufb06": "st"}
 )
-"""Letters that fonts draw as one sign; no model knows words that are spelt with it."""
+"""Letters that fonts draw as one character; models do not know words that contain it."""
 _LIST = re.compile(r"\s*(?:[-*•▪‣–]|\(?\d{1,3}[.)]|[a-z]\))\s+")
 
 
 def page_sections(pages: Sequence[str], name: str, title: str = "") -> Iterator[Section]:
-    """The text of pages as one document.
+    """Reads the text of pages as one document.
 
-    Lines that come back at the edge of many pages, and page numbers, are left out. A word that is broken at the end of
-    a line is joined; its hyphen stays where the document writes it so elsewhere. A line that is much shorter than the
-    page is wide ends a paragraph, and so does a blank line after the end of a sentence.
+    Lines that repeat at the edge of many pages, and page numbers, are left out. A word that is hyphenated at the end of
+    a line is joined; its hyphen stays if the document writes the word with it elsewhere. A line that is much shorter
+    than the width of the page ends a paragraph, and so does a blank line after the end of a sentence.
 
     Args:
         pages: their texts.
@@ -57,17 +57,17 @@ def _trimmed(lines: Sequence[str]) -> list[str]:
 
 
 def _key(line: str) -> str:
-    """What a running head has in common on all pages: its words, without numbers."""
+    """A form of a line that is equal on all pages for a running head: its words, without numbers."""
     return " ".join(re.sub(r"\d+", "#", line).split()).casefold()
 
 
 def _edge(page: Sequence[str]) -> int:
-    """How many lines at each end of a page are its edge: at most a quarter of those with text, and one at least."""
+    """Number of lines at each end of a page that are its edge: at most a quarter of those with text, at least one."""
     return min(_EDGE, max(1, sum(bool(line.strip()) for line in page) // 4))
 
 
 def _edges(page: Sequence[str]) -> list[int]:
-    """The lines at the edges of a page, by number; blank ones do not count."""
+    """The numbers of the lines at the edges of a page, without blank ones."""
     filled = [number for number, line in enumerate(page) if line.strip()]
     return list(dict.fromkeys((*filled[: _edge(page)], *filled[-_edge(page) :])))
 
@@ -80,7 +80,7 @@ def _running_heads(pages: Sequence[Sequence[str]]) -> frozenset[str]:
 
 
 def _without_edges(page: Sequence[str], heads: frozenset[str]) -> list[str]:
-    """The page without running heads and numbers: whole lines from its ends inwards."""
+    """The page without the running heads and page numbers at its ends."""
     lines = list(page)
     for end in (0, -1):
         for _ in range(_edge(page)):

@@ -1,4 +1,4 @@
-"""The sections of documents of prose, and lines of a page joined into paragraphs."""
+"""Sections of documents, and the joining of lines into paragraphs."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 _WIDEST = 200
-"""Characters: files with longer lines are not broken into lines of a width."""
+"""Number of characters: a file with longer lines is not wrapped at a width."""
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Section:
     Attributes:
         name: the file in its folder and the heading, as in a link: ``guide/valves.md#closing-a-valve``; or the name of
             a document in its file (the id of a message).
-        title: of the page and of the section; empty where there is none.
+        title: of the page and of the section; empty if there is none.
         paragraphs: at least one unless there is a title; none is empty.
     """
 
@@ -31,7 +31,7 @@ class Headed:
     """Collects the paragraphs under each heading of a page.
 
     Args:
-        page: its title, where it is known; else the first heading is.
+        page: its title, if known; else the first heading is its title.
     """
 
     def __init__(self, page: str = "") -> None:
@@ -67,11 +67,11 @@ class Headed:
 
 
 def join_lines(lines: Iterable[str]) -> list[str]:
-    """Paragraphs: lines, joined where the next one's first word did not fit into the width of the file."""
+    """Joins lines to paragraphs where the first word of the next line did not fit into the width of the file."""
     lines = list(lines)
     width = max(map(len, lines), default=0)
     paragraphs: list[str] = []
-    room: int | None = None  # what the line before left, where it was broken for want of it
+    room: int | None = None  # characters that were free in the line before
     for line in lines:
         text = " ".join(line.split())
         if not text:
@@ -86,7 +86,7 @@ def join_lines(lines: Iterable[str]) -> list[str]:
 
 
 def blocks(lines: Sequence[str]) -> Iterator[list[str]]:
-    """Runs of lines without a blank one."""
+    """Groups of lines between blank lines."""
     run: list[str] = []
     for line in (*lines, ""):
         if line.strip():

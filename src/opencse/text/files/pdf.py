@@ -1,4 +1,4 @@
-"""Reads PDF files by `pypdf`."""
+"""Reads PDF files with `pypdf`."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from opencse.text.files.pages import page_sections
 from opencse.text.files.paragraphs import Section
 
 MAX_PDF = 1_000_000_000
-"""Bytes of a file, at most."""
+"""Largest number of bytes of a file."""
 MAX_PAGE = 10_000_000
-"""Characters of text on one page, at most."""
+"""Largest number of characters on one page."""
 
 
 def pdf_sections(file: File, name: str) -> Iterator[Section]:
-    """The text of a PDF as one document; see `opencse.text.files.pages`.
+    """Reads the text of a PDF as one document; see `opencse.text.files.pages`.
 
     Raises:
         UserError: for a damaged or encrypted file, or pages without any text (scans), naming the page.

@@ -1,4 +1,4 @@
-"""Text that comes through a pipe: it can be read once only, so it is kept in a file for as long as it is needed."""
+"""Keeps text from a pipe, which can be read only once, in a temporary file for as long as it is needed."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _PEEK = 1 << 20
 
 @dataclass(frozen=True)
 class Spooled:
-    """What came through a pipe.
+    """The text that came through a pipe, in a temporary file.
 
     Attributes:
-        path: a temporary file of the same bytes; its suffix tells the format. It goes with the object that `spool`
-            made (a copy in another process leaves it alone).
+        path: a temporary file of the same bytes; its suffix shows the format. It is deleted with the object that
+            `spool` returned (not with a copy in another process).
         name: the name of the pipe in messages.
     """
 
@@ -37,7 +37,7 @@ class Spooled:
 
 
 _IN_USE: weakref.WeakValueDictionary[tuple[int, int], Spooled] = weakref.WeakValueDictionary()
-"""What came through pipes that somebody still reads, by device and number of the pipe: it does not come again."""
+"""The texts of pipes that are still in use, by device and number of the pipe, since they cannot be read again."""
 
 
 def is_pipe(location: str) -> bool:
@@ -57,12 +57,12 @@ def pipe_name(location: str) -> str:
 
 
 def spool(location: str, suffix: str = "") -> Spooled:
-    """All that comes through the pipe at ``location``; whoever asks again while it is in use gets the same.
+    """Reads the pipe at ``location`` to its end; further calls while the text is in use return the same object.
 
     Args:
         location: see `is_pipe`.
-        suffix: of the format, if the pipe's name tells it. Else a pipe whose first line is a JSON object is read as
-            jsonl, and any other as one sentence a line.
+        suffix: of the format, if the pipe's name shows it. Else a pipe whose first line is a JSON object is read as
+            jsonl, and any other as one sentence per line.
 
     Raises:
         UserError: if it cannot be read, is empty, or there is no room for it.
@@ -80,7 +80,7 @@ def spool(location: str, suffix: str = "") -> Spooled:
         with os.fdopen(descriptor, "wb") as target, _open(location) as stream:
             shutil.copyfileobj(stream, target)
         if path.stat().st_size == 0:
-            raise UserError(f"{name}: nothing came through it; one sentence a line is expected")
+            raise UserError(f"{name}: it is empty; one sentence per line is expected")
         if not suffix and _is_jsonl(path):
             path = path.rename(path.with_suffix(".jsonl"))
     except OSError as error:
@@ -99,7 +99,7 @@ def spool(location: str, suffix: str = "") -> Spooled:
 
 
 def _identity(location: str) -> tuple[int, int] | None:
-    """What tells this pipe from others, by whatever name it is reached; None if the system does not say."""
+    """Device and number of a pipe, the same for all of its names; None if the system does not report them."""
     try:
         status = os.fstat(0) if location in STANDARD_INPUT else Path(location).stat()
     except (OSError, ValueError):

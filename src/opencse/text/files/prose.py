@@ -1,4 +1,4 @@
-"""Reads Markdown and reStructuredText: what is under each heading is a section."""
+"""Reads Markdown and reStructuredText: the text under each heading is a section."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _ROLE = re.compile(r":[\w:-]+:`([^`<]*?)\s*(?:<[^`>]*>)?`|`([^`<]*?)\s*(?:<[^`>]
 
 
 def split_front_matter(source: str) -> tuple[str, str]:
-    r"""The title in the front matter of a page (YAML between ``---``, TOML between ``+++``), and the text after it.
+    r"""Splits a page into the title in its front matter (YAML between ``---``, TOML between ``+++``) and its text.
 
-    Front matter that is not valid YAML or TOML still gives its line ``title``. What is between two rules (``---``) and
-    names no values is text.
+    If the front matter is not valid YAML or TOML, its line ``title`` is used. Lines between two rules (``---``) without
+    any key are text.
 
     Example:
         >>> split_front_matter('---\ntitle: "A page"\n---\nText.\n')
@@ -43,7 +43,7 @@ def split_front_matter(source: str) -> tuple[str, str]:
 
 
 def _facts(yaml_text: str | None, toml_text: str | None) -> Mapping[str, object] | None:
-    """The values that front matter names; None where it is not valid, or names none."""
+    """The values in front matter; None if it is not valid, or has none."""
     if toml_text is not None:
         import tomllib
 
@@ -63,7 +63,7 @@ def _facts(yaml_text: str | None, toml_text: str | None) -> Mapping[str, object]
 
 
 def markdown_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:
-    """The sections of a Markdown page; list items, and the rows of a table, are paragraphs.
+    """Reads the sections of a Markdown page; list items and rows of a table are paragraphs.
 
     HTML blocks are left out, and code blocks too unless ``keep_code``.
     """
@@ -100,7 +100,7 @@ def markdown_sections(source: str, name: str, *, keep_code: bool = False) -> Ite
 
 
 def rst_sections(source: str, name: str, *, keep_code: bool = False) -> Iterator[Section]:
-    """The sections of a page in reStructuredText.
+    """Reads the sections of a page in reStructuredText.
 
     Directives, comments and link targets are left out, and literal blocks too unless ``keep_code``.
     """

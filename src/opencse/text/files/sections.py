@@ -1,4 +1,4 @@
-"""Reads documents of prose of every kind as sections: title and paragraphs."""
+"""Reads files of prose of every kind as sections: title and paragraphs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from opencse.text.files.pipes import Spooled
 
 
 def read_sections(file: File, kind: FileKind, *, name: str | None = None, keep_code: bool = False) -> Iterator[Section]:
-    """The sections of one file.
+    r"""Reads the sections of one file, by the reader of its kind.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> path = Path(tempfile.mkdtemp()) / "a.md"
+        >>> _ = path.write_text("# Valves\n\nClose it slowly.\n")
+        >>> [(section.name, section.title, section.paragraphs) for section in read_sections(path, FileKind("markdown"))]
+        [('a.md#valves', 'Valves', ('Close it slowly.',))]
 
     Args:
         file: of a kind in `opencse.text.files.kinds.SECTIONED`, or lines of text.

@@ -1,4 +1,4 @@
-"""Reads subtitles (SubRip, WebVTT): what is spoken, without numbers, times and tags."""
+"""Reads subtitles (SubRip, WebVTT): the spoken text, without numbers, times and tags."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _TAG = re.compile(r"<[^<>]*>|\{\\[^{}]*\}|\{[^{}\s]{0,3}:[^{}]*\}")
 _SOUND = re.compile(r"[\[(♪♫#][^\])]*[\])♪♫#]|[♪♫]+")
 _DASH = re.compile(r"\s*[-–—]\s+")
 _PAUSE = 4.0
-"""Seconds without speech that begin a new paragraph."""
+"""Seconds without speech after which a new paragraph begins."""
 
 
 def subtitle_sections(file: File, name: str) -> Iterator[Section]:
-    """The spoken text as one document; lines and cues are joined, a pause of four seconds begins a paragraph.
+    """Reads the spoken text as one document; lines and cues are joined, a pause of four seconds begins a paragraph.
 
     Cues that repeat the one before (rolling captions) count once; sounds in brackets and notes are left out.
 

@@ -1,4 +1,4 @@
-"""Reads XML dumps: one record per repeated element, its attributes and inner elements by name; Wikipedia dumps."""
+"""Reads XML: one record per repeated element, with its attributes and inner elements; and Wikipedia dumps."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from opencse.text.files.lines import MAX_RECORD_CHARACTERS, File, read_blocks
 from opencse.text.files.paragraphs import Section
 
 _HEAD = 4_000_000
-"""Characters at the beginning by which the element of a record is found."""
+"""Number of characters at the beginning from which the element of a record is determined."""
 _DEEPEST = 200
 Path = tuple[str, ...]
 XmlRecord = dict[str, object]
 
 
 class _Records:
-    """Makes records of the elements at one path, as they end.
+    """Collects the elements at one path as records.
 
     Args:
         path: names of the elements from the root to a record.
@@ -73,12 +73,12 @@ class _Records:
 
 
 def read_xml(file: File) -> Iterator[tuple[int, XmlRecord]]:
-    """Pairs of line number and record of an XML file.
+    """Reads the records of an XML file with their line numbers.
 
     The records are the elements that repeat nearest to the root, as ``row`` in ``<posts><row .../><row .../></posts>``
     or ``item`` in ``<rss><channel><item>``. An attribute is named by its name, an inner element by its own, a nested
-    one with dots (``revision.text``); the text right in a record's element is ``text``. In a dump of Stack Exchange
-    ``Title`` and ``Body`` are called ``title`` and ``text``.
+    one with dots (``revision.text``); the text directly in a record's element is ``text``. In a dump of Stack Exchange
+    ``Title`` and ``Body`` become ``title`` and ``text``.
 
     Raises:
         UserError: for XML that is not well-formed, or declares entities (which can fill any memory), naming the line.
@@ -105,7 +105,7 @@ def _read(file: File, path: Path) -> Iterator[tuple[int, XmlRecord]]:
 
 
 def _stack_exchange(record: XmlRecord) -> XmlRecord:
-    """The record with ``Body`` and ``Title`` of a post under the names that documents have."""
+    """Renames ``Title`` and ``Body`` of a Stack Exchange post to ``title`` and ``text``."""
     if "Body" in record and "PostTypeId" in record:
         renamed = {"Body": "text", "Title": "title", "Id": "_id"}
         return {renamed.get(name, name): value for name, value in record.items()}
@@ -127,7 +127,7 @@ def _parser(file: File) -> expat.XMLParserType:
 
 
 def _parsed(file: File, parser: expat.XMLParserType, most: int | None = None) -> Iterator[None]:
-    """Parses a file block by block; with ``most``, its first characters only."""
+    """Parses a file block by block; with ``most``, only that number of characters."""
     characters = 0
     try:
         for block in read_blocks(file):
@@ -146,7 +146,7 @@ def _parsed(file: File, parser: expat.XMLParserType, most: int | None = None) ->
 
 
 def _record_path(file: File) -> Path:
-    """The path of the elements that repeat nearest to the root; of several, those that hold the most text."""
+    """The path of the elements that repeat nearest to the root; of several, the ones with the most text."""
     parser = _parser(file)
     opened: list[str] = []
     counts: Counter[Path] = Counter()
@@ -181,10 +181,10 @@ def _plain(name: str) -> str:
 
 
 def wikipedia_sections(file: File) -> Iterator[Section]:
-    """The articles of a Wikipedia dump, without redirects and talk, their wikitext as plain paragraphs.
+    """Reads the articles of a Wikipedia dump as plain paragraphs, without redirects and talk pages.
 
     Raises:
-        UserError: where the library that reads wikitext is missing; else see `read_xml`.
+        UserError: if the library that reads wikitext is missing; see also `read_xml`.
     """
     require_packages(f"{file}: a Wikipedia dump", "files", "mwparserfromhell")
     for _, page in _read(file, ("mediawiki", "page")):
