@@ -201,41 +201,6 @@ def test_every_choice_of_the_grid_matters(change: dict[str, Any]) -> None:
     assert max(abs(x - y) for x, y in zip(before, after, strict=True)) > 1e-3
 
 
-def test_the_example_with_duplicates_has_every_kind_of_them() -> None:
-    case = Case(hard=2, duplicates=True)
-    pairs, hard = (
-        source.columns(representations(case), case.objective().scoring).dense() for source in case.objective().negatives
-    )
-    assert pairs.duplicates is not None
-    assert hard.duplicates is not None
-    assert pairs.duplicates.nonzero().tolist() == [[0, 3], [1, 2], [2, 1], [3, 0]]
-    assert hard.duplicates.nonzero().tolist() == [[0, 4], [1, N + 1], [2, N + 1], [3, 4]]
-
-
-@pytest.mark.parametrize(("columns", "wanted"), [("positives", N - 1), ("positives_and_anchors", 2 * N - 2)])
-def test_in_batch_counts_its_columns(columns: str, wanted: int) -> None:
-    case = Case(columns=columns)
-    objective = case.objective()
-    (made,) = (source.columns(representations(case), objective.scoring).dense() for source in objective.negatives)
-    assert (~made.left_out).sum(dim=1).tolist() == [wanted] * N
-    assert objective.negatives_per_anchor(N, 0) == wanted
-
-
-@pytest.mark.parametrize("hard", [1, 2])
-def test_hard_negatives_in_order_with_alpha_on_their_own_row(hard: int) -> None:
-    case = Case(columns=None, hard=hard, alpha=2.5)
-    reps, objective = representations(case), case.objective()
-    made = objective.negatives[0].columns(reps, objective.scoring).dense()
-    assert made.logits.shape == (N, N * hard)
-    assert isinstance(made.log_weight, Tensor)
-    for i, j, h in itertools.product(range(N), range(N), range(hard)):
-        cosine = torch.cosine_similarity(reps.anchor[i], reps.hard[j, h], dim=0)
-        assert made.logits[i, h * N + j].item() == pytest.approx(cosine.item() / case.tau, rel=1e-12)
-        assert made.log_weight[i, h * N + j].item() == (math.log(2.5) if i == j else 0.0)
-    assert objective.negatives_per_anchor(N, hard) == N * hard
-    assert not made.left_out.any()
-
-
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 @pytest.mark.parametrize("n", [2, 7])
@@ -246,22 +211,6 @@ def test_identical_vectors_give_the_log_of_the_number_of_columns(n: int, similar
         case = Case(similarity, 0.05, columns, hard=hard, smoothing=smoothing)
         reps = Representations(vectors, vectors, vectors.unsqueeze(1)[:, :hard], keys)
         assert per_anchor(case, reps).tolist() == pytest.approx([math.log(count)] * n, rel=1e-12)
-
-
-def test_identical_vectors_with_alpha() -> None:
-    vectors = torch.ones(N, 3, dtype=torch.float64)
-    reps = Representations(vectors, vectors, vectors.unsqueeze(1), torch.arange(3 * N).reshape(N, 3))
-    for alpha in (0.25, 3.0):
-        expected = math.log(N + (N - 1) + alpha)
-        assert per_anchor(Case(hard=1, alpha=alpha), reps).tolist() == pytest.approx([expected] * N, rel=1e-12)
-
-
-def test_label_smoothing_of_one_column_is_nothing() -> None:
-    nothing = LogitColumns(torch.zeros(2, 1), excluded=torch.ones(2, 1, dtype=torch.bool))
-    assert info_nce_from_logits(torch.tensor([3.0, -2.0]), nothing.weighted(), label_smoothing=0.5).tolist() == [
-        0.0,
-        0.0,
-    ]
 
 
 CHECKED = {
@@ -288,25 +237,6 @@ def test_gradient_of_the_objective(case: Case) -> None:
     for gradient in torch.autograd.grad(total(*leaves), leaves):
         assert torch.isfinite(gradient).all()
         assert gradient.abs().max() > 1e-3
-
-
-@pytest.mark.parametrize("smoothing", [0.0, 0.1])
-def test_rows_whose_negatives_are_all_masked(smoothing: float) -> None:
-    case = Case(smoothing=smoothing)
-    # Example 0 shares a text with 1 and with 2; these two share none with each other.
-    keys = torch.tensor([[1, 2], [1, 3], [2, 4]])
-    anchor, positive = (t[:3].requires_grad_() for t in (representations(case).anchor, representations(case).positive))
-    losses = per_anchor(case, Representations(anchor, positive, torch.zeros(3, 0, D), keys))
-    assert losses[0].item() == pytest.approx(0.0, abs=1e-15)
-    assert (losses[1:] > 1e-3).all()
-    for gradient in torch.autograd.grad(losses.sum(), (anchor, positive)):
-        assert torch.isfinite(gradient).all()
-        assert gradient.abs().max() > 1e-3
-    alone = Representations(anchor, positive, torch.zeros(3, 0, D), torch.ones(3, 2, dtype=torch.int64))
-    total = case.objective()(alone).total
-    assert total.item() == pytest.approx(0.0, abs=1e-15)
-    for gradient in torch.autograd.grad(total, (anchor, positive)):
-        assert gradient.abs().max() < 1e-12  # and so not NaN
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])

@@ -11,9 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from opencse.encoder.encoder import SentenceEncoder
 from opencse.errors import UserError
-from opencse.kernels.outputs import Encoded
 from opencse.objective.objective import Objective
 from opencse.objective.settings import ObjectiveSettings
 from opencse.objective.sides.base import Sides
@@ -21,9 +19,8 @@ from opencse.objective.sides.clean import CleanSides
 from opencse.objective.sides.mean import Mean
 from opencse.objective.sides.noisy import Noisy
 from opencse.objective.sides.views import Anchors, Views
-from opencse.objective.vectors.represent import represent
-from opencse.objective.vectors.requests import Clean, HardNegatives, Layer, Means, Sentences
-from opencse.objective.vectors.step import Representations, Request, StepInputs
+from opencse.objective.vectors.requests import Clean, Means, Sentences
+from opencse.objective.vectors.step import Representations
 from opencse.settings import validate
 from opencse.streams import seed_of
 
@@ -206,141 +203,4 @@ def test_equal_numbers_of_draws_are_drawn_once_and_others_apart() -> None:
 # Means over dropout draws
 
 
-def step(encoder: SentenceEncoder, texts: list[str], n: int, noise_seed: int = 0) -> StepInputs:
-    keys = torch.arange(len(texts)).reshape(-1, n).T.contiguous()
-    return StepInputs(encoder.tokenizer.pad(encoder.tokenize(texts)), n, keys, noise_seed=noise_seed)
-
-
-def seen(encoder: SentenceEncoder) -> list[Tensor]:
-    """The vectors of every forward from now on."""
-    outputs: list[Tensor] = []
-
-    def keep(module: object, args: object, output: Encoded) -> None:
-        assert output.sentence is not None
-        outputs.append(output.sentence)
-
-    encoder.register_forward_hook(keep)
-    return outputs
-
-
-@pytest.mark.parametrize("samples", [1, 3])
-def test_means_are_over_fresh_draws_of_each_view(encoder: SentenceEncoder, sentences: list[str], samples: int) -> None:
-    """One sentence throughout: whatever differs is dropout, and every row has a mask of its own."""
-    outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, [sentences[0]] * 3 * N, N), {HardNegatives(), Means(samples)})
-    assert [len(output) for output in outputs] == [3 * N + samples * 2 * N]
-    (rows,) = outputs
-    assert torch.pdist(rows).min() > 1e-3
-    assert torch.equal(reps.anchor, rows[:N])
-    assert torch.equal(reps.positive, rows[N : 2 * N])
-    assert torch.equal(reps.hard[:, 0], rows[2 * N : 3 * N])
-    means = reps[Means(samples)]
-    assert means.shape == (2, N, 32)
-    for view, i in itertools.product(range(2), range(N)):
-        draws = [rows[3 * N + k * 2 * N + view * N + i] for k in range(samples)]
-        assert torch.allclose(means[view, i], sum(draws, torch.zeros(32)) / samples, atol=1e-6)
-
-
-def test_means_are_of_the_right_texts(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    encoder.eval()
-    plainly: set[Request[Any]] = {Sentences(), HardNegatives(), Layer(1)}
-    reps = represent(encoder, step(encoder, sentences[: 3 * N], N), plainly | {Means(3)})
-    plain = represent(encoder, step(encoder, sentences[: 3 * N], N), plainly)
-    means = reps[Means(3)]
-    assert torch.pdist(torch.cat([reps.anchor, reps.positive])).min() > 1e-2
-    for left, right in (
-        (means[0], reps.anchor),
-        (means[1], reps.positive),
-        (reps.hard, plain.hard),
-        (reps[Layer(1)], plain[Layer(1)]),
-    ):
-        assert left.shape == right.shape
-        assert torch.allclose(left, right, atol=1e-5)
-    assert Means(3) not in plain.answers
-
-
-def test_variance_over_draws_falls_as_one_over_their_number(encoder: SentenceEncoder) -> None:
-    """SimCSE++, section 3.1: the mean of K draws has 1/K of the variance of one."""
-    inputs = step(encoder, ["a cat sleeps"] * 400, 200)
-    variances = {}
-    torch.manual_seed(0)
-    for samples in (1, 8):
-        with torch.no_grad():
-            means = represent(encoder, inputs, {Means(samples)})[Means(samples)]
-        variances[samples] = [float(view.var(dim=0).mean()) for view in means]
-    for view in range(2):
-        assert variances[1][view] > 1e-4
-        assert variances[1][view] / variances[8][view] == pytest.approx(8, rel=0.2)
-
-
-def test_gradient_flows_through_every_draw(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    outputs = seen(encoder)
-    reps = represent(encoder, step(encoder, sentences[: 2 * N], N), {Means(2)})
-    outputs[0].retain_grad()
-    torch.autograd.backward((reps[Means(2)] * torch.arange(1.0, 33.0)).sum())
-    gradient = outputs[0].grad
-    assert gradient is not None
-    assert torch.equal(gradient[: 2 * N], torch.zeros(2 * N, 32))
-    assert torch.allclose(gradient[2 * N :], (torch.arange(1.0, 33.0) / 2).expand(4 * N, -1))
-
-
 # More noise
-
-
-def noisy(variance: float, name: str = "positive") -> Noisy:
-    made = Noisy(Noisy.Settings(variance=variance))
-    made.name = name
-    return made
-
-
-def test_moments_of_the_noise() -> None:
-    zeros, count = torch.zeros(300, 100, dtype=torch.float64), 300 * 100
-    ones = zeros + 1
-    for variance in (0.1, 2.0):
-        reps = Representations(zeros, ones, zeros.unsqueeze(1)[:, :0], torch.zeros(300, 2), noise_seed=4)
-        left, right = sides(noisy(variance), reps)
-        again, _ = sides(noisy(variance, "negatives.in_batch"), reps)
-        for draw in (left, right - 1, again):
-            assert abs(float(draw.mean())) < 5 * math.sqrt(variance / count)
-            assert float(draw.var()) == pytest.approx(variance, rel=5 * math.sqrt(2 / count))
-        for one, other in ((left, right - 1), (left, again)):  # fresh for each side and each use
-            assert abs(float((one * other).mean())) < 5 * variance / math.sqrt(count)
-        # on every number, not once a row or a column
-        assert float(left.mean(dim=0).var()) == pytest.approx(variance / 300, rel=0.7)
-        assert float(left.mean(dim=1).var()) == pytest.approx(variance / 100, rel=0.7)
-
-
-def test_no_variance_is_no_noise() -> None:
-    reps = made()
-    left, right = sides(noisy(0.0), reps)
-    assert torch.equal(left, reps.anchor)
-    assert torch.equal(right, reps.positive)
-
-
-def noise_of(encoder: SentenceEncoder, texts: list[str], noise_seed: int) -> tuple[Tensor, Tensor, Tensor]:
-    """The noise on both sides, and the state of torch's own generator afterwards."""
-    reps = represent(encoder, step(encoder, texts, len(texts) // 2, noise_seed), {Sentences()})
-    left, right = sides(noisy(1.0), reps)
-    return left - reps.anchor, right - reps.positive, torch.get_rng_state()
-
-
-def test_noise_depends_on_the_seed_alone(encoder: SentenceEncoder, sentences: list[str]) -> None:
-    torch.manual_seed(0)
-    first = noise_of(encoder, sentences[: 2 * N], 5)
-    torch.manual_seed(1)
-    same = noise_of(encoder, sentences[10 : 10 + 2 * N], 5)  # other texts, other dropout
-    torch.manual_seed(0)
-    other = noise_of(encoder, sentences[: 2 * N], 6)
-    for side in range(2):
-        assert torch.allclose(first[side], same[side], atol=1e-6)
-        assert not torch.allclose(first[side], other[side], atol=0.1)
-    torch.manual_seed(0)
-    represent(encoder, step(encoder, sentences[: 2 * N], N, 5), {Sentences()})
-    assert torch.equal(torch.get_rng_state(), first[2]), "dropout's generator is not drawn from"
-
-
-def test_noise_in_half_precision_keeps_the_type() -> None:
-    half = torch.ones(2, 3, dtype=torch.bfloat16)
-    reps = Representations(half, half, half.unsqueeze(1)[:, :0], torch.zeros(2, 2), noise_seed=0)
-    left, right = sides(Noisy(), reps)
-    assert left.dtype == right.dtype == torch.bfloat16

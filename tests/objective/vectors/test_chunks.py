@@ -5,21 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
 
 import pytest
 import torch
 
 from helpers import Broken, write_tiny_bert
-from opencse.encoder.encoder import SentenceEncoder
-from opencse.errors import InterruptedRunError, UserError
-from opencse.kernels.outputs import Encoded
-from opencse.kernels.precision import choose_precision
+from opencse.errors import InterruptedRunError
 from opencse.objective.vectors.chunks import WHOLE, Chunks
-from opencse.processes import ALONE, Processes, started
 from opencse.runs.job import TrainJob
 from opencse.text.readers import Source
-from opencse.text.tokenizer import Tokens
 from opencse.training import budget
 from steps import NAMES, gap, gradients, prepared
 
@@ -97,73 +91,6 @@ def test_the_graph_held_for_the_loss_does_not_grow_with_the_batch(
     weights = sum(p.numel() * p.element_size() for p in run.encoder.parameters())
     whole, small = held(WHOLE), held(Chunks(2))
     assert small - weights < (whole - weights) / 4
-
-
-def test_auto_takes_what_fits(
-    model: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = prepared("simcse", model, tmp_path, sentences)
-    precision = choose_precision("float32", torch.device("cpu"))
-    row = budget.graph_bytes(run.encoder, run.inputs, precision)
-    assert 1e4 < row < 1e7
-
-    def chosen(rows: float, asked: int | Literal["auto"] | None = "auto") -> tuple[int | None, int, str]:
-        monkeypatch.setattr(budget, "free_memory", lambda device: int(2 * rows * row) + 10)
-        chunks, why = budget.choose_chunks(asked, run.encoder, run.inputs, 300, precision, ALONE)
-        return chunks.rows, chunks.keep, why
-
-    torch.manual_seed(0)
-    before = torch.get_rng_state()
-    assert chosen(700)[:2] == (None, 1), "all 600 rows fit"
-    assert chosen(550)[:2] == (256, 2)
-    assert chosen(7)[:2] == (7, 1)
-    assert chosen(0)[:2] == (1, 1)
-    assert "MiB per text" in chosen(7)[2]
-    assert chosen(7, asked=3)[:2] == (3, 1)
-    assert chosen(7, asked=None) == (None, 1, "")
-    assert torch.equal(torch.get_rng_state(), before)
-    monkeypatch.undo()
-    assert 2**20 < budget.free_memory(torch.device("cpu")) < 2**50
-
-
-def test_memory_is_shared_by_the_processes_of_a_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "free_memory", lambda device: 1_000)
-    four = Processes(1, 8, 1, 4)
-    assert [budget._own_share(torch.device(kind), four) for kind in ("cpu", "cuda")] == [250, 1_000]
-    for name, value in {"WORLD_SIZE": "8", "RANK": "1", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}.items():
-        monkeypatch.setenv(name, value)
-    assert started() == four
-    monkeypatch.delenv("LOCAL_WORLD_SIZE")
-    assert started().on_machine == 8
-    monkeypatch.setenv("LOCAL_WORLD_SIZE", "9")
-    with pytest.raises(UserError, match="torchrun would not set"):
-        started()
-
-
-def test_what_the_system_holds_of_files_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(budget, "_GROUP", tmp_path)
-    (tmp_path / "memory.max").write_text("1000\n")
-    (tmp_path / "memory.current").write_text("900\n")
-    assert budget.free_memory(torch.device("cpu")) == 100
-    (tmp_path / "memory.stat").write_text("anon 300\nfile 600\nactive_file 50\ninactive_file 550\n")
-    assert budget.free_memory(torch.device("cpu")) == 650
-
-
-def test_what_a_forward_holds_once_is_not_counted_by_text(
-    model: Path, tmp_path: Path, sentences: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = prepared("simcse", model, tmp_path, sentences)
-    precision = choose_precision("float32", torch.device("cpu"))
-    row = budget.graph_bytes(run.encoder, run.inputs, precision)
-    constant = torch.zeros(1_000_000)
-    forward = type(run.encoder).forward
-
-    def and_once(self: SentenceEncoder, tokens: Tokens, **more: Any) -> Encoded:
-        (torch.ones(1_000_000, requires_grad=True) * constant).sum()
-        return forward(self, tokens, **more)
-
-    monkeypatch.setattr(type(run.encoder), "forward", and_once)
-    assert budget.graph_bytes(run.encoder, run.inputs, precision) == pytest.approx(row, rel=0.01)
 
 
 @pytest.mark.slow
