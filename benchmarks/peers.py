@@ -105,30 +105,30 @@ def train_peer(name: str, model: str, texts: list[str], seed: int, folder: Path)
     encoder.save(str(folder))
 
 
-def run(system: str | None, collection: Path, seed: int | None, asked: argparse.Namespace) -> dict[str, Any]:
+def run(system: str | None, collection: Path, seed: int | None, options: argparse.Namespace) -> dict[str, Any]:
     """One run with its scores; without a system, the start's."""
     made = {
         "collection": collection.name,
         "system": system,
         "seed": seed,
-        "texts": asked.texts,
+        "texts": options.texts,
         "date": datetime.now(UTC).date().isoformat(),
         "environment": Environment.here("cpu").model_dump(),
     }
-    sts = asked.data / "sts"
+    sts = options.data / "sts"
     if system is None or seed is None:
-        return made | {"after": judged(asked.model, collection, sts)}
-    folder = asked.out / "runs" / f"{collection.name} {system} {seed}"
+        return made | {"after": judged(options.model, collection, sts)}
+    folder = options.out / "runs" / f"{collection.name} {system} {seed}"
     started = datetime.now(UTC)
     if system == OURS:
-        steps = max(1, asked.texts // BATCH)
+        steps = max(1, options.texts // BATCH)
         settings = [f"training.seed={seed}", f"training.max_steps={steps}", f"training.batch_size={BATCH}"]
         resume = (folder / "run.json").is_file()
         made["kept"] = adapt(
-            collection, folder, model=asked.model, settings=settings, resume=resume, progress=Terminal()
+            collection, folder, model=options.model, settings=settings, resume=resume, progress=Terminal()
         ).kept
     elif not (folder / "modules.json").is_file():
-        train_peer(system, asked.model, sentences_of(collection, asked.texts, seed), seed, folder)
+        train_peer(system, options.model, sentences_of(collection, options.texts, seed), seed, folder)
     made["seconds"] = (datetime.now(UTC) - started).total_seconds()
     return made | {"after": judged(folder, collection, sts)}
 
@@ -167,18 +167,18 @@ def main() -> None:
     parser.add_argument("--texts", type=int, default=25_600, help="training texts of a run")
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--table", action="store_true", help="only the table of what is there")
-    asked = parser.parse_args()
-    if not asked.table:
-        (asked.out / "records").mkdir(parents=True, exist_ok=True)
-        for name in asked.collections:
-            collection = asked.data / "retrieval" / name
-            once(asked.out / "records" / f"{name} start.json", partial(run, None, collection, None, asked))
-        for seed in asked.seeds:
-            for name in asked.collections:
-                for system in asked.systems:
-                    path = asked.out / "records" / f"{name} {system} {seed}.json"
-                    once(path, partial(run, system, asked.data / "retrieval" / name, seed, asked))
-    print(table(asked.out))
+    options = parser.parse_args()
+    if not options.table:
+        (options.out / "records").mkdir(parents=True, exist_ok=True)
+        for name in options.collections:
+            collection = options.data / "retrieval" / name
+            once(options.out / "records" / f"{name} start.json", partial(run, None, collection, None, options))
+        for seed in options.seeds:
+            for name in options.collections:
+                for system in options.systems:
+                    path = options.out / "records" / f"{name} {system} {seed}.json"
+                    once(path, partial(run, system, options.data / "retrieval" / name, seed, options))
+    print(table(options.out))
 
 
 if __name__ == "__main__":

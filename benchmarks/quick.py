@@ -106,23 +106,23 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=9)
     parser.add_argument("--tolerance", type=float, default=0.25, help="share of a stored ratio that may be lost")
     parser.add_argument("--write", action="store_true", help="store the ratios found")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     quiet()
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         model = shaped("mini", Path(folder) / "mini")
-        rows = [step(model, asked.turns), encode(model, asked.turns), layers(model, asked.turns)]
-    rows += [loss(asked.turns), start_up(asked.turns)]
+        rows = [step(model, options.turns), encode(model, options.turns), layers(model, options.turns)]
+    rows += [loss(options.turns), start_up(options.turns)]
     print(machine(), "", HEADER, *(row.line() for row in rows), sep="\n")
-    if asked.write:
+    if options.write:
         STORED.write_text(json.dumps({row.name: round(row.ratio, 3) for row in rows}, indent=1) + "\n", "utf-8")
         return
     stored: dict[str, float] = json.loads(STORED.read_text(encoding="utf-8")) if STORED.is_file() else {}
     new = [row.name for row in rows if row.name not in stored]
     if new:
         sys.exit(f"{STORED.name} has no ratio of: {'; '.join(new)}; store them with --write")
-    slower = [row for row in rows if row.ratio < stored[row.name] * (1 - asked.tolerance)]
+    slower = [row for row in rows if row.ratio < stored[row.name] * (1 - options.tolerance)]
     for row in slower:
         print(f"slower: {row.name}: {row.ratio:.2f}x, stored {stored[row.name]:.2f}x", file=sys.stderr)
     sys.exit(1 if slower else 0)

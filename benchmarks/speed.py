@@ -94,12 +94,12 @@ def step(
     """A training step compared with sentence-transformers' with bf16, and compared with its default (float32)."""
     rows = []
     of_length = "" if length == LENGTH else f", texts of up to {length} ids"
-    for theirs, asked in (("bf16", ("bf16",)), ("float32", tuple(reversed(PRECISIONS)))):
+    for theirs, ours in (("bf16", ("bf16",)), ("float32", tuple(reversed(PRECISIONS)))):
         if theirs not in PRECISIONS:
             continue
         rows += timed(
             f"training step, {name or model}{of_length}, {{}} compared with sentence-transformers {theirs}",
-            {precision: our_step(model, text, precision, "packed", length) for precision in asked},
+            {precision: our_step(model, text, precision, "packed", length) for precision in ours},
             their_step(model, text, theirs, length),
             size=BATCH,
             unit="sentences/s",
@@ -325,15 +325,15 @@ def lines(text: str) -> list[str]:
 
 
 @contextmanager
-def chosen(asked: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
-    """Name and folder of each model asked for."""
+def models_of(options: argparse.Namespace) -> Iterator[list[tuple[str, str]]]:
+    """Yields name and folder of each model to measure."""
     with tempfile.TemporaryDirectory() as folder:
-        made = [(f"random BERT {shape}", shaped(shape, Path(folder) / shape)) for shape in asked.shape]
-        yield [*made, *((Path(model).name, model) for model in asked.model)]
+        shapes = [(f"random BERT {shape}", shaped(shape, Path(folder) / shape)) for shape in options.shape]
+        yield [*shapes, *((Path(model).name, model) for model in options.model)]
 
 
 def main() -> None:
-    """Times the work asked for, prints the table, and writes what else is asked for."""
+    """Times the work, prints the table, and writes record and picture."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("work", nargs="+", choices=("step", "encode", "static", "sts", "start"))
     parser.add_argument("--model", nargs="*", default=[], help="folders of BERT-shaped models")
@@ -350,15 +350,15 @@ def main() -> None:
     parser.add_argument("--clock", default="wall", choices=("wall", "cpu"), help="cpu: on a shared machine, one thread")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--picture", type=Path, help="an SVG file to draw into")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     warnings.simplefilter("ignore")
     quiet()
     keep_freed_memory()  # as `opencse train` does
-    clock = time.process_time if asked.clock == "cpu" else time.perf_counter
-    if asked.threads:
-        torch.set_num_threads(asked.threads)
+    clock = time.process_time if options.clock == "cpu" else time.perf_counter
+    if options.threads:
+        torch.set_num_threads(options.threads)
     rows: list[Row] = []
-    bounds = {"turns": asked.turns, "seconds": asked.seconds}
+    bounds = {"turns": options.turns, "seconds": options.seconds}
 
     def add(found: list[Row]) -> None:
         rows.extend(found)
@@ -366,23 +366,23 @@ def main() -> None:
 
     here = machine()
     print(here, "", HEADER, sep="\n", flush=True)
-    with chosen(asked) as models:
+    with models_of(options) as models:
         for name, model in models:
-            if "step" in asked.work:
-                add(step(model, asked.text, name=name, clock=clock, length=asked.length, **bounds))
-        for name, model in models[len(asked.shape) :] or models:
-            if "encode" in asked.work:
-                add(encode(model, asked.text, pooling=asked.pooling, count=asked.count, name=name, **bounds))
-            if "sts" in asked.work and asked.sts:
-                add(sts(model, asked.sts, pairs=asked.pairs, name=name, **bounds))
-    if "static" in asked.work:
-        add(static(asked.text, turns=asked.turns, count=4 * asked.count, clock=clock))
-    if "start" in asked.work:
-        add(start("opencse-mini", asked.text, **bounds))
-    if asked.json:
-        write_json(asked.json, rows, {key: str(value) for key, value in vars(asked).items()})
-    if asked.picture:
-        asked.picture.write_text(drawn(rows), encoding="utf-8")
+            if "step" in options.work:
+                add(step(model, options.text, name=name, clock=clock, length=options.length, **bounds))
+        for name, model in models[len(options.shape) :] or models:
+            if "encode" in options.work:
+                add(encode(model, options.text, pooling=options.pooling, count=options.count, name=name, **bounds))
+            if "sts" in options.work and options.sts:
+                add(sts(model, options.sts, pairs=options.pairs, name=name, **bounds))
+    if "static" in options.work:
+        add(static(options.text, turns=options.turns, count=4 * options.count, clock=clock))
+    if "start" in options.work:
+        add(start("opencse-mini", options.text, **bounds))
+    if options.json:
+        write_json(options.json, rows, {key: str(value) for key, value in vars(options).items()})
+    if options.picture:
+        options.picture.write_text(drawn(rows), encoding="utf-8")
 
 
 if __name__ == "__main__":
