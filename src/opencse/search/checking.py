@@ -13,7 +13,7 @@ from opencse.search.approximate import ApproximateIndex
 from opencse.search.checksums import PAGE, damaged_pages, file_sum, page_fault
 from opencse.search.folder import current_database
 from opencse.search.keyword_index import cache_name, is_cache_intact
-from opencse.search.snapshots import Connection, Snapshot
+from opencse.search.snapshots import DatabaseReader, Snapshot
 
 _ROWS = 10_000
 """Rows that are read at a time."""
@@ -43,16 +43,24 @@ class IndexCheck:
 def check(folder: Path, progress: Progress) -> IndexCheck:
     """Checks every file of the index in ``folder`` at one moment.
 
+    Example:
+        >>> from opencse.encoder.encoder import SentenceEncoder
+        >>> from opencse.progress import Silent
+        >>> from opencse.search.index import Index
+        >>> Index.build("sound", ["A cat sleeps."], SentenceEncoder.load(device="cpu")).close()
+        >>> check(Path("sound"), Silent()).rows
+        1
+
     Raises:
         UserError: if there is no index.
     """
-    connection = Connection(folder, current_database(folder))
+    reader = DatabaseReader(folder, current_database(folder))
     faults: list[str] = []
     notes: list[str] = []
     rows = 0
     try:
-        with connection.transaction() as manifest:
-            snapshot = Snapshot(connection, manifest)
+        with reader.transaction() as manifest:
+            snapshot = Snapshot(reader, manifest)
             faults += [f"{snapshot.database}: {line}" for line in snapshot.integrity_errors()]
             rows = _check_rows(snapshot, faults, progress)
             _check_vectors(snapshot, faults, notes)
@@ -61,7 +69,7 @@ def check(folder: Path, progress: Progress) -> IndexCheck:
     except UserError as error:
         faults.append(str(error))
     finally:
-        connection.close()
+        reader.close()
     return IndexCheck(str(folder), rows, tuple(faults), tuple(notes))
 
 

@@ -322,12 +322,12 @@ class Index:
         Raises:
             UserError: for an id that exists already, invalid rows, another model, or another process that is writing.
         """
-        shown = progress or Silent()
-        with changing(self.folder, shown) as writer:
+        reporter = progress or Silent()
+        with changing(self.folder, reporter) as writer:
             self._snapshots.require_same(writer.manifest)
             if encoder is not None:
                 require_same_model(self.folder, writer.manifest, encoder)
-            return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=shown)
+            return add(writer, _source(rows), encoder or self.encoder, replace=replace, progress=reporter)
 
     def delete(
         self,

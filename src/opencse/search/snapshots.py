@@ -56,10 +56,10 @@ class Snapshot:
         manifest: what the index consists of at this moment.
     """
 
-    def __init__(self, connection: Connection, manifest: Manifest) -> None:
-        self.folder, self.database = connection.folder, connection.name
+    def __init__(self, reader: DatabaseReader, manifest: Manifest) -> None:
+        self.folder, self.database = reader.folder, reader.name
         self.manifest = manifest
-        self._connection = connection
+        self._reader = reader
 
     def load(self) -> Snapshot:
         """Opens the vectors and the approximate index, so that the block can use them whatever happens to the files.
@@ -126,7 +126,7 @@ class Snapshot:
         """Reads the rows for which an SQL condition holds, by position."""
         columns = "".join(f", {name}" for name in sql_columns(self.manifest.columns).values())
         query = f"SELECT place, id, part, text{columns} FROM rows WHERE {condition} ORDER BY place {rest}"
-        with self._connection.reading() as db:
+        with self._reader.reading() as db:
             return [StoredRow(position, name, part, text, tuple(more))
                     for position, name, part, text, *more in db.execute(query, values)]  # fmt: skip
 
@@ -142,7 +142,7 @@ class Snapshot:
         Raises:
             OutdatedError: if the database is damaged, so that a row has no vector.
         """
-        with self._connection.reading() as db:
+        with self._reader.reading() as db:
             rows = db.execute(f"SELECT place FROM rows WHERE {condition} ORDER BY place", values)
             positions = np.fromiter((position for (position,) in rows), dtype=np.int64)
         if len(positions) and (positions.min() < 0 or positions.max() >= self.manifest.slots):
@@ -180,10 +180,10 @@ class Snapshot:
 
     def damaged_rows(self, rows: Sequence[StoredRow]) -> list[int]:
         """Positions of the rows whose content differs from their checksum."""
-        if not self._connection.has_checksums or not rows:
+        if not self._reader.has_checksums or not rows:
             return []
         positions = json.dumps([row.position for row in rows])
-        with self._connection.reading() as db:
+        with self._reader.reading() as db:
             query = "SELECT place, crc FROM rows WHERE place IN (SELECT value FROM json_each(?))"
             sums = dict(db.execute(query, [positions]).fetchall())
         damaged = []
@@ -202,35 +202,35 @@ class Snapshot:
         Raises:
             OutdatedError: naming the damaged rows.
         """
-        manifest, verified = self.manifest, self._connection.verified
+        manifest, verified = self.manifest, self._reader.verified
         sums = self.checksums_of(manifest.vectors)
         known = verified.get(manifest.vectors, {})
         pages = sums if positions is None else {position // PAGE for position in positions} & sums.keys()
         new = {page: sums[page] for page in pages if known.get(page) != sums[page]}
         if new:
             require_pages(self.folder / manifest.vectors, 4 * manifest.dimension, manifest.slots, new)
-            self._connection.verified = {manifest.vectors: {**known, **new}}
+            self._reader.verified = {manifest.vectors: {**known, **new}}
 
     def checksums_of(self, file: str) -> PageSums:
         """The stored checksums of a file, by page."""
-        with self._connection.reading() as db:
+        with self._reader.reading() as db:
             return read_sums(db, file)
 
     def count_documents(self) -> int:
         """The number of different ids."""
         if not self.manifest.passages:
             return self.manifest.rows
-        with self._connection.reading() as db:
+        with self._reader.reading() as db:
             return int(db.execute("SELECT count(DISTINCT id) FROM rows").fetchone()[0])
 
     def integrity_errors(self) -> list[str]:
         """What SQLite's own check finds wrong with the database."""
-        with self._connection.reading() as db:
+        with self._reader.reading() as db:
             lines = [str(line) for (line,) in db.execute("PRAGMA integrity_check(5)")]
         return [] if lines == ["ok"] else lines
 
 
-class Connection:
+class DatabaseReader:
     """An open database of an index, shared by the snapshots of several threads.
 
     Attributes:
@@ -245,8 +245,12 @@ class Connection:
         self.verified: dict[str, PageSums] = {}
         self._lock = threading.RLock()
         self._db = connect(folder / name, write=False)
-        with read_errors(folder):
-            self.has_checksums = has_checksums(self._db)
+        try:
+            with read_errors(folder):
+                self.has_checksums = has_checksums(self._db)
+        except BaseException:
+            self._db.close()
+            raise
 
     def close(self) -> None:
         """Closes the database."""
@@ -289,7 +293,7 @@ class Snapshots:
 
     def close(self) -> None:
         """Closes the files."""
-        self._connection.close()
+        self._reader.close()
 
     @contextmanager
     def take(self) -> Iterator[Snapshot]:
@@ -304,7 +308,7 @@ class Snapshots:
             return
         for _ in range(_TRIES):
             self._follow()
-            with self._connection.transaction() as manifest:
+            with self._reader.transaction() as manifest:
                 self.require_same(manifest)
                 try:
                     snapshot = self._load(manifest)
@@ -333,7 +337,7 @@ class Snapshots:
         """The latest snapshot if nothing has changed since, otherwise a new one."""
         latest = self._latest
         if latest is None or latest.manifest != manifest:
-            latest = Snapshot(self._connection, manifest).load()
+            latest = Snapshot(self._reader, manifest).load()
             self._latest = latest
         return latest
 
@@ -342,9 +346,9 @@ class Snapshots:
         names = (0, 0)
         with suppress(OSError):  # `current_database` reports what is wrong
             names = self._names_file()  # before the name is read: a change in between is noticed by the next `_follow`
-        connection = Connection(self.folder, current_database(self.folder))
-        # Other threads may still read the old connection, which is closed when they release it.
-        self._connection, self._latest = connection, None
+        reader = DatabaseReader(self.folder, current_database(self.folder))
+        # Other threads may still use the old reader, which is closed when they release it.
+        self._reader, self._latest = reader, None
         self._identity = (*names, self._database_file())
 
     def _follow(self) -> None:
@@ -373,7 +377,7 @@ class Snapshots:
     def _database_file(self) -> int:
         """What changes when the folder is replaced by a copy; 0 after a build has deleted the database."""
         try:
-            return (self.folder / self._connection.name).stat().st_ino
+            return (self.folder / self._reader.name).stat().st_ino
         except FileNotFoundError:
             return 0
 
