@@ -39,35 +39,6 @@ def example(hard: int = 0) -> Representations:
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        ({"negatives": [{"kind": "in_bach"}]}, ["in_bach", "in_batch", "hard"]),
-        ({"terms": [{"kind": "nothing"}]}, ["terms.0", "nothing", "mlm"]),
-        ({"view": {"kind": "nothing"}}, ["view", "nothing", "dropout", "next_sentence", "pair"]),
-        ({"negatives": [{"kind": "in_batch", "wieght": 1.0}]}, ["wieght", "did you mean 'weight'"]),
-        ({"negatives": [{"kind": "hard", "alpha": 0.0}]}, ["alpha", "greater than 0"]),
-        ({"negatives": [{"kind": "hard", "alpha": float("inf")}]}, ["alpha", "finite"]),
-        ({"temperature": 0.0}, ["temperature", "greater than 0"]),
-        ({"temperature": float("inf")}, ["temperature", "finite"]),
-        ({"temperature": float("nan")}, ["temperature"]),
-        ({"label_smoothing": 1.0}, ["label_smoothing", "less than 1"]),
-        ({"similarity": "euclid"}, ["similarity", "cosine", "dot", "euclid"]),
-        ({"view": {"kind": "next_sentence", "window": 2}}, ["window", "1 or 3"]),
-        ({"terms": [{"kind": "mlm", "rate": 1.0}]}, ["rate", "less than 1"]),
-    ],
-    ids=str,
-)
-def test_wrong_settings_are_told_in_one_line(data: dict[str, Any], words: list[str]) -> None:
-    with pytest.raises(UserError) as caught:
-        build(**data)
-    message = str(caught.value)
-    assert "\n" not in message
-    assert message.startswith("test.toml: ")
-    for word in words:
-        assert word in message
-
-
-@pytest.mark.parametrize(
-    ("data", "words"),
-    [
         ({"negatives": []}, ["at least one negative source or one term"]),
         ({"terms": [{"kind": "mlm"}, {"kind": "mlm", "weight": 1.0}]}, ["'mlm'", "2 times"]),
     ],
@@ -83,14 +54,6 @@ def test_parts_that_make_no_objective_are_told_in_one_line(data: dict[str, Any],
     assert "\n" not in str(written.value)
     for word in words:
         assert word in str(alone.value)
-
-
-def test_the_default_is_unsupervised_simcse() -> None:
-    settings = validate(ObjectiveSettings, {}, "test")
-    assert settings.view.kind == "dropout"
-    assert [s.kind for s in settings.negatives] == ["in_batch"]
-    assert (settings.temperature, settings.similarity, settings.label_smoothing) == (0.05, "cosine", 0.0)
-    assert settings.mask_duplicates
 
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])

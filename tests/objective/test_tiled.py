@@ -13,7 +13,6 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from opencse.encoder.encoder import SentenceEncoder
 from opencse.modules.dense import Dense
-from opencse.objective.columns import LogitColumns, VectorColumns
 from opencse.objective.negatives import gaussian
 from opencse.objective.negatives.momentum_queue import MomentumQueue
 from opencse.objective.objective import Objective
@@ -174,24 +173,6 @@ def test_half_precision_is_raised_and_autocast_lowers_nothing(encoder: SentenceE
         assert gradients[name].dtype == dtype
         rel, most = (1e-4, 1e-6) if dtype == torch.float32 else (3e-2, 3e-3)  # dense sums gradients in half
         torch.testing.assert_close(gradients[name], gradient, rtol=rel, atol=most)
-
-
-def test_the_dense_loss_is_taken_up_to_the_bytes_it_needs(
-    encoder: SentenceEncoder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    made: list[int] = []
-    whole = VectorColumns.dense
-
-    def dense(columns: VectorColumns) -> LogitColumns:
-        made.append(columns.shape[1])
-        return whole(columns)
-
-    monkeypatch.setattr(VectorColumns, "dense", dense)
-    needed = 8 * N * (N + 2 * N)  # float64: in-batch and two hard negatives
-    for tile_bytes, sources in ((needed, 2), (needed - 1, 0)):
-        made.clear()
-        objective_of(OBJECTIVES["hard"], encoder, tile_bytes)(representations())
-        assert len(made) == sources
 
 
 def test_no_gradients_are_made_where_nobody_asks(encoder: SentenceEncoder) -> None:

@@ -1,0 +1,29 @@
+"""What a part sees of an objective when it checks whether it can be used."""
+
+from __future__ import annotations
+
+from opencse.objective.context import Composition, Context
+from opencse.objective.negatives.in_batch import InBatch
+from opencse.objective.objective import Objective
+from opencse.objective.terms.dcl import DCL
+from opencse.objective.vectors.requests import Sentences
+from opencse.objective.views.dropout import Dropout
+
+
+def test_an_objective_is_a_composition() -> None:
+    composition: Composition = Objective(Dropout(), negatives=[InBatch()], terms=[DCL()])
+    assert composition.view.kind == "dropout"
+    assert not composition.view.shared_mask
+    assert composition.positive.of.of_positives
+    assert [source.kind for source in composition.negatives] == ["in_batch"]
+    assert not composition.negatives[0].averaged_with_plain
+    assert [term.kind for term in composition.terms] == ["dcl"]
+    assert not composition.dual_encoder
+    assert composition.reads == {Sentences()}
+
+
+def test_what_is_not_known_yet_is_none() -> None:
+    context = Context(Objective(Dropout(), negatives=[InBatch()]))
+    assert context.encoder is None
+    assert context.hard is None
+    assert context.own_dropout
