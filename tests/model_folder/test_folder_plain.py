@@ -245,7 +245,7 @@ def test_the_tokenizers_limit_is_only_a_default(make: Any, tmp_path: Path) -> No
 
 @pytest.mark.parametrize("length", [-1, 0, 1, 2])
 def test_max_length_leaves_room_for_text(make: Any, length: int) -> None:
-    with pytest.raises(UserError, match=f"max_length {length} leaves no room for text beside the 2 special tokens"):
+    with pytest.raises(UserError, match=f"max_length {length} leaves no room for text next to the 2 special tokens"):
         SentenceEncoder.load(make("bert"), max_length=length, device="cpu")
 
 

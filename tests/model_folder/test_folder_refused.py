@@ -100,7 +100,7 @@ def test_a_broken_configuration(copy: Path, config: str) -> None:
 def test_a_length_without_room_for_text(copy: Path) -> None:
     config = copy / "sentence_bert_config.json"
     config.write_text(json.dumps({"max_seq_length": 2}))
-    assert "longest input of 2 ids leaves no room for text beside the 2 special tokens" in refused(copy)
+    assert "longest input of 2 ids leaves no room for text next to the 2 special tokens" in refused(copy)
     config.write_text(json.dumps({"max_seq_length": 3}))
     assert SentenceEncoder.load(copy, device="cpu").max_length == 3
 

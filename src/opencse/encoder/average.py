@@ -1,4 +1,4 @@
-"""A slower copy of an encoder: the exponential moving average of its weights."""
+"""Keeps an exponential moving average of an encoder's weights."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ Follow = Callable[[list[Tensor], list[Tensor], None], None]
 class MovingAverage(nn.Module):
     """A copy of an encoder that follows it: ``theta_m <- momentum * theta_m + (1 - momentum) * theta``.
 
-    Its weights take no gradient, and its vectors are made without any dropout. It has no masked-LM head.
+    Its weights take no gradient, and its vectors are computed without dropout. It has no masked-LM head.
 
     Attributes:
         encoder: the copy.
 
     Args:
-        encoder: what is followed; the copy starts with its weights.
+        encoder: the encoder to follow; the copy starts with its weights.
         momentum: 0 <= momentum < 1; 0 is the encoder's own weights.
-        head: whether the dense layers and the training head are followed too; else the copy ends with the pooling.
+        head: whether the dense layers and the training head are copied too; otherwise the copy ends with the pooling.
         random_seed: if given, the copy's backbone starts with new random weights of this seed instead.
     """
 
@@ -59,12 +59,12 @@ class MovingAverage(nn.Module):
         with evaluating(self.encoder):  # a head that normalises over a batch takes its running means
             sentence: Tensor | None = self.encoder(tokens).sentence
         if sentence is None:
-            raise RuntimeError("the encoder was asked for sentences and gave none")
+            raise RuntimeError("the encoder returned no sentence vectors")
         return sentence
 
 
 def _randomise(encoder: SentenceEncoder, seed: int) -> None:
-    """A new backbone of the same configuration in place of the old one; no random state is moved."""
+    """Replaces the backbone by a new random one of the same configuration; the global random state stays unchanged."""
     device, config = encoder.device, copy.deepcopy(encoder.backbone.config)
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)  # torch.manual_seed would seed the GPUs' generators too

@@ -1,4 +1,4 @@
-"""The texts and options that `encode` is given, checked, and the batches it makes."""
+"""Checks the texts and options of `encode`, and puts texts of similar length into batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class EncodingOptions(TypedDict, total=False):
-    """Options that every way of encoding has; see `SentenceEncoder.encode`."""
+    """Options that `encode`, `encode_query` and `encode_document` share; see `SentenceEncoder.encode`."""
 
     batch_size: int | None
     show_progress_bar: bool
@@ -32,17 +32,24 @@ _BUDGET = {"cpu": 2_048, "cuda": 65_536, "mps": 16_384}
 
 
 def token_budget(device: torch.device) -> int:
-    """Ids of a batch, padding counted, that keep a device of this kind busy."""
+    """Number of ids in a batch, padding included, that keeps a device of this kind busy."""
     return _BUDGET.get(device.type, _BUDGET["cpu"])
 
 
 def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) -> list[NDArray[np.int64]]:
-    """Indices of texts in batches of similar length, each of at most ``budget`` ids when padded (at least one text).
+    """Groups texts of similar length into batches of at most ``budget`` ids when padded (at least one text each).
 
     Args:
         lengths: ids of each text.
-        budget: ids in a batch, padding counted.
-        most: texts in a batch, at most.
+        budget: largest number of ids in a batch, padding included.
+        most: largest number of texts in a batch.
+
+    Returns:
+        The indices of the texts in each batch.
+
+    Example:
+        >>> [batch.tolist() for batch in token_batches([5, 1, 4, 2], budget=8)]
+        [[1, 3], [2], [0]]
     """
     order = np.argsort(np.asarray(lengths, dtype=np.int64), kind="stable")
     batches: list[NDArray[np.int64]] = []
@@ -56,7 +63,7 @@ def token_batches(lengths: Sequence[int], budget: int, most: int | None = None) 
 
 
 def as_list(texts: object) -> list[Any]:
-    """The members of ``texts``, in their order; what has no texts in an order is refused."""
+    """The members of ``texts`` as a list; refuses values without an order, such as sets and mappings."""
     flat = getattr(texts, "ndim", 1) == 1  # a table's members are its columns
     if isinstance(texts, Iterable) and flat and not isinstance(texts, bytes | bytearray | Mapping | Set):
         return list(texts)
@@ -64,7 +71,7 @@ def as_list(texts: object) -> list[Any]:
 
 
 def require_texts(texts: Sequence[object]) -> None:
-    """Refuses what is no string, or cannot be encoded in UTF-8."""
+    """Refuses texts that are not strings or cannot be encoded in UTF-8."""
     for number, text in enumerate(texts, start=1):
         if not isinstance(text, str):
             raise UserError(f"text {number} of {len(texts)} is of type {type(text).__name__}, not a string")
@@ -89,16 +96,16 @@ def as_vectors(
     value: str | Sequence[str] | NDArray[np.floating],
     encode: Callable[[Sequence[str]], NDArray[np.float32]],
 ) -> NDArray[np.floating]:
-    """(n, d) vectors: those given, or of the texts given.
+    """Encodes ``value`` if it holds texts; vectors are returned as (n, d).
 
     Args:
         name: of the argument, for messages.
         value: a text, texts, or vectors (n, d) or (d,).
-        encode: gives texts their vectors.
+        encode: encodes texts.
 
     Raises:
         UserError: for arrays of another shape.
-        TypeError: for what is neither texts nor an array.
+        TypeError: for values that are neither texts nor an array.
     """
     if not isinstance(value, Iterable):
         raise TypeError(f"{name} is a text, texts or an array of vectors, not {type(value).__name__}")

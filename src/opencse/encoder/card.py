@@ -1,4 +1,4 @@
-"""The frame of every model card: what it says to programs, what the encoder is, its limits, and how it is used."""
+"""Writes the parts that all model cards share: metadata for the Hub, the encoder, its limits, how to use it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ENCODER = """## The encoder
 |---|---|
 | network | {network}, {parameters:.1f}M parameters, {layers} layers |
 | vectors | {dimension} dimensions, pooling {pooling}, {normalized} |
-| longest text | {max_length:,} ids; what is longer is cut |
+| longest text | {max_length:,} ids; longer texts are truncated |
 | prompts | {prompt} |
 | written by | {versions} |
 
@@ -81,18 +81,18 @@ opencse export onnx {here} --out exported
 
 
 def plain_card(encoder: EncoderNetwork) -> str:
-    """Of an encoder of which nothing else is known."""
+    """The card of an encoder of which nothing else is known."""
     return framed(_PLAIN, encoder)
 
 
 def framed(body: str, encoder: EncoderNetwork, *, base: str | None = None, limits: Sequence[str] = ()) -> str:
-    """A whole card.
+    """The full text of a card.
 
     Args:
-        body: title, and how the encoder came about.
-        encoder: of the card.
-        base: the model it was made from, named for the Hub if it is one there.
-        limits: sentences beside those that hold for all.
+        body: title, and how the encoder was made.
+        encoder: that the card describes.
+        base: the model it was made from; named in the metadata if it is on the Hub.
+        limits: sentences in addition to those in every card.
     """
     config = encoder.backbone.config
     packages = ((name, installed(name)) for name in ("torch", "transformers"))
@@ -121,7 +121,7 @@ def _weighing(encoder: EncoderNetwork) -> str:
 
 
 def front_matter(library: str, tags: Sequence[str], base: str | None = None) -> str:
-    """What a card says to the Hub, in YAML between dashes."""
+    """The metadata of a card for the Hub, in YAML between dashes."""
     from huggingface_hub import ModelCardData
 
     on_the_hub = base is not None and _HUB_ID.fullmatch(base) is not None and not Path(base).exists()

@@ -1,4 +1,4 @@
-"""Vectors that no model with whole weights gives: NaN, infinity, or nothing but zeros."""
+"""Detects vectors of a model with damaged weights: NaN, infinity, or only zeros."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from opencse.encoder.network import EncoderNetwork
 
 _PROBES = 256
-"""Ids of the vocabulary that are encoded alone, where all vectors of a call are zero."""
+"""Number of ids of the vocabulary that are encoded one by one if all vectors of a call are zero."""
 
 
 class DamagedVectorError(UserError):
@@ -38,13 +38,13 @@ class DamagedVectorError(UserError):
 def require_sound_vectors(
     encoder: EncoderNetwork, vectors: NDArray[np.float32], texts: Sequence[str] | None = None, *, bf16: bool = False
 ) -> None:
-    """Refuses vectors that hold NaN or infinity, and those of a model that gives zeros for everything.
+    """Refuses vectors that hold NaN or infinity, and vectors of a model that returns zeros for everything.
 
-    A zero vector alone is no fault: a text without a known token has one in some models. So where all vectors are zero,
-    single tokens from all over the vocabulary are encoded too.
+    A zero vector alone is no fault: in some models a text without a known token has one. So if all vectors are zero,
+    single tokens from the whole vocabulary are encoded too.
 
     Args:
-        encoder: that made the vectors.
+        encoder: that computed the vectors.
         vectors: (n, d).
         texts: of the vectors, for the message.
         bf16: computed in bf16.
@@ -61,13 +61,13 @@ def require_sound_vectors(
         raise DamagedVectorError(f"{which} holds NaN or infinity; {fix}", row)
     if len(vectors) and not vectors.any() and not _gives_any(encoder):
         raise UserError(
-            "the model gives the zero vector for every text; its weights are damaged: copy the model again, or take "
+            "the model gives the zero vector for every text; its weights are damaged: copy the model again, or use "
             "another"
         )
 
 
 def _gives_any(encoder: EncoderNetwork) -> bool:
-    """Whether a single token of the vocabulary has another vector than zero."""
+    """Whether any of some single tokens has a vector that is not zero."""
     count = encoder.tokenizer.vocabulary_size
     ids = np.unique(np.linspace(0, count - 1, min(count, _PROBES)).astype(np.int32))
     with evaluating(encoder), torch.inference_mode():

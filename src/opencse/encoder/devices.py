@@ -1,4 +1,4 @@
-"""Where an encoder runs."""
+"""Checks and chooses the device that an encoder runs on."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from opencse.errors import UserError, reason, shortened
 
 
 def usable_device(device: str | torch.device) -> torch.device:
-    """``device``, if tensors can be made there and read again.
+    """The device, after a check that tensors can be created on it and read back.
 
     Raises:
         UserError: if not.

@@ -1,4 +1,4 @@
-"""The sentence encoder: backbone, pooling, dense layers; and its fast, order-keeping `encode`."""
+"""The sentence encoder: opens and saves model folders, and encodes texts as vectors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 class LoadOptions(TypedDict, total=False):
-    """Options of opening an encoder; see `SentenceEncoder`."""
+    """Options of opening an encoder; see `SentenceEncoder`, which documents each."""
 
     pooling: str | Pooling | None
     max_length: int | None
@@ -50,21 +50,29 @@ class SentenceEncoder(EncoderNetwork):
         backbone: any transformers encoder.
         tokenizer: its tokenizer.
         pooling: from token vectors to a sentence vector.
-        token_weights: how much each token counts in a mean; None for all alike.
+        token_weights: how much each token counts in a mean; None if all count the same.
         dense: layers kept at inference (supervised SimCSE's head, a reduction).
         projection: the head used in training only, or None.
-        lm_head: the masked-LM head, there only while an objective has the MLM term.
+        lm_head: the masked-LM head; None unless an objective has the MLM term.
         normalize: whether vectors are L2-normalised.
-        max_length: longest text in ids, special tokens counted; longer ones are cut.
+        max_length: longest text in ids, special tokens included; longer ones are truncated.
         prompts: what is put before texts, by what they are for; see `opencse.modules.prompts`.
         pool_prompt: whether pooling counts the tokens of the prompt (sentence-transformers' ``include_prompt``).
         similarity_fn_name: the function that vectors are compared by.
         lower_case: whether the tokenizer was made to lower-case (sentence-transformers' ``do_lower_case``).
         packed: whether the training forward computes no padding; see `opencse.kernels.packed`.
-        own_code: the classes of its folder's own that it is made of, where their code was trusted; see `load`.
-        own_dropout: the rates the model came with; they are saved, whatever a training run made of them.
+        own_code: the classes from its folder's own Python code that it uses, if that code was trusted; see `load`.
+        own_dropout: the dropout rates of the folder it was opened from; these are saved, not those of training.
         adapted: whether the backbone has adapters that are trained (`opencse.model_folder.adapters`).
-        together: the processes that encode what this one is asked for, each a share; see `opencse.encoder.together`.
+        together: the processes that share the texts of `encode`; see `opencse.encoder.together`.
+
+    Example:
+        >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
+        >>> vectors = encoder.encode(["A dog runs.", "A dog is running.", "The tax is due."])
+        >>> vectors.shape
+        (3, 448)
+        >>> [round(float(score), 1) for score in encoder.similarity(vectors[0], vectors)[0]]
+        [1.0, 0.8, 0.2]
     """
 
     @checks_trust
@@ -113,7 +121,7 @@ class SentenceEncoder(EncoderNetwork):
 
     @classmethod
     def load(cls, model: str | Path = "opencse-mini", **options: Unpack[LoadOptions]) -> Self:
-        """Opens an encoder: the same as calling the class, with the same arguments."""
+        """Opens an encoder; the same as calling the class, whose arguments it takes."""
         return cls(model, **options)
 
     def save(
@@ -133,6 +141,14 @@ class SentenceEncoder(EncoderNetwork):
         Raises:
             UserError: if the folder cannot be written, the disk is full, or a file that opencse did not write would be
                 replaced.
+
+        Example:
+            >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
+            >>> with TemporaryDirectory() as folder:
+            ...     encoder.save(folder)
+            ...     copy = SentenceEncoder(folder, device="cpu")
+            >>> bool((copy.encode("A dog runs.") == encoder.encode("A dog runs.")).all())
+            True
         """
         from opencse.model_folder.writing import Content, write_folder
 
@@ -202,7 +218,7 @@ class SentenceEncoder(EncoderNetwork):
         token_budget: int | None = None,
         progress: Count | None = None,
     ) -> Embeddings | Tensor:
-        """Vectors of ``texts``, in their order.
+        """Encodes texts as vectors, in their order.
 
         Texts are tokenised in windows, sorted by token count inside a window and encoded in batches of about
         ``token_budget`` ids, so that hardly any padding is computed; other batches change the result by rounding alone.
@@ -217,7 +233,7 @@ class SentenceEncoder(EncoderNetwork):
             batch_size: texts in a batch, at most; by default the token budget alone decides.
             show_progress_bar: show a bar on stderr, where that is a terminal.
             normalize_embeddings: L2-normalise the vectors.
-            convert_to_tensor: give a tensor on the encoder's device instead of an array.
+            convert_to_tensor: return a tensor on the encoder's device instead of an array.
             device: move the encoder there first; it stays there.
             precision: ``float32``, or ``bf16`` (faster where the processor has it, cosine to the float32 vector about
                 0.9999).
@@ -231,6 +247,13 @@ class SentenceEncoder(EncoderNetwork):
             UserError: if ``texts`` are not strings, for an unknown prompt or precision, no such device, a batch size or
                 budget below 1, a progress bar and ``progress`` together, or vectors that hold NaN, infinity or zeros
                 alone.
+
+        Example:
+            >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
+            >>> encoder.encode("One text gives one vector.").shape
+            (448,)
+            >>> encoder.encode(["Two texts", "give two."], convert_to_tensor=True, batch_size=1).shape
+            torch.Size([2, 448])
         """
         rows = [texts] if isinstance(texts, str) else as_list(texts)
         require_texts(rows)
@@ -238,7 +261,7 @@ class SentenceEncoder(EncoderNetwork):
         prompt = self.prompts.chosen(Role.PLAIN, prompt_name, prompt)
         if show_progress_bar:
             if progress is not None:
-                raise UserError("show_progress_bar and progress are two ways to be told; give one of them")
+                raise UserError("give show_progress_bar or progress, not both")
             progress = Counted(Terminal(), "encoding")
         if device is not None:
             self.to(usable_device(device))
@@ -284,9 +307,9 @@ class SentenceEncoder(EncoderNetwork):
         convert_to_tensor: bool = False,
         **options: Unpack[EncodingOptions],
     ) -> Embeddings | Tensor:
-        """Vectors of queries: `encode` with the model's prompt called ``query``, as in sentence-transformers.
+        """Encodes queries: `encode` with the model's prompt called ``query``, as in sentence-transformers.
 
-        A model without that prompt reads queries as they are; its default prompt is not used.
+        A model without that prompt encodes queries unchanged; its default prompt is not used.
 
         Args:
             texts: one query or many.
@@ -300,6 +323,14 @@ class SentenceEncoder(EncoderNetwork):
 
         Raises:
             UserError: see `encode`.
+
+        Example:
+            >>> from opencse.modules.prompts import Prompts
+            >>> encoder = SentenceEncoder("opencse-mini", device="cpu")
+            >>> encoder.prompts = Prompts({"query": "query: "})
+            >>> query = encoder.encode_query("leaking valve")
+            >>> bool((query == encoder.encode("query: leaking valve")).all())
+            True
         """
         text = self.prompts.chosen(Role.QUERY, prompt_name, prompt)
         vectors = self.encode(texts, prompt=text, **options)
@@ -336,9 +367,9 @@ class SentenceEncoder(EncoderNetwork):
         convert_to_tensor: bool = False,
         **options: Unpack[EncodingOptions],
     ) -> Embeddings | Tensor:
-        """Vectors of documents: `encode` with the model's prompt called ``document``, as in sentence-transformers.
+        """Encodes documents: `encode` with the model's prompt called ``document``, as in sentence-transformers.
 
-        A model without that prompt reads documents as they are; its default prompt is not used.
+        A model without that prompt encodes documents unchanged; its default prompt is not used.
 
         Args:
             texts: one document or many.
@@ -360,25 +391,26 @@ class SentenceEncoder(EncoderNetwork):
     def similarity(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
     ) -> Embeddings:
-        """Compares every a with every b by the model's own function (``similarity_fn_name``): (n, m) float32.
+        """Compares every a with every b by the model's similarity function: (n, m) float32.
 
-        That is the cosine, the dot product, or the negative Euclidean or Manhattan distance, as the folder says and as
-        in sentence-transformers. Texts are encoded; arrays are taken as vectors, (n, d) or (d,) for a single one.
+        That is the cosine, the dot product, or the negative Euclidean or Manhattan distance, as named by the model's
+        folder (``similarity_fn_name``, as in sentence-transformers). Texts are encoded; arrays are taken as vectors,
+        (n, d) or (d,) for a single one.
 
         Raises:
             UserError: for arrays of another shape, or vectors of different lengths.
-            TypeError: for what is neither texts nor an array.
+            TypeError: for values that are neither texts nor an array.
         """
         return self.similarity_fn_name.matrix(as_vectors("a", a, self.encode), as_vectors("b", b, self.encode))
 
     def similarity_pairwise(
         self, a: str | Sequence[str] | NDArray[np.floating], b: str | Sequence[str] | NDArray[np.floating]
     ) -> Embeddings:
-        """Compares each a with the b of its number, as `similarity` does: (n,) float32.
+        """Compares the i-th a with the i-th b, as `similarity` does: (n,) float32.
 
         Raises:
             UserError: for arrays of another shape, or of different numbers of rows or dimensions.
-            TypeError: for what is neither texts nor an array.
+            TypeError: for values that are neither texts nor an array.
         """
         one, two = as_vectors("a", a, self.encode), as_vectors("b", b, self.encode)
         if one.shape != two.shape:

@@ -1,4 +1,4 @@
-"""Many texts to vectors: windows, batches of like length, and back into the texts' order."""
+"""Encodes many texts in batches of similar length and returns the vectors in the order of the texts."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
     from opencse.encoder.network import EncoderNetwork
 
 WINDOW = 32_768
-"""Texts that are tokenised and sorted together."""
+"""Number of texts that are tokenised and sorted together."""
 S = TypeVar("S")
 T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Batching:
-    """How texts are encoded.
+    """How texts are put into batches and encoded.
 
     Attributes:
-        budget: ids in a batch, padding counted.
-        most: texts in a batch, at most.
+        budget: largest number of ids in a batch, padding included.
+        most: largest number of texts in a batch.
         bf16: compute in bf16.
         prompt: put before each text.
     """
@@ -48,12 +48,12 @@ def encode_in_batches(
 ) -> NDArray[np.float32]:
     """(n, dimension) vectors of ``texts``; see `SentenceEncoder.encode`.
 
-    A GPU is given batch after batch and waited for once a window, while the next window is tokenised.
+    A GPU gets one batch after the other and is waited for once per window, while the next window is tokenised.
 
     Args:
         encoder: of the vectors.
         texts: in the order of the vectors.
-        how: they are encoded.
+        how: the texts are encoded.
         progress: called after every batch with (texts done, texts in all).
     """
     vectors = np.zeros((len(texts), encoder.dimension), dtype=np.float32)

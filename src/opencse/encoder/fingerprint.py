@@ -1,4 +1,4 @@
-"""A hash of all that makes an encoder's vectors, to tell whether something was made for this very model."""
+"""Hashes everything that determines an encoder's vectors, so that other files can name the exact model they need."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from opencse.modules.dense import as_dense
 if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
-# What a configuration says beside what makes the vectors; a saved folder may tell these otherwise.
+# Entries of a configuration that do not change the vectors; a saved folder may have other values.
 _SAY_NOTHING = ("_name_or_path", "transformers_version", "architectures", "dtype", "output_hidden_states")
 
-# The files that a model is made of; what else lies beside them (cards, logs, reports) changes no vector.
+# The files that a model is made of; other files of the folder (cards, logs, reports) change no vector.
 _FILES = (
     "adapter_config.json",
     "adapter_model.safetensors",

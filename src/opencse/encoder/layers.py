@@ -1,4 +1,4 @@
-"""The layers of an encoder one by one: their hidden states, and the sentence vectors pooled from them."""
+"""Computes the hidden states of each layer of an encoder, and the sentence vectors pooled from them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from opencse.modules.prompts import Role
 from opencse.text.tokenizer import Ids, Tokens
 
 BUDGET = 2_048
-"""Ids in a batch, padding counted."""
+"""Number of ids in a batch, padding included."""
 
 
 def layer_vectors(
@@ -30,23 +30,24 @@ def layer_vectors(
     token_budget: int = BUDGET,
     progress: Callable[[int, int], None] | None = None,
 ) -> Embeddings:
-    """Sentence vectors of one layer, by the encoder's own pooling, without dense layers; for probing layer by layer.
+    """Pools sentence vectors from one layer, without dense layers; for probing layer by layer.
 
-    With pooling of the last layer alone and no dense layers, those of layer L are ``encoder.encode``'s.
+    If the encoder pools the last layer alone and has no dense layers, layer L gives the vectors of ``encoder.encode``.
 
     Args:
         encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
-        texts: n texts, cut at the encoder's maximum length.
+        texts: n texts, truncated at the encoder's maximum length.
         layer: from 0 (output of the embedding layer) to L.
         role: what the texts are for, which decides their prompt.
-        token_budget: ids in a batch, padding counted.
+        token_budget: largest number of ids in a batch, padding included.
         progress: called with (texts done, texts in all) after each batch.
 
     Returns:
         (n, hidden) float32; zeros for a text without a token, as in ``encode``.
 
     Raises:
-        UserError: for an encoder without layers or hidden states, a layer it has not, or a text that is not a string.
+        UserError: for an encoder without layers or hidden states, a layer that it does not have, or a text that is no
+            string.
     """
     return vectors_by_layer(encoder, texts, [layer], role=role, token_budget=token_budget, progress=progress)[layer]
 
@@ -60,7 +61,7 @@ def vectors_by_layer(
     token_budget: int = BUDGET,
     progress: Callable[[int, int], None] | None = None,
 ) -> dict[int, Embeddings]:
-    """`layer_vectors` of several layers, of one forward pass over the texts."""
+    """`layer_vectors` of several layers, from one forward pass over the texts."""
     for layer in layers:
         require_layer(encoder, layer)
     prompt = encoder.prompts.of(role)
@@ -79,11 +80,11 @@ def vectors_by_layer(
 
 @dataclass(frozen=True)
 class LayerStates:
-    """Hidden states of some texts.
+    """The hidden states of a batch of texts.
 
     Attributes:
-        rows: which texts.
-        states: one (rows, length, hidden) a layer, from the embedding layer's output on.
+        rows: numbers of the texts.
+        states: one (rows, length, hidden) per layer, from the embedding layer's output on.
         tokens: of the texts.
     """
 
@@ -100,12 +101,12 @@ class LayerStates:
 def layer_states(
     encoder: SentenceEncoder, ids: Sequence[Ids], budget: int = BUDGET, *, unpooled: int = 0
 ) -> Iterator[LayerStates]:
-    """The hidden states of every layer, batch by batch; texts without a token are passed over.
+    """The hidden states of every layer, batch by batch; texts without a token are skipped.
 
     Args:
         encoder: any encoder of at least one layer; dropout is off, and no gradient is kept.
         ids: of each text.
-        budget: ids in a batch, padding counted.
+        budget: largest number of ids in a batch, padding included.
         unpooled: how many first tokens of each text pooling leaves out.
 
     Raises:
@@ -144,10 +145,10 @@ def token_ids(encoder: SentenceEncoder, texts: Sequence[str], prompt: str = "") 
 
 
 def require_layer(encoder: SentenceEncoder, layer: int | None) -> None:
-    """Refuses an encoder without layers, and a layer it has not.
+    """Refuses an encoder without layers, and a layer that it does not have.
 
     Raises:
-        UserError: naming the layers there are.
+        UserError: naming the layers it has.
     """
     if encoder.depth == 0:
         raise UserError("this encoder has no layers, only embeddings; choose one with at least 1 layer")

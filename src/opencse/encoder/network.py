@@ -27,20 +27,25 @@ from opencse.text.tokenizer import Ids, Tokens
 
 
 class EncoderNetwork(nn.Module):
-    """Turns token ids into vectors; `SentenceEncoder` is this with folders and texts.
+    """Turns token ids into vectors; the base class of `SentenceEncoder`, which adds folders and texts.
 
-    Its attributes are those of `SentenceEncoder`.
+    See `SentenceEncoder` for the attributes.
     """
 
     @classmethod
     def from_parts(cls, parts: Parts) -> Self:
-        """Builds an encoder of a backbone, a tokenizer and the layers after them, where they are, in training mode.
+        """Builds an encoder in training mode from a backbone, a tokenizer and the layers after them; nothing is copied.
 
         Example:
-            A sentence encoder of any transformers model::
+            A sentence encoder of any transformers model, here of the built-in one:
 
-                parts = Parts(backbone, Tokenizer(hf_tokenizer), pooling=Pooling.MEAN, max_length=128)
-                encoder = SentenceEncoder.from_parts(parts).eval()
+            >>> from opencse import SentenceEncoder
+            >>> from opencse.text.tokenizer import Tokenizer
+            >>> loaded = SentenceEncoder("opencse-mini", device="cpu")
+            >>> backbone, hf_tokenizer = loaded.backbone, loaded.tokenizer.hf
+            >>> parts = Parts(backbone, Tokenizer(hf_tokenizer), pooling=Pooling.MAX, max_length=128)
+            >>> SentenceEncoder.from_parts(parts).eval().encode(["A dog runs."]).shape
+            (1, 448)
         """
         encoder = cls.__new__(cls)
         nn.Module.__init__(encoder)
@@ -89,7 +94,7 @@ class EncoderNetwork(nn.Module):
 
     @property
     def device(self) -> torch.device:
-        """Where the weights are."""
+        """The device that the weights are on."""
         return next(self.parameters()).device
 
     @property
@@ -99,7 +104,7 @@ class EncoderNetwork(nn.Module):
 
     @property
     def dimension(self) -> int:
-        """Length of a sentence vector."""
+        """Number of dimensions of a sentence vector."""
         sizes = [layer.out_features for layer in self.dense if isinstance(layer, Dense | Projection)]
         return sizes[-1] if sizes else int(self.backbone.config.hidden_size)
 
@@ -111,7 +116,7 @@ class EncoderNetwork(nn.Module):
 
     @property
     def training_dimension(self) -> int:
-        """Length of a sentence vector in training, after the training head."""
+        """Number of dimensions of a sentence vector in training, after the training head."""
         return self.dimension if self.projection is None else self.projection.out_features
 
     @property
@@ -152,10 +157,10 @@ class EncoderNetwork(nn.Module):
 
         Args:
             tokens: the sentences; None if only the MLM term is trained.
-            layers: intermediate layers whose sentence vectors are wanted (0 = embedding output).
+            layers: intermediate layers whose sentence vectors are returned too (0 = embedding output).
             masked: a masked copy for the MLM term.
             disturb: changes the sentences' token embeddings (positions come after), if given.
-            headless: give pooled vectors, before the dense layers and the training head; see `project`.
+            headless: return pooled vectors, before the dense layers and the training head; see `project`.
         """
         sentence, by_layer = None, {}
         if tokens is not None:
@@ -230,12 +235,12 @@ class EncoderNetwork(nn.Module):
         )
 
     def pool(self, states: Sequence[Tensor], tokens: Tokens) -> Tensor:
-        """One vector a sentence, (rows, hidden), of hidden states (rows, length, hidden) that are averaged."""
+        """Pools averaged hidden states (rows, length, hidden) into one vector per sentence, (rows, hidden)."""
         weights = None if self.token_weights is None else self.token_weights(tokens.input_ids)
         return self.pooling(states, tokens.pooled_mask, weights)
 
     def project(self, pooled: Tensor) -> Tensor:
-        """Pooled vectors (rows, hidden) through the dense layers and the training head, if there is one."""
+        """Applies the dense layers and the training head, if there is one, to pooled vectors (rows, hidden)."""
         vectors: Tensor = self.dense(pooled)
         return vectors if self.projection is None else self.projection(vectors)
 
@@ -248,11 +253,11 @@ class EncoderNetwork(nn.Module):
         return logits
 
     def tokenize(self, texts: Sequence[str], prompt: str = "") -> list[Ids]:
-        """Ids of each text with ``prompt`` put before it, truncated to ``max_length``, as `encode` uses them."""
+        """Token ids of each text with ``prompt`` in front, truncated to ``max_length``, as `encode` uses them."""
         return self.tokenizer.encode([prompt + text for text in texts] if prompt else texts, self.max_length)
 
     def unpooled(self, prompt: str) -> int:
-        """How many first tokens of a text with ``prompt`` before it pooling leaves out; 0 where it counts all."""
+        """Number of first tokens that pooling leaves out of a text with ``prompt`` in front; 0 if it counts all."""
         if self.pool_prompt or not prompt:
             return 0
         ids = self.tokenizer.encode([prompt], self.max_length)[0]

@@ -1,7 +1,7 @@
-"""Texts that the processes of a run encode together, asked for by the first of them.
+"""Shares the texts of an evaluation among the processes of a run.
 
-What is asked is only known to the first process (whoever evaluates an encoder may encode as often as they like), so it
-tells the others texts and settings, and they answer until it is done. All have the same weights.
+Only the first process evaluates, and it may encode any number of times. Each time it sends texts and settings to the
+others, which encode their share, until it is done. All have the same weights.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ E = TypeVar("E", bound="EncoderNetwork")
 
 
 def evaluate_together(encoder: E, world: Processes, evaluate: Callable[[E], T]) -> T:
-    """What ``evaluate`` finds about ``encoder`` in the first process, in all of them.
+    """Evaluates ``encoder`` in the first process and returns the result in all of them.
 
-    Each process encodes its share of whatever texts ``evaluate`` encodes; the rest of it is done once.
+    Each process encodes its share of the texts that ``evaluate`` encodes; the rest of the evaluation is done once.
     """
     result: T | None = None
     if not world.several:
@@ -48,12 +48,15 @@ def evaluate_together(encoder: E, world: Processes, evaluate: Callable[[E], T]) 
 
 
 def encode_together(encoder: EncoderNetwork, texts: Sequence[str], how: Batching) -> Embeddings:
-    """(n, dimension): the vectors of ``texts``, a share by each process; called by the first one.
+    """Encodes ``texts`` in all processes, a share in each; called by the first one.
 
     Args:
-        encoder: whose processes are asked.
-        texts: n of them.
-        how: they are put into batches.
+        encoder: whose processes take part.
+        texts: n texts.
+        how: the texts are put into batches.
+
+    Returns:
+        (n, dimension) vectors.
     """
     world, encoder.together = encoder.together, ALONE
     try:

@@ -1,4 +1,4 @@
-"""Whether a model knows the language of a text: how many of the tokens are unknown to its vocabulary."""
+"""Warns if most tokens of some texts are unknown to a model, which then does not know their language."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from opencse.encoder.encoder import SentenceEncoder
 
 TEXTS_CHECKED = 1_000
-"""Texts that tell."""
+"""Number of first texts whose tokens are counted."""
 UNKNOWN_LIMIT = 0.5
 """Share of unknown tokens above which a model does not know a text's language."""
 
 
 def unknown_share(tokenizer: Tokenizer, texts: Sequence[Ids]) -> float:
-    """Share of unknown tokens among those of ``texts``, special ones left out; 0 where there are none."""
+    """Share of the tokens of ``texts`` that are unknown, special ones left out; 0 if there are no tokens."""
     if not len(texts):
         return 0.0
     hf = tokenizer.hf
     ids = np.concatenate([np.asarray(text, dtype=np.int64) for text in texts])
-    plain = ids[~np.isin(ids, [one for one in hf.all_special_ids if one != hf.unk_token_id])]
+    plain = ids[~np.isin(ids, [special for special in hf.all_special_ids if special != hf.unk_token_id])]
     return float((plain == hf.unk_token_id).mean()) if len(plain) else 0.0
 
 
@@ -34,6 +34,6 @@ def warn_of_unknown_tokens(encoder: SentenceEncoder, texts: Sequence[str], say: 
     share = unknown_share(encoder.tokenizer, encoder.tokenize(texts[:TEXTS_CHECKED]))
     if share > UNKNOWN_LIMIT:
         say(
-            f"warning    {share:.0%} of the texts' tokens are unknown to the model, so their vectors are much alike; "
-            "choose a model of their language"
+            f"warning    {share:.0%} of the texts' tokens are unknown to the model, so their vectors are "
+            "nearly the same; choose a model of their language"
         )

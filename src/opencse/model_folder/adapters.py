@@ -1,4 +1,4 @@
-"""Low-rank adapters through peft: put on a backbone to be trained, written in peft's layout, read, and merged.
+"""Low-rank adapters (LoRA) through peft: adds them to a backbone, writes, reads and merges them.
 
 LoRA (Hu et al. 2021, arXiv:2106.09685, equation 3) leaves a linear map W (out, in) as it is and adds to it
 
@@ -31,9 +31,9 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _NAME = "default"  # peft's for the only one
 _PREFIX = "base_model.model."
 _MOST_RANK = 65_536
-# What is read of a configuration that is not ours; all else has to be as peft has it by default.
+# Entries that are read of a configuration; all others must have peft's default.
 _READ = ("r", "lora_alpha", "target_modules", "use_rslora", "rank_pattern", "alpha_pattern")
-# Of training alone, or of where it came from.
+# Entries that only training needs, or that say where it came from.
 _SAY_NOTHING = (
     "auto_mapping",
     "base_model_name_or_path",
@@ -46,9 +46,9 @@ _SAY_NOTHING = (
 
 
 class LoraSettings(Settings):
-    """Adapters: the backbone stays as it is, and of each target a change of low rank is trained (LoRA, by peft).
+    """Settings of low-rank adapters (LoRA, by peft), which are trained while the backbone's weights stay unchanged.
 
-    Dense layers that the start came with stay as they are too; a new head is trained.
+    Dense layers that the model came with stay unchanged too; a new head is trained.
 
     Attributes:
         rank: of the change (r).
@@ -56,6 +56,10 @@ class LoraSettings(Settings):
         dropout: rate of the dropout before the change.
         targets: the last part of the names of the layers that get adapters (``query``, ``value``); all linear maps of
             the backbone by default.
+
+    Example:
+        >>> str(LoraSettings(rank=4, targets=("query", "value")))
+        'rank 4, alpha 16 on query, value'
     """
 
     rank: int = Field(default=8, ge=1, le=_MOST_RANK)
@@ -127,9 +131,9 @@ class Adapters:
     """Adapters in a folder, their configuration checked.
 
     Attributes:
-        folder: where they are.
+        folder: that holds them.
         base: the model they belong to: a folder, or a Hub id.
-        config: what `peft.LoraConfig` takes.
+        config: arguments of `peft.LoraConfig`.
     """
 
     folder: Path

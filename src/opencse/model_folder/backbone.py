@@ -1,4 +1,4 @@
-"""Any `AutoModel` encoder, loaded whole or not at all."""
+"""Loads the backbone of a model folder: any encoder that transformers' `AutoModel` opens, with all its weights."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from opencse.model_folder.weight_files import require_repeats, require_sizes
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel
 
-# What the dropout rates are called in the configurations of transformers' encoders.
+# The keys of dropout rates in the configurations of transformers' encoders.
 _DROPOUT_KEYS = (
     "hidden_dropout_prob",
     "attention_probs_dropout_prob",
@@ -67,7 +67,7 @@ def load_config(folder: Path, *, trust_remote_code: bool = False) -> PretrainedC
 
 
 def cannot_load(folder: Path, error: Exception, trust_remote_code: bool) -> UserError:
-    """What to tell of an ``error`` in opening the model in ``folder``."""
+    """The message for an ``error`` while opening the model in ``folder``."""
     # Where transformers has a class of its own for the model, it leaves the folder's code alone and fails otherwise.
     if not trust_remote_code and own_code(folder) and "custom code" in str(error):
         return not_trusted(folder)
@@ -139,7 +139,7 @@ def _require_all_weights(model: PreTrainedModel, report: dict[str, Any], folder:
 
 
 def drop_pooler(model: PreTrainedModel) -> PreTrainedModel:
-    """Without the pooler layer: sentence vectors are pooled here, and many checkpoints carry none (a random one)."""
+    """Removes the pooler layer, which is not used here; in many checkpoints it is missing and would be random."""
     if isinstance(getattr(model, "pooler", None), nn.Module):
         model.register_module("pooler", None)
     return model

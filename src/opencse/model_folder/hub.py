@@ -1,4 +1,4 @@
-"""An encoder's folder, put on the Hub."""
+"""Uploads a model folder to the Hugging Face Hub."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _operations(folder: Path, repo_id: str) -> list[CommitOperationAdd]:
 
 
 def _is_sent(path: Path) -> bool:
-    """Whether a file is part of an encoder, by its place in the folder."""
+    """Whether a file is part of an encoder, by its path in the folder."""
     *above, name = path.parts
     inside = above[1:] if above[:1] == [ADAPTER] else above
     known = name in _NAMES or _PART.fullmatch(name) is not None
@@ -133,7 +133,7 @@ def _is_sent(path: Path) -> bool:
 
 
 def _content(path: Path) -> Path | bytes:
-    """A file as it is sent: configurations without the paths of this machine, the rest as it is."""
+    """The content to upload: configurations without paths of this machine, other files unchanged."""
     if path.suffix != ".json" or path.name in ("tokenizer.json", "vocab.json"):
         return path
     text = path.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Names and tables of sentence-transformers' folder layout that reading and writing share."""
+"""Names in sentence-transformers' folder layout, and functions that read its files."""
 
 from __future__ import annotations
 

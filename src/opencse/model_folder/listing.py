@@ -1,4 +1,4 @@
-"""What sentence-transformers' modules.json lists, and where each module's files are."""
+"""Reads modules.json, the list of a sentence-transformers model's modules and their folders."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from opencse.model_folder.table import table_folder
 
 _MODULES = ("Transformer", "WeightedLayerPooling", TOKEN_WEIGHTS, "Pooling", "Dense", "Normalize")
 _CONFIGURED = tuple(name for name in _MODULES if name != "Normalize")
-"""Modules with files of their own; the folder of the others is empty and may be missing (git keeps none)."""
+"""Modules with files; the folder of the others is empty and may be missing (git stores no empty folders)."""
 _MODULE_FOLDER = re.compile(r"\d+_[A-Z][A-Za-z0-9]*")
 
 
 @dataclass(frozen=True)
 class Modules:
-    """What modules.json lists; of a table of word vectors ``transformer`` is the table's folder."""
+    """The folders of the modules in modules.json; ``transformer`` is the table's for a table of word vectors."""
 
     transformer: Path
     pooling: Path
@@ -79,7 +79,7 @@ def list_modules(folder: Path) -> Modules | None:
 
 
 def _refuse_unlisted(folder: Path) -> None:
-    """Refuses folders of modules without the list that says what they are: they would be left out silently."""
+    """Refuses folders of modules without modules.json: they would be left out silently."""
     unlisted = sorted(path.name for path in folder.iterdir() if _MODULE_FOLDER.fullmatch(path.name) and path.is_dir())
     if unlisted:
         raise UserError(

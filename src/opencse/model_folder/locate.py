@@ -1,4 +1,4 @@
-"""From the name of a model to a folder on this machine."""
+"""Finds the folder of a model by its name, its path or its Hub id."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def builtin_folder() -> Path:
 def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Path:
     """A local folder for ``model``: the built-in encoder's name, a folder, or a Hub id (downloaded to the Hub cache).
 
-    A training run's folder stands for the model it kept.
+    The folder of a training run is that of its best model.
 
     Args:
         model: the name, folder or id.
@@ -45,7 +45,9 @@ def locate(model: str | Path, *, code: bool = False, weights: bool = True) -> Pa
         raise UserError(f"{model}: is a file; give the folder of a model")
     if a_folder:
         if (folder / "run.json").is_file() and not (folder / "config.json").is_file():
-            raise UserError(f"{model}: this run has not finished; go on with the command that began it, and --resume")
+            raise UserError(
+                f"{model}: this run has not finished; continue it with the command that began it and --resume"
+            )
         if any((folder / name).is_file() for name in ("modules.json", "config.json", "adapter_config.json")):
             return folder
         raise UserError(f"{model}: the folder holds no model (neither modules.json nor config.json)")

@@ -1,4 +1,4 @@
-"""The modules behind the transformer, read: pooling, weighted layers, dense layers."""
+"""Reads the modules that follow the transformer: pooling, weighted layers, token weights, dense layers."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from opencse.modules.dense import Dense
 from opencse.modules.pooling import Pooling
 from opencse.modules.token_weights import TokenWeights
 
-# What the number of layers is called in the configurations of transformers' encoders.
+# The keys of the number of layers in the configurations of transformers' encoders.
 _DEPTH_KEYS = ("num_hidden_layers", "n_layers")
 _MOST_FEATURES = 65_536  # of a Dense module; a broken number must not ask for all memory
 
 
 def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
-    """The pooling that the modules make together; ``backbone`` is transformers' configuration."""
+    """The pooling that the modules define together; ``backbone`` is transformers' configuration."""
     where = modules.pooling
     config = read_config(where / "config.json")
     path = where / "config.json"
@@ -48,7 +48,7 @@ def read_pooling(modules: Modules, backbone: Mapping[str, Any]) -> Pooling:
             f"{path}: include_prompt is false: pooling {pooling} that leaves out the prompt is not supported here, "
             "only mean; choose a pooling with --pooling"
         )
-    # Without the hidden states of all layers sentence-transformers leaves the weighting out, and so do we.
+    # Without the hidden states of all layers sentence-transformers ignores the weighting, and so do we.
     if modules.weighted_layers is None or not backbone.get("output_hidden_states"):
         return pooling
     depth = next((int(backbone[key]) for key in _DEPTH_KEYS if key in backbone), 0)
@@ -89,7 +89,7 @@ def read_dense(path: Path) -> Dense:
 
 
 def require_sentence_names(path: Path) -> None:
-    """A Dense or Normalize module works on the sentence vector, not on token vectors."""
+    """Refuses a Dense or Normalize module that works on token vectors instead of the sentence vector."""
     config = read_config(path / "config.json")
     for key in ("module_input_name", "module_output_name"):
         if (config.get(key) or "sentence_embedding") != "sentence_embedding":
@@ -97,7 +97,7 @@ def require_sentence_names(path: Path) -> None:
 
 
 def require_chain(folder: Path, size: int, dense: list[Dense]) -> None:
-    """Each dense layer takes what the one before gives, the first one ``size`` features."""
+    """Refuses dense layers whose sizes do not fit each other; the first one takes ``size`` features."""
     for layer in dense:
         if layer.linear.in_features != size:
             raise UserError(f"{folder}: a Dense module takes {layer.linear.in_features} features but is given {size}")

@@ -1,4 +1,4 @@
-"""The folder of an encoder, read: sentence-transformers' layout and plain transformers folders."""
+"""Reads the folder of an encoder: sentence-transformers' layout, model2vec's, adapters, plain transformers folders."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ _NO_LIMIT = 2**31 - 1
 
 
 @dataclass(frozen=True)
-class _Found:
-    """Where the parts of an encoder are.
+class _Sources:
+    """The folders that the parts of an encoder are read from.
 
     Attributes:
-        folder: that says how text is read (prompt) and which modules there are.
-        modules: those; None for a plain transformers folder.
+        folder: with the prompts and the list of modules.
+        modules: the modules; None for a plain transformers folder.
         transformer: folder of the backbone.
         text: folder of the tokenizer and the Transformer module's configuration.
         adapters: for the backbone, if there are any; the backbone is then another folder's.
@@ -60,7 +60,7 @@ class _Found:
 
 
 def parse_pooling(name: str) -> Pooling:
-    """The pooling called ``name``; a ``UserError`` lists them if there is none."""
+    """The pooling called ``name``; for an unknown name a ``UserError`` lists the known ones."""
     try:
         return Pooling(name)
     except ValueError:
@@ -86,7 +86,7 @@ def read_folder(
     if sources.adapters is not None:
         trust_remote_code = False  # it was given for the adapters' folder, not for that of their model
         if layers is not None:
-            raise UserError(f"{model}: layers cannot be cut off below adapters; merge them first (opencse merge)")
+            raise UserError(f"{model}: layers cannot be removed below adapters; merge them first (opencse merge)")
     sentence = read_sentence_config(sources.text)
     require_tokenizer(sources.text)
     backbone = load_backbone(transformer, dropout=dropout, layers=layers, trust_remote_code=trust_remote_code)
@@ -177,7 +177,7 @@ def has_own_pooling(model: str | Path) -> bool:
 
 
 def has_layers(model: str | Path) -> bool:
-    """Whether the folder's encoder reads tokens beside one another, and is no word vectors alone."""
+    """Whether the encoder has layers that relate tokens to each other, and is more than word vectors."""
     sources = _find(locate(model))
     table = sources.modules is not None and sources.modules.table
     return not table and read_config(sources.transformer / "config.json").get("num_hidden_layers") != 0
@@ -213,29 +213,29 @@ def find_adapters(model: str | Path) -> Adapters | None:
 
 
 def transformer_folder(folder: Path) -> Path:
-    """Where in ``folder`` the transformers files are: the Transformer module's folder, or ``folder`` itself."""
+    """The folder with the transformers files: the Transformer module's, or ``folder`` itself."""
     modules = list_modules(folder)
     return modules.transformer if modules else folder
 
 
-def _find(folder: Path) -> _Found:
-    """Where everything of the encoder in ``folder`` is."""
+def _find(folder: Path) -> _Sources:
+    """Finds the folders of all parts of the encoder in ``folder``."""
     modules = list_modules(folder)
     local = modules.transformer if modules else folder
     adapters = read_adapters(local)
     if adapters is None:
-        return _Found(folder, modules, local, local)
+        return _Sources(folder, modules, local, local)
     base = locate(adapters.base)
     below = list_modules(base)
     if below is not None and below.table:
         raise UserError(f"{adapters.folder}: {adapters.base} is a table of word vectors, which has no adapters")
     transformer = below.transformer if below else base
     text = local if (local / "tokenizer_config.json").is_file() else transformer
-    return _Found(folder if modules else base, modules or below, transformer, text, adapters)
+    return _Sources(folder if modules else base, modules or below, transformer, text, adapters)
 
 
 def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel) -> None:
-    """Every id of the tokenizer needs a row of the embedding; a text with another one could not be encoded."""
+    """Refuses a tokenizer with more ids than the embedding has rows; some texts could not be encoded."""
     words = backbone.get_input_embeddings()
     if not isinstance(words, nn.Embedding):
         raise UserError(f"{folder}: a {backbone.config.model_type} model has no token embeddings; give a text encoder")
@@ -251,7 +251,7 @@ def _require_rows(folder: Path, tokenizer: Tokenizer, backbone: PreTrainedModel)
 def _length(
     model: str | Path, requested: int | None, stated: int | None, tokenizer: Tokenizer, backbone: PreTrainedModel
 ) -> int:
-    """The longest input in ids: as asked for, else the folder's own, else what tokenizer and positions allow."""
+    """The longest input in ids: as requested, else as the folder says, else what tokenizer and positions allow."""
     table = position_limit(backbone, _NO_LIMIT)
     limit: object = tokenizer.hf.model_max_length
     if requested is None and (not isinstance(limit, int | float) or limit < 1):
@@ -260,7 +260,7 @@ def _length(
     length = int(min(table, stated or tokenizer.hf.model_max_length)) if requested is None else requested
     if length <= special:
         where = f"max_length {length}" if requested is not None else f"{model}: its longest input of {length} ids"
-        raise UserError(f"{where} leaves no room for text beside the {special} special tokens")
+        raise UserError(f"{where} leaves no room for text next to the {special} special tokens")
     if requested is None:
         return length
     if requested > table:

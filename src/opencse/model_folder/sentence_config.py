@@ -24,7 +24,7 @@ _SENTENCE_CONFIGS = (
 
 @dataclass(frozen=True)
 class SentenceConfig:
-    """What sentence-transformers' configuration of the Transformer module says.
+    """Settings in sentence-transformers' configuration of the Transformer module.
 
     Attributes:
         max_length: longest text in ids, or None.
@@ -36,7 +36,7 @@ class SentenceConfig:
 
 
 def read_sentence_config(transformer: Path) -> SentenceConfig:
-    """Configuration of the Transformer module, after a check that it takes text to token vectors and does no more."""
+    """Reads the configuration of the Transformer module; refuses one that does more than text to token vectors."""
     configs = ((path, read_config(path)) for path in (transformer / name for name in _SENTENCE_CONFIGS))
     default = (transformer / _SENTENCE_CONFIGS[0], {})
     path, config = next(((path, config) for path, config in configs if config), default)

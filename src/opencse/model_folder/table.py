@@ -1,7 +1,7 @@
-"""Tables of word vectors: sentence-transformers' StaticEmbedding and model2vec folders, read and written.
+"""Reads and writes tables of word vectors: sentence-transformers' StaticEmbedding and model2vec folders.
 
-Such a model has no layers and no positions: a text's vector is the mean of its tokens' rows, no special tokens
-counted. It is an encoder like any other here, so it is trained by the same recipes.
+Such a model has no layers and no positions: a text's vector is the mean of its tokens' rows, without special
+tokens. It is an encoder like any other here, so it is trained by the same recipes.
 
 The two kinds of folder differ in two ways, and each is read as its own library reads it:
 
@@ -38,20 +38,20 @@ if TYPE_CHECKING:
 _MODEL2VEC = "model2vec"
 _PADDINGS = ("[PAD]", "<pad>", "<|pad|>", "<|endoftext|>")
 _LENGTH = 512
-"""Ids that model2vec reads where its config.json does not say."""
+"""Longest text in ids of model2vec folders whose config.json does not say."""
 UNLIMITED = 1_000_000
 """The longest text in ids of a table that truncates nothing."""
 
 
 @dataclass(frozen=True, eq=False)
 class TableParts:
-    """What is read of a table's folder.
+    """The parts that are read from a table's folder.
 
     Attributes:
         table: the rows.
         tokenizer: without special tokens.
         max_length: the longest text in ids.
-        normalize: whether its config.json asks for vectors of length 1; None where it is not model2vec's.
+        normalize: whether its config.json requests vectors of length 1; None if it is not model2vec's.
         token_weights: 0 for the unknown token of a model2vec folder, 1 for all others; None where all count.
     """
 
@@ -63,7 +63,7 @@ class TableParts:
 
 
 def new_table(rows: Tensor, *, dropout: float | None = None) -> Table:
-    """A table of ``rows`` (vocabulary, d)."""
+    """A new backbone whose word vectors are ``rows`` (vocabulary, d)."""
     from opencse.modules.table_model import DROPOUT, Table, TableConfig
 
     with torch.random.fork_rng(devices=[]):  # the rows that are drawn are replaced
@@ -75,7 +75,7 @@ def new_table(rows: Tensor, *, dropout: float | None = None) -> Table:
 
 
 def table_folder(folder: Path) -> Path | None:
-    """Where in ``folder`` the table is; None where it holds another kind of model."""
+    """The folder of the table inside ``folder``; None if that holds another kind of model."""
     listing = folder / "modules.json"
     if listing.is_file():
         entries = read_json(listing)
@@ -156,17 +156,17 @@ def _longest(path: Path, config: dict[str, Any]) -> int:
 
 
 def _truncated_at(backend: Backend) -> int:
-    """The longest text in ids by a tokenizer.json, which is all that sentence-transformers' StaticEmbedding asks."""
+    """The longest text in ids by a tokenizer.json, the only limit of sentence-transformers' StaticEmbedding."""
     return int((backend.truncation or {}).get("max_length", UNLIMITED))
 
 
 def model2vec_tokenizer(backend: Backend) -> Tokenizer:
-    """The tokenizer of ``backend`` as model2vec uses it: it reads so many characters an id as half its tokens have."""
+    """The tokenizer of ``backend`` as model2vec uses it: per id it reads the median length of a token in characters."""
     return bare_tokenizer(backend, characters_per_id=int(median(map(len, backend.get_vocab()))))
 
 
 def _folded(where: Path, weights: dict[str, Tensor]) -> Tensor:
-    """One row an id; model2vec keeps fewer rows, a mapping to them and a factor for each id, if asked to."""
+    """One row per id; some model2vec folders hold fewer rows, a mapping to them and a factor for each id."""
     rows = weights.get("embedding.weight", weights.get("embeddings"))
     if rows is None:
         raise UserError(f"{where / 'model.safetensors'}: holds neither embedding.weight nor embeddings")
@@ -208,7 +208,7 @@ def bare_tokenizer(backend: Backend, *, characters_per_id: int | None = None) ->
 
 
 def write_table(parts: Parts, folder: Path, dtype: torch.dtype) -> None:
-    """Writes what sentence-transformers' StaticEmbedding, model2vec and `read_table` all read; ``folder`` is there.
+    """Writes the files that sentence-transformers' StaticEmbedding, model2vec and `read_table` all read.
 
     model2vec knows no Dense layers: where there are some, it reads the vectors before them. It leaves out unknown
     tokens, so the folder says that it is one of its kind only where the encoder does so too. StaticEmbedding counts

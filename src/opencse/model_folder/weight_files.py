@@ -1,4 +1,4 @@
-"""The weight files of a transformers folder: inside the folder, and large enough for what its config.json says."""
+"""Checks the weight files of a transformers folder: inside the folder, and as large as its config.json says."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 SINGLE = ("model.safetensors", "pytorch_model.bin")
 _INDEXES = tuple(f"{name}.index.json" for name in SINGLE)
 _MOST_REPEATS = 256
-"""Layers (or groups, heads, experts) that a folder may name without a tensor for each; ALBERT's layers share theirs."""
+"""Most layers (or groups, heads, experts) without a tensor for each; ALBERT's layers share their tensors."""
 _COUNTED = ("layer", "layers", "groups", "head", "heads", "experts", "group_num")
 """Last words of the keys that say how often a part of the network is repeated."""
 _SMALL = 2**26
-"""Numbers of a network that may be built whatever the weight files hold: 256 MiB."""
+"""Networks up to this many numbers (256 MiB) are built whatever the weight files hold."""
 
 
 def weight_files(folder: Path) -> tuple[Path, ...]:

@@ -1,4 +1,4 @@
-"""The folder of an encoder, written: sentence-transformers' layout, of stock modules only."""
+"""Writes the folder of an encoder: sentence-transformers' layout, of stock modules only."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedModel
 
 OPENING = ("config.json", "modules.json", "adapter_config.json", "adapter_model.safetensors")
-"""Files of which one at least is needed to open a folder; adapters come before a model of the same folder."""
+"""Files of which at least one is needed to open a folder; adapters come before a model in the same folder."""
 RUN = "run.json"
 """The record of a training run, in its folder."""
 ADAPTER = "adapter"
-"""Folder of the adapters alone, in that of the encoder they were merged into."""
+"""The subfolder of the adapters, in the folder of the encoder that they were merged into."""
 
 
 @dataclass(frozen=True, eq=False)
 class Content:
-    """What one model folder holds.
+    """The content of one model folder.
 
     Attributes:
         parts: of the encoder.

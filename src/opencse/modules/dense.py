@@ -1,4 +1,4 @@
-"""Dense layers on top of the pooled vector."""
+"""Dense layers and heads that are applied to the pooled vector."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ACTIVATIONS: dict[str, type[nn.Module]] = {
 
 
 class HeadSettings(Settings):
-    """The projection head of training.
+    """Settings of the projection head of training.
 
     Attributes:
         kind: ``none``; ``mlp``: Linear(H, size) + Tanh, newly initialised (normal, sd 0.02; zero bias), the shape of
@@ -35,6 +35,11 @@ class HeadSettings(Settings):
         size: dimensions of the vectors that the head makes; unset keeps the encoder's own (not with ``linear``).
         keep: whether it stays in the saved encoder (supervised SimCSE, and SSCL's, whose smaller vectors are the
             result) or is used in training only (unsupervised SimCSE, "MLP (train)" of Table 6).
+
+    Example:
+        >>> head = new_head(HeadSettings(kind="linear", size=2), 8, torch.Generator().manual_seed(0))
+        >>> head(torch.ones(3, 8)).shape
+        torch.Size([3, 2])
     """
 
     kind: Literal["none", "mlp", "linear", "projection"] = "none"
@@ -54,6 +59,11 @@ class Dense(nn.Module):
     """Linear layer and activation: (rows, in) -> (rows, out). sentence-transformers' ``Dense`` module on disk.
 
     With ``use_residual`` the input is added to the output, through a linear map without bias if sizes differ.
+
+    Example:
+        >>> layer = Dense(4, 2, "identity")
+        >>> layer(torch.ones(3, 4)).shape
+        torch.Size([3, 2])
     """
 
     def __init__(
@@ -75,7 +85,7 @@ class Dense(nn.Module):
 
     @property
     def out_features(self) -> int:
-        """Dimensions of the vectors it makes."""
+        """Number of dimensions of its output."""
         return self.linear.out_features
 
     @classmethod
@@ -111,7 +121,7 @@ class Dense(nn.Module):
 
 
 class RowNorm(nn.Module):
-    """Batch normalisation of rows: (rows, d) less each dimension's mean, divided by its standard deviation.
+    """Batch normalisation: (rows, d) minus each dimension's mean, divided by its standard deviation.
 
     As torch's BatchNorm1d, of float32 at least: the variance is the biased one plus 1e-5. In training each call with
     gradient moves ``running_mean`` and the unbiased ``running_var`` by a tenth; in evaluation mode they are used.
@@ -119,6 +129,10 @@ class RowNorm(nn.Module):
     Args:
         size: dimensions (d).
         affine: multiply by a learned ``weight`` and add a learned ``bias`` afterwards.
+
+    Example:
+        >>> RowNorm(1, affine=False)(torch.tensor([[1.0], [3.0]])).round(decimals=2).flatten().tolist()
+        [-1.0, 1.0]
     """
 
     running_mean: Tensor
@@ -136,7 +150,7 @@ class RowNorm(nn.Module):
     def forward(self, rows: Tensor) -> Tensor:
         """The normalised rows."""
         rows = rows.float() if rows.dtype in (torch.bfloat16, torch.float16) else rows
-        look = self.training and not torch.is_grad_enabled()  # a look at the batch: nothing is to change
+        look = self.training and not torch.is_grad_enabled()  # without gradient the running values must not change
         mean, variance = (None, None) if look else (self.running_mean, self.running_var)
         with torch.autocast(rows.device.type, enabled=False):
             return nn.functional.batch_norm(
@@ -145,7 +159,7 @@ class RowNorm(nn.Module):
 
     @property
     def map(self) -> tuple[Tensor, Tensor]:
-        """What it multiplies by and then adds in evaluation mode, in float64."""
+        """The factor and the summand of evaluation mode, in float64."""
         scale = (self.running_var.double() + self.eps).rsqrt()
         scale = scale if self.weight is None else scale * self.weight.double()
         shift = -self.running_mean.double() * scale
@@ -171,9 +185,9 @@ class Projection(nn.Module):
     tensor(True)
 
     Args:
-        features: dimensions of the vectors it is given (H).
+        features: dimensions of the input (H).
         generator: of the first weights.
-        size: dimensions of the vectors it makes; ``features`` if not given.
+        size: dimensions of the output; ``features`` if not given.
     """
 
     def __init__(self, features: int, generator: torch.Generator, size: int | None = None) -> None:
@@ -189,7 +203,7 @@ class Projection(nn.Module):
 
     @property
     def out_features(self) -> int:
-        """Dimensions of the vectors it makes."""
+        """Number of dimensions of its output."""
         return self.outer.out_features
 
     def forward(self, vectors: Tensor) -> Tensor:
@@ -226,7 +240,7 @@ Head = Dense | Projection
 
 
 def as_dense(layers: nn.Sequential) -> list[Dense]:
-    """The layers as inference and a saved folder have them: each projection as its two dense layers."""
+    """Replaces each projection by two dense layers, as inference and a saved folder have them."""
     dense_layers: list[Dense] = []
     for layer in layers:
         if isinstance(layer, Projection):

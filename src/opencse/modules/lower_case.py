@@ -1,4 +1,4 @@
-"""Lower-casing as part of the tokenizer, so that training and inference read the same ids."""
+"""Adds lower-casing to a tokenizer, so that training and inference read the same ids."""
 
 from __future__ import annotations
 

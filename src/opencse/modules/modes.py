@@ -1,4 +1,4 @@
-"""Training and evaluation mode of a module's parts."""
+"""Switches a module to evaluation mode for a while."""
 
 from __future__ import annotations
 
@@ -10,11 +10,19 @@ from torch import nn
 
 @contextmanager
 def evaluating(module: nn.Module, but: Iterable[nn.Module] = ()) -> Iterator[None]:
-    """Evaluation mode within the block; every module is put back into the mode it was in.
+    """Evaluation mode within the block; after it every module is in the mode it had before.
 
     Args:
         module: with all its parts.
-        but: parts that stay in the mode they are in.
+        but: parts that keep their mode.
+
+    Example:
+        >>> layer = nn.Dropout(0.5).train()
+        >>> with evaluating(layer):
+        ...     layer.training
+        False
+        >>> layer.training
+        True
     """
     modes = [(part, part.training) for part in module.modules()]
     stay = [(part, part.training) for excluded in but for part in excluded.modules()]

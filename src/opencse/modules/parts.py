@@ -1,4 +1,4 @@
-"""What a sentence encoder is made of."""
+"""The parts of a sentence encoder, as reading and writing a model folder exchange them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Parts:
         backbone: any transformers encoder.
         tokenizer: its tokenizer.
         pooling: from token vectors to a sentence vector.
-        max_length: longest text in ids, special tokens counted; longer ones are truncated.
+        max_length: longest text in ids, special tokens included; longer ones are truncated.
         dense: layers after pooling that are kept at inference.
         normalize: whether vectors are L2-normalised.
         similarity_fn_name: the function that vectors are compared by.
@@ -39,6 +39,14 @@ class Parts:
         token_weights: how much each token counts in a mean; None if all count the same.
         own_code: the classes of a model folder's own that the encoder is made of, where their code was trusted.
         own_dropout: the dropout rates that the folder's configuration names; they are saved as they were.
+
+    Example:
+        >>> from opencse import SentenceEncoder
+        >>> parts = SentenceEncoder("opencse-mini", device="cpu").parts
+        >>> parts.pooling.value, parts.max_length, parts.depth, parts.pooled_layers
+        ('mean', 128, 0, (0,))
+        >>> SentenceEncoder.from_parts(parts).eval().encode("A dog runs.").shape
+        (448,)
     """
 
     backbone: PreTrainedModel

@@ -1,4 +1,4 @@
-"""From token vectors to one vector a sentence."""
+"""Pools the token vectors of a sentence into one vector."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import StrEnum
 import torch
 from torch import Tensor
 
-_LEAST = 1e-9  # what tokens count together, at least; as in sentence-transformers
+_LEAST = 1e-9  # smallest sum of weights, as in sentence-transformers
 
 
 class Pooling(StrEnum):
@@ -22,7 +22,14 @@ class Pooling(StrEnum):
     - ``first_last_0``: mean of (h_0 + h_L) / 2, the paper's "first-last avg." (published 56.70 for BERT-base).
     - ``first_last_1``: mean of (h_1 + h_L) / 2, what the authors' code computes since January 2022 (60.73).
     - ``top2``: mean of (h_{L-1} + h_L) / 2.
-    - ``max``, ``last_token``: of h_L; for models from elsewhere.
+    - ``max``, ``last_token``: of h_L; for models of other libraries.
+
+    Example:
+        >>> states = torch.tensor([[[1.0, 2.0], [3.0, 4.0], [9.0, 9.0]]])  # one sentence, its last token is padding
+        >>> Pooling.MEAN([states], torch.tensor([[1, 1, 0]])).tolist()
+        [[2.0, 3.0]]
+        >>> Pooling("first_last_0").layers(12)
+        (0, 12)
     """
 
     CLS = "cls"
@@ -44,12 +51,12 @@ class Pooling(StrEnum):
         return (depth,) if first is None else (first, depth)
 
     def __call__(self, states: Sequence[Tensor], mask: Tensor, weights: Tensor | None = None) -> Tensor:
-        """One vector a sentence.
+        """Pools hidden states into one vector per sentence.
 
         Args:
             states: the hidden states to average, each (rows, length, hidden).
             mask: (rows, length), 1 for real tokens; padding on the right.
-            weights: (rows, length), how much each token counts in a mean, from 0 on; None for all alike.
+            weights: (rows, length), how much each token counts in a mean, from 0 on; None if all count the same.
 
         Returns:
             (rows, hidden), float32 where the states are of lower precision; a mean is zeros for a row without tokens.

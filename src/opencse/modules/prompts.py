@@ -1,4 +1,4 @@
-"""The prompts of a model: what is put before a text, by what the text is for (a query, a document, neither)."""
+"""The prompts of a model: the text put before queries, documents and other texts."""
 
 from __future__ import annotations
 
@@ -14,11 +14,15 @@ from opencse.text.scripts import is_unicode
 
 
 class Role(StrEnum):
-    """What a text is for; it decides the prompt.
+    """The use of a text: query, document or neither; it decides the prompt.
 
     - ``plain``: neither a query nor a document (similarity, classification): the model's default prompt.
     - ``query``: a question or search text: the prompt called ``query``.
     - ``document``: a text to be found: the prompt called ``document``.
+
+    Example:
+        >>> Role("query") is Role.QUERY
+        True
     """
 
     PLAIN = "plain"
@@ -34,7 +38,7 @@ class Prompts:
     """The prompts that a model's folder names, with the meaning that sentence-transformers gives them.
 
     ``encode_query`` uses the prompt called ``query`` and ``encode_document`` the one called ``document``; a model
-    without such a prompt reads those texts as they are. The default prompt is of texts that are neither.
+    without such a prompt encodes those texts unchanged. The default prompt is for texts that are neither.
 
     Attributes:
         texts: each prompt by its name.
@@ -68,18 +72,18 @@ class Prompts:
         """The prompt called ``name``.
 
         Raises:
-            UserError: if there is none, naming those there are.
+            UserError: if there is none; the message lists the model's prompts.
         """
         if name not in self._known:
             raise UserError(f"the model has no prompt {name!r}{nearest(name, self._known)}; it has {self._listed}")
         return self.texts.get(name, "")
 
     def chosen(self, role: Role, prompt_name: str | None = None, prompt: str | None = None) -> str:
-        """The prompt as asked for: by text, by name, or else that of the role.
+        """The requested prompt: by text, by name, or by default that of the role.
 
         Raises:
             UserError: for an unknown name, or both a name and a text.
-            TypeError: for what is not a string.
+            TypeError: for a prompt or a name that is not a string.
         """
         for key, value in (("prompt_name", prompt_name), ("prompt", prompt)):
             if value is not None and not isinstance(value, str):
@@ -99,7 +103,7 @@ class Prompts:
 
     @property
     def single(self) -> Role:
-        """The role of a text to train on that is no pair: a document, or neither where documents have no prompt."""
+        """The role of a training text outside pairs: a document, or neither if documents have no prompt."""
         return Role.DOCUMENT if self.of(Role.DOCUMENT) else Role.PLAIN
 
     @property
@@ -109,7 +113,7 @@ class Prompts:
 
     @property
     def identity(self) -> str:
-        """A string that is another one for prompts that give other vectors."""
+        """A string that differs between prompts that lead to different vectors."""
         return json.dumps([self.of(role) for role in Role]) if self.differ else self.of(Role.PLAIN)
 
     @property
@@ -123,7 +127,7 @@ class Prompts:
 
     @property
     def note(self) -> str:
-        """What is to be said of a prompt for documents that is not used, since it is not called ``document``; or ""."""
+        """A note on a prompt for documents that is not used because it is not called ``document``; else ""."""
         name = next((name for name in _OTHER_NAMES if self.texts.get(name)), None)
         if name is None or self.of(Role.DOCUMENT):
             return ""

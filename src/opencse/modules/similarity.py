@@ -1,4 +1,4 @@
-"""How similar two vectors are: the four functions that sentence-transformers' folders name, each written once."""
+"""Similarity of vectors: the four functions that sentence-transformers' model folders name."""
 
 from __future__ import annotations
 
@@ -12,18 +12,29 @@ from opencse.errors import UserError
 
 
 def unit_rows(vectors: NDArray[np.floating]) -> NDArray[np.float32]:
-    """(n, d) -> (n, d) float32, L2-normalised; zero rows stay zero, half precision does not overflow."""
+    """L2-normalises the rows of (n, d), as float32; zero rows stay zero, half precision does not overflow.
+
+    >>> unit_rows(np.array([[0.0, 5.0], [0.0, 0.0]])).tolist()
+    [[0.0, 1.0], [0.0, 0.0]]
+    """
     wide = vectors if vectors.dtype in (np.float32, np.float64) else vectors.astype(np.float32)
     norms = np.linalg.norm(wide, axis=1, keepdims=True)
     return np.asarray(wide / np.maximum(norms, 1e-12), dtype=np.float32)
 
 
 class Similarity(StrEnum):
-    """The function that a model's vectors are compared by; of distances the negative, so that higher is nearer.
+    """The function that compares a model's vectors; distances are negative, so that higher is always nearer.
 
     ``cosine``: a·b / (|a| |b|); ``dot``: a·b; ``euclidean``: -|a - b|; ``manhattan``: -sum |a_i - b_i|.
 
-    Vectors are prepared once (of ``cosine`` L2-normalised, of the others left as they are) and then compared often.
+    Vectors are prepared once (L2-normalised for ``cosine``, unchanged for the others) and then compared often.
+
+    Example:
+        >>> a, b = np.array([[1.0, 0.0]]), np.array([[2.0, 0.0], [0.0, 1.0]])
+        >>> Similarity.COSINE.matrix(a, b).tolist()
+        [[1.0, 0.0]]
+        >>> Similarity.MANHATTAN.matrix(a, b).tolist()
+        [[-1.0, -2.0]]
     """
 
     COSINE = "cosine"
@@ -41,7 +52,7 @@ class Similarity(StrEnum):
         return unit_rows(vectors) if self is Similarity.COSINE else np.asarray(vectors, dtype=np.float32)
 
     def matrix(self, a: Vectors, b: Vectors) -> NDArray[np.float32]:
-        """Similarity of every row of (n, d) with every row of (m, d), vectors as they come: (n, m) float32.
+        """Similarity of every row of (n, d) with every row of (m, d), vectors of any scale: (n, m) float32.
 
         Raises:
             UserError: for vectors of different lengths.
@@ -58,7 +69,7 @@ class Similarity(StrEnum):
         return self.rough(a, b)
 
     def rough(self, a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
-        """Values (n, m) float32 that rank as the similarities do but for rounding: of ``euclidean`` -|a - b|^2."""
+        """Values (n, m) float32 in the order of the similarities, up to rounding; for ``euclidean`` -|a - b|^2."""
         if self is Similarity.EUCLIDEAN:
             return np.asarray(_squared(a, b), dtype=np.float32)
         if self is Similarity.MANHATTAN:
@@ -73,7 +84,7 @@ class Similarity(StrEnum):
         return -np.square(scores) if self is Similarity.EUCLIDEAN else scores
 
     def slack(self, a: NDArray[np.float32], b: NDArray[np.float32]) -> float:
-        """By how much a value of `rough` may be off, for any row of ``a`` with any row of ``b``."""
+        """Bound on the rounding error of `rough`, for any row of ``a`` with any row of ``b``."""
         dimension = a.shape[1]
         if self is Similarity.COSINE:
             return float((dimension + 2) * 2.0**-24)
@@ -92,7 +103,7 @@ class Similarity(StrEnum):
         return np.asarray(-np.abs(one - two).sum(axis=1))
 
     def share_of(self, score: float, share: float) -> float:
-        """The similarity that is ``share`` times as high as ``score``; of negative ones (distances) farther away."""
+        """The similarity that is ``share`` times as high as ``score``; for negative ones (distances), farther away."""
         return score * share if score >= 0 else score / share
 
 

@@ -1,4 +1,4 @@
-"""The backbone of a table of word vectors; in a module of its own, since it loads transformers."""
+"""A table of word vectors as a transformers backbone; a separate module, since it imports transformers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,11 @@ DROPOUT = 0.1
 
 
 class TableConfig(PreTrainedConfig):  # type: ignore[no-untyped-call, misc, unused-ignore]
-    """Sizes of a table; dropout acts on the rows in training alone."""
+    """Sizes of a table of word vectors; dropout acts on the rows in training alone.
+
+    >>> TableConfig(vocab_size=10, hidden_size=4).num_hidden_layers
+    0
+    """
 
     model_type = TABLE
 
@@ -33,7 +37,12 @@ class TableConfig(PreTrainedConfig):  # type: ignore[no-untyped-call, misc, unus
 
 
 class Table(PreTrainedModel):
-    """A backbone of one embedding: its hidden states are the tokens' rows."""
+    """A backbone that is one embedding: its hidden states are the rows of the tokens.
+
+    >>> import torch
+    >>> Table(TableConfig(vocab_size=10, hidden_size=4))(torch.tensor([[1, 2, 3]])).last_hidden_state.shape
+    torch.Size([1, 3, 4])
+    """
 
     config_class = TableConfig
     config: TableConfig

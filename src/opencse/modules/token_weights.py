@@ -1,4 +1,4 @@
-"""How much each token counts in the mean of its sentence: sentence-transformers' WordWeights."""
+"""Weights of tokens in the mean of a sentence: sentence-transformers' WordWeights."""
 
 from __future__ import annotations
 
@@ -13,17 +13,23 @@ from torch import Tensor, nn
 from opencse.errors import UserError
 
 FLOOR = 0.2
-"""What the commonest token counts, where the rarest counts 1."""
+"""Weight of the most common token; the rarest has weight 1."""
 
 
 class TokenWeights(nn.Module):
-    """One weight a token of the vocabulary, for a weighted mean of token vectors.
+    """One weight for each token of the vocabulary, for a weighted mean of token vectors.
 
     Of the token vectors h_t of a text with the ids x_t, v = sum_t w(x_t) h_t / sum_t w(x_t). The weights are not
     trained; they go with the encoder and are saved with it.
 
     Attributes:
         weights: (V,) float32, from 0 on.
+
+    Example:
+        >>> texts = [np.array([0, 1]), np.array([0, 2])]  # token 0 is in both texts, token 3 in none
+        >>> weights = TokenWeights.inverse_document_frequency(texts, 4)
+        >>> [round(weight, 2) for weight in weights(torch.tensor([0, 1, 3])).tolist()]
+        [0.2, 0.5, 1.0]
     """
 
     weights: Tensor
@@ -40,7 +46,7 @@ class TokenWeights(nn.Module):
     def inverse_document_frequency(
         cls, texts: Iterable[NDArray[np.integer]], vocabulary: int, floor: float = FLOOR
     ) -> Self:
-        """Weights by how few of some texts a token is in (Sparck Jones 1972), between ``floor`` and 1.
+        """Weights tokens by how few of some texts they are in (Sparck Jones 1972), between ``floor`` and 1.
 
         w(x) = floor + (1 - floor) idf(x) / max idf, with idf(x) = ln((N + 1) / (n(x) + 1)), of N texts, n(x) of which
         hold x. What every text holds ([CLS] and [SEP] too) counts ``floor``; what none holds counts 1.
