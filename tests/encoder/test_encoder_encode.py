@@ -207,7 +207,7 @@ def test_a_bar_is_drawn_on_stderr(
     assert shown.out == ""
     encoder.encode(["A dog runs."])
     assert capsys.readouterr().err == ""
-    with pytest.raises(UserError, match="give one of them"):
+    with pytest.raises(UserError, match="not both"):
         encoder.encode(["A dog runs."], show_progress_bar=True, progress=lambda done, total: None)
 
 

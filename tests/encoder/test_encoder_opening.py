@@ -11,7 +11,7 @@ import torch
 from sentence_transformers import SentenceTransformer
 
 from opencse import SentenceEncoder, UserError
-from opencse.encoder.encoder import LoadOptions
+from opencse.encoder.batches import LoadOptions
 from opencse.modules.dense import Dense, Projection
 from opencse.modules.parts import Parts
 from opencse.modules.pooling import Pooling

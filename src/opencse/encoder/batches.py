@@ -15,6 +15,19 @@ from opencse.text.scripts import is_unicode
 if TYPE_CHECKING:
     import torch
 
+    from opencse.modules.pooling import Pooling
+
+
+class LoadOptions(TypedDict, total=False):
+    """Options of opening an encoder; see `SentenceEncoder`, which documents each."""
+
+    pooling: str | Pooling | None
+    max_length: int | None
+    dropout: float | None
+    layers: int | None
+    device: str | torch.device | None
+    trust_remote_code: bool
+
 
 class EncodingOptions(TypedDict, total=False):
     """Options that `encode`, `encode_query` and `encode_document` share; see `SentenceEncoder.encode`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Literal, Self, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Literal, Self, Unpack, overload
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from opencse.arrays import Embeddings
-from opencse.encoder.batches import EncodingOptions, as_list, as_vectors, require_options, require_texts
+from opencse.encoder.batches import EncodingOptions, LoadOptions, as_list, as_vectors, require_options, require_texts
 from opencse.encoder.batches import token_budget as budget_of
 from opencse.encoder.card import plain_card
 from opencse.encoder.damage import require_sound_vectors
@@ -30,17 +30,6 @@ from opencse.progress import Count, Counted, Terminal
 
 if TYPE_CHECKING:
     from opencse.model_folder.hub import HubOptions
-
-
-class LoadOptions(TypedDict, total=False):
-    """Options of opening an encoder; see `SentenceEncoder`, which documents each."""
-
-    pooling: str | Pooling | None
-    max_length: int | None
-    dropout: float | None
-    layers: int | None
-    device: str | torch.device | None
-    trust_remote_code: bool
 
 
 class SentenceEncoder(EncoderNetwork):
@@ -315,14 +304,8 @@ class SentenceEncoder(EncoderNetwork):
             texts: one query or many.
             prompt_name: name of another prompt.
             prompt: text of another prompt.
-            convert_to_tensor: see `encode`.
+            convert_to_tensor: see `encode`, which has the same result and errors.
             options: see `encode`.
-
-        Returns:
-            (n, dimension) float32; (dimension,) for a single query.
-
-        Raises:
-            UserError: see `encode`.
 
         Example:
             >>> from opencse.modules.prompts import Prompts
@@ -375,14 +358,8 @@ class SentenceEncoder(EncoderNetwork):
             texts: one document or many.
             prompt_name: name of another prompt.
             prompt: text of another prompt.
-            convert_to_tensor: see `encode`.
+            convert_to_tensor: see `encode`, which has the same result and errors.
             options: see `encode`.
-
-        Returns:
-            (n, dimension) float32; (dimension,) for a single document.
-
-        Raises:
-            UserError: see `encode`.
         """
         text = self.prompts.chosen(Role.DOCUMENT, prompt_name, prompt)
         vectors = self.encode(texts, prompt=text, **options)
