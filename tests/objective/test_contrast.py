@@ -49,7 +49,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "empty queue": {"negatives": [IN_BATCH, {"kind": "momentum_queue", "size": 1_000}]},
     "noisy anchors": {"negatives": [IN_BATCH, {"kind": "noisy_anchor"}]},
     "noisy anchors of others": {"negatives": [{"kind": "noisy_anchor", "own": False}]},
-    "beside terms": {"negatives": [IN_BATCH], "terms": [{"kind": "dcl"}, {"kind": "barlow_twins", "artificial": 3}]},
+    "with terms": {"negatives": [IN_BATCH], "terms": [{"kind": "dcl"}, {"kind": "barlow_twins", "artificial": 3}]},
     "everything": {
         "negatives": [
             {**IN_BATCH, "columns": "positives_and_anchors"},

@@ -184,7 +184,7 @@ def test_masking_leaves_the_contrastive_input_alone(triples: Corpus, tokenizer: 
     assert not torch.equal(copy.masked.tokens.input_ids, made.tokens.input_ids[:8])
 
 
-def test_both_views_of_a_sentence_are_masked_on_their_own(lines: Corpus, tokenizer: Tokenizer) -> None:
+def test_both_views_of_a_sentence_are_masked_separately(lines: Corpus, tokenizer: Tokenizer) -> None:
     made = builder(lines, tokenizer, terms=[MLM]).build(EXAMPLES, 0)
     positions = copy_of(made).masked.positions
     assert not torch.equal(positions[:4], positions[4:])

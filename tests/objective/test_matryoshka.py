@@ -63,7 +63,7 @@ def test_loss_and_gradients_are_the_naive_sum_over_prefixes(weights: tuple[float
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
     plain = build(negatives=negatives)(reps)
     assert abs(float(plain.total.detach() - outcome.total.detach())) > 1e-3
-    for name, value in plain.report.items():  # what is told is of whole vectors
+    for name, value in plain.report.items():  # the figures are of full vectors
         torch.testing.assert_close(outcome.report[name], value, check_dtype=False)
 
 
@@ -84,7 +84,7 @@ def test_wrong_settings(nested: dict[str, Any], words: str) -> None:
     assert words in str(caught.value)
 
 
-def test_what_cannot_go_with_it(tiny_folder: Path) -> None:
+def test_what_it_cannot_be_combined_with(tiny_folder: Path) -> None:
     encoder = SentenceEncoder.load(tiny_folder, pooling="cls", device="cpu")
     with pytest.raises(UserError, match="not below the 32 dimensions of this encoder"):
         build(matryoshka={"dimensions": (8, 32)}).begin(encoder, batch_size=4, seed=0)

@@ -144,7 +144,7 @@ def test_equal_sides_of_positive_and_negatives_draw_differently() -> None:
     assert not torch.isclose(left - reps.anchor, right - reps.positive, rtol=1e-3).any(), "nor do the two sides"
 
 
-def test_another_step_draws_anew(encoder: SentenceEncoder, whole: dict[str, list[Tensor]]) -> None:
+def test_another_step_draws_again(encoder: SentenceEncoder, whole: dict[str, list[Tensor]]) -> None:
     """The vectors of each step are the same, the seed of the noise is not; what draws nothing stays as it was."""
     objective = build(positive={"of": NOISY}, negatives=NEGATIVES, terms=TERMS)
     found = draws(objective, encoder, range(50, 50 + STEPS))

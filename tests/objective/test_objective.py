@@ -44,7 +44,7 @@ def example(hard: int = 0) -> Representations:
     ],
     ids=str,
 )
-def test_parts_that_make_no_objective_are_told_in_one_line(data: dict[str, Any], words: list[str]) -> None:
+def test_parts_that_make_no_objective_are_reported_in_one_line(data: dict[str, Any], words: list[str]) -> None:
     """Whoever puts the parts together, and where they stand in a recipe, with the recipe's name."""
     with pytest.raises(UserError) as alone:
         build(**data)

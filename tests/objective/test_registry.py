@@ -134,7 +134,7 @@ def test_every_part_goes_through_a_recipes_table_and_back(role: PartRole, kind: 
         ("term", "opencse.objective.terms.base:Term", ["has no Settings with a kind of its own"]),
     ],
 )
-def test_a_kind_that_names_no_part_is_told_in_one_line(role: PartRole, kind: str, words: list[str]) -> None:
+def test_a_kind_that_names_no_part_is_reported_in_one_line(role: PartRole, kind: str, words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         find(role, kind)
     assert "\n" not in str(caught.value)

@@ -111,7 +111,7 @@ def installed(parts: Path) -> Path:
     return parts
 
 
-def test_what_is_wrong_with_a_kind_is_told_with_its_place(parts: Path) -> None:
+def test_what_is_wrong_with_a_kind_is_reported_with_its_place(parts: Path) -> None:
     wrong: tuple[tuple[dict[str, Any], str], ...] = (
         ({"terms": [{"kind": "mln"}]}, "mine: terms.0.kind: no part 'mln' among the terms (did you mean 'mlm'?)"),
         ({"view": {"kind": "parts_of_mine:Zero"}}, "mine: view.kind: parts_of_mine:Zero is none of the views"),
@@ -183,7 +183,7 @@ def test_parts_of_an_installed_package_have_short_names(installed: Path) -> None
             find(role, kind)  # type: ignore[arg-type]
 
 
-def test_an_installed_package_that_cannot_be_imported_is_told(installed: Path) -> None:
+def test_an_installed_package_that_cannot_be_imported_is_reported(installed: Path) -> None:
     (installed / "parts_of_mine-1.0.dist-info" / "entry_points.txt").write_text(
         "[opencse.parts]\nzero = broken_parts:Zero\n"
     )

@@ -35,7 +35,7 @@ def build(**data: Any) -> Objective:
     ],
     ids=str,
 )
-def test_wrong_settings_are_told_in_one_line(data: dict[str, Any], words: list[str]) -> None:
+def test_wrong_settings_are_reported_in_one_line(data: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         build(**data)
     message = str(caught.value)

@@ -47,7 +47,7 @@ OBJECTIVES: dict[str, dict[str, Any]] = {
     "empty queue": {"negatives": [IN_BATCH, {"kind": "momentum_queue", "size": 1_000}]},
     "noisy anchors": {"negatives": [IN_BATCH, {"kind": "noisy_anchor"}]},
     "noisy anchors of others": {"negatives": [{"kind": "noisy_anchor", "own": False}]},
-    "beside terms": {"negatives": [IN_BATCH], "terms": [{"kind": "dcl"}, {"kind": "barlow_twins", "artificial": 3}]},
+    "with terms": {"negatives": [IN_BATCH], "terms": [{"kind": "dcl"}, {"kind": "barlow_twins", "artificial": 3}]},
     "everything": {
         "negatives": [
             {**IN_BATCH, "columns": "positives_and_anchors"},
@@ -175,7 +175,7 @@ def test_half_precision_is_raised_and_autocast_lowers_nothing(encoder: SentenceE
         torch.testing.assert_close(gradients[name], gradient, rtol=rel, atol=most)
 
 
-def test_no_gradients_are_made_where_nobody_asks(encoder: SentenceEncoder) -> None:
+def test_no_gradients_are_made_where_none_is_needed(encoder: SentenceEncoder) -> None:
     objective, reps = objective_of(OBJECTIVES["everything"], encoder, 1), representations()
     with torch.no_grad():
         quiet = objective(reps)
@@ -184,7 +184,7 @@ def test_no_gradients_are_made_where_nobody_asks(encoder: SentenceEncoder) -> No
     assert objective(reps.detached()).total == quiet.total
 
 
-def test_the_gradient_can_be_asked_for_twice_but_not_derived(encoder: SentenceEncoder) -> None:
+def test_the_gradient_can_be_taken_twice_but_not_differentiated(encoder: SentenceEncoder) -> None:
     reps = representations()
     total = objective_of(OBJECTIVES["hard"], encoder, 1)(reps).total
     for factor in (1, 3):  # by 1 the gradients that were made with the loss are given as they are

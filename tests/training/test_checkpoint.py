@@ -1,4 +1,4 @@
-"""A checkpoint is found again wherever a save was killed, and a damaged one is told of."""
+"""A checkpoint is found wherever a save was killed, and a damaged one is reported."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def flipped(path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["tensors.safetensors", "state.json", "checksums.json"])
 @pytest.mark.parametrize("damage", [truncated, emptied, flipped, Path.unlink])
-def test_damage_is_told_and_an_older_whole_one_is_taken_aloud(
+def test_damage_is_reported_and_an_older_complete_one_is_used_with_a_warning(
     tmp_path: Path, name: str, damage: Callable[[Path], None]
 ) -> None:
     folder = tmp_path / "checkpoint"

@@ -1,4 +1,4 @@
-"""Every recipe trains, moves the weights, and goes on after a stop as if it had never stopped."""
+"""Every recipe trains, moves the weights, and continues after a stop as if it had never stopped."""
 
 from __future__ import annotations
 

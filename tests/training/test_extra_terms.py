@@ -1,4 +1,4 @@
-"""Runs with DCL and Barlow Twins: alone and beside contrast, their numbers in the log, resumed as uninterrupted."""
+"""Runs with DCL and Barlow Twins: alone and with contrast, their numbers in the log, resumed as uninterrupted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A training step of a GPU reads nothing back: the processor goes on while the device works.
+"""A training step of a GPU reads nothing back: the processor continues while the device works.
 
 Tensors on `meta` stand for those on a GPU. They have shapes and no numbers, so whatever would wait for a number
 (``item``, ``nonzero``, a copy to the CPU) fails, and so does what mixes them with tensors on the CPU.

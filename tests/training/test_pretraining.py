@@ -1,4 +1,4 @@
-"""A BERT of one's own from raw text: it learns, it keeps its head, and everything goes on from it."""
+"""Pretraining a BERT from raw text: it learns, it keeps its head, and other runs start from it."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ def test_sentence_vectors_are_those_of_sentence_transformers(run: Run, sentences
     assert float(np.abs(ours - start).mean()) > 0.1
 
 
-def test_it_goes_on_where_it_ended(run: Run, tmp_path: Path) -> None:
+def test_it_continues_where_it_ended(run: Run, tmp_path: Path) -> None:
     """Without dropout the first loss of the second run is that of the first run's weights on that batch."""
     settings = (*SETTINGS, "training.max_steps=4", "training.learning_rate=1e-4", "training.seed=5")
     pretrain(run.text, tmp_path / "on", model=str(run.folder), settings=settings, device="cpu")
@@ -250,7 +250,7 @@ def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, 
     start = tmp_path / "stopped" / "start" / "model.safetensors"
     written = start.stat().st_mtime_ns
     pretrain(text, tmp_path / "stopped", **how, resume=True)
-    assert start.stat().st_mtime_ns == written, "the start is not made anew"
+    assert start.stat().st_mtime_ns == written, "the start is not made again"
     for name in ("start/model.safetensors", "model.safetensors", "last/model.safetensors", "metrics.jsonl"):
         assert (tmp_path / "stopped" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes(), name
     tokenizers = [(tmp_path / run / "tokenizer.json").read_bytes() for run in ("whole", "stopped")]
@@ -260,7 +260,7 @@ def test_interrupted_and_resumed_it_is_the_same_run(text: Path, tmp_path: Path, 
     assert losses(tmp_path / "other") != losses(tmp_path / "whole")
 
 
-def test_a_start_left_by_a_kill_is_made_anew_and_any_other_is_left_alone(text: Path, tmp_path: Path) -> None:
+def test_a_start_left_by_a_kill_is_made_again_and_any_other_is_unchanged(text: Path, tmp_path: Path) -> None:
     """Its size and vocabulary may be others."""
     from opencse.outputs import LOCK
     from opencse.runs.lock import Owner

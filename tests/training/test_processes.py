@@ -1,4 +1,4 @@
-"""Several processes make the very steps of one: gradients, order, noise."""
+"""Several processes make exactly the steps of one: gradients, order, noise."""
 
 from __future__ import annotations
 

@@ -143,7 +143,7 @@ def test_stopped_by_a_signal_loses_no_step(tiny_folder: Path, text: Path, tmp_pa
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
-def test_a_momentum_queue_and_layers_go_on_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
+def test_a_momentum_queue_and_layers_continue_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     settings = (*SETTINGS, "training.max_steps=16", "training.evaluate_every=16", "encoder.head.kind=mlp")
     negatives = f'objective.negatives=[{{kind="in_batch"}}, {QUEUE}, {LAYERS}]'
     job = TrainJob(text=Source(str(text)), model=str(tiny_folder), settings=(*settings, negatives))
@@ -191,7 +191,7 @@ def test_resume_refuses_another_run(tiny_folder: Path, text: Path, tmp_path: Pat
     assert again == result
 
 
-def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
+def test_noise_and_vectors_without_dropout_continue_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     settings = (
         *SETTINGS,
         "training.max_steps=8",
@@ -207,7 +207,7 @@ def test_noise_and_vectors_without_dropout_go_on_bit_for_bit(tiny_folder: Path, 
     assert files(tmp_path / "stopped") == files(tmp_path / "whole")
 
 
-def test_generated_negatives_go_on_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
+def test_generated_negatives_continue_bit_for_bit(tiny_folder: Path, text: Path, tmp_path: Path) -> None:
     """The mixture is not fitted at the first stop yet: it waits for 12 outputs."""
     generated = (
         '{kind="gaussian", count=1.5, covariance="full"}',

@@ -1,4 +1,4 @@
-"""A run of several processes, killed, stopped and gone on with, is one run."""
+"""A run of several processes that is killed, stopped and resumed equals an uninterrupted run."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def wait_for(out: Path, steps: int, process: subprocess.Popen[str]) -> None:
         time.sleep(0.05)
 
 
-def test_a_run_of_several_is_killed_stopped_and_goes_on_as_one(
+def test_a_run_of_several_is_killed_and_stopped_and_continues_as_one(
     tiny_folder: Path, tmp_path: Path, sentences: list[str]
 ) -> None:
     text, out = tmp_path / "text.txt", tmp_path / "together"

@@ -84,7 +84,7 @@ def test_dropout_gives_two_views_and_the_loss_depends_on_it(tiny_folder: Path, t
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dropout", [0.1, 0.0])
-def test_another_device_with_other_masks_is_told_of(
+def test_another_device_with_other_masks_is_reported(
     dropout: float, tiny_folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sets = ("training.checkpoint_every=2", f"encoder.dropout={dropout}")
@@ -279,7 +279,7 @@ def test_bf16_follows_float32_closely(tiny_folder: Path, tmp_path: Path) -> None
     assert losses["bf16"] != losses["float32"]
 
 
-def test_settings_beside_a_recipe_object_are_refused_not_ignored(tiny_folder: Path) -> None:
+def test_settings_in_addition_to_a_recipe_object_are_refused_not_ignored(tiny_folder: Path) -> None:
     job = TrainJob(text=Source(str(sample.TRAIN)), recipe=load_recipe("simcse"), model=str(tiny_folder), settings=QUICK)
     with pytest.raises(UserError, match="change the Recipe object"):
         _ = job.resolved

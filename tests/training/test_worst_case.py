@@ -149,9 +149,7 @@ def test_the_loss_is_higher_at_the_worst_case_and_the_weights_come_back(
 
 
 @pytest.mark.parametrize("same", [True, False])
-def test_masks_are_the_same_in_both_passes_when_asked(
-    same: bool, encoder: SentenceEncoder, sentences: list[str]
-) -> None:
+def test_masks_are_the_same_in_both_passes_if_set(same: bool, encoder: SentenceEncoder, sentences: list[str]) -> None:
     states: list[Tensor] = []
     encoder.backbone.register_forward_pre_hook(lambda module, args: states.append(torch.get_rng_state()))
     step_of(encoder, Awp(same_masks=same)).gradients([inputs_of(encoder, sentences)])

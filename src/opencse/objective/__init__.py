@@ -1,1 +1,1 @@
-"""What is learned: views, negatives and terms composed into losses. Knows no trainer."""
+"""The learning objective: views, negatives and terms, composed into losses. It knows no trainer."""

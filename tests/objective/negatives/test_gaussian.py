@@ -202,7 +202,7 @@ def test_the_samples_take_no_gradient(covariance: str) -> None:
     assert wanted.abs().min() > 0
 
 
-def test_noise_is_drawn_anew_and_shared_by_all_anchors() -> None:
+def test_noise_is_drawn_again_and_shared_by_all_anchors() -> None:
     source = gaussian()
     alike = anchors_of()
     alike[1] = alike[0]
@@ -244,7 +244,7 @@ def test_tiny_batches_and_dimensions_without_spread(n: int, data: dict[str, Any]
         assert torch.equal(samples, anchors.expand(50, 4))
 
 
-def test_wrong_settings_are_told_in_one_line(tiny_folder: Path) -> None:
+def test_wrong_settings_are_reported_in_one_line(tiny_folder: Path) -> None:
     wrong: list[tuple[dict[str, Any], str]] = [
         ({"count": -1}, "greater than or equal to 0"),
         ({"count": float("inf")}, "finite"),

@@ -57,7 +57,7 @@ def test_the_mixture_against_loops_from_where_it_ended() -> None:
     first, second = random * torch.tensor([1.0, 2.0, 5.0]) + torch.tensor([3.0, 0.0, 1.0])
     second = second * 1.5 - 0.5
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # nobody asked for convergence within a step
+        warnings.simplefilter("error")  # a step need not converge
         model.fit(first, generator(1))
     state = (model.weights.tolist(), model.means.tolist(), model.variances.tolist())
     model.fit(second, generator(2))

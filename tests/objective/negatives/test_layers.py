@@ -66,7 +66,7 @@ def sim(u: Tensor, v: Tensor, kind: str) -> float:
 
 @pytest.mark.parametrize("similarity", ["cosine", "dot"])
 def test_equation_4_as_it_is_written(similarity: str) -> None:
-    """The negative of the own sentence alone, beside the in-batch terms: 2N pairs over the batch's N rows."""
+    """The negative of the own sentence alone, in addition to the in-batch terms: 2N pairs over the batch's N rows."""
     reps = example()
     objective = build(IN_BATCH, similarity=similarity, columns="own", views="anchor")
     a, b, h = reps.anchor, reps.positive, reps[Layer(-2)]

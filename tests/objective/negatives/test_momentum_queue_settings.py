@@ -24,7 +24,7 @@ def build(**queue: Any) -> Objective:
 
 
 @pytest.mark.parametrize("size", [0, -3, True, 2.5, "2.5", "x", "-1x", "2.5 x", "0x", "1e3x", "2.5xx", None])
-def test_a_wrong_size_is_told_in_plain_words(size: Any) -> None:
+def test_a_wrong_size_is_reported_in_plain_words(size: Any) -> None:
     with pytest.raises(UserError, match=r"size is a number of sentences \(160\) or a multiple of the batch") as caught:
         settings(size=size)
     assert "\n" not in str(caught.value)

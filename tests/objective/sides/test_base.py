@@ -183,7 +183,7 @@ def test_vectors_that_were_not_made_are_missed(kind: str) -> None:
     ],
     ids=str,
 )
-def test_what_cannot_be_is_told_in_one_line(data: dict[str, Any], words: list[str]) -> None:
+def test_what_cannot_be_is_reported_in_one_line(data: dict[str, Any], words: list[str]) -> None:
     with pytest.raises(UserError) as caught:
         build(**data)
     assert "\n" not in str(caught.value)

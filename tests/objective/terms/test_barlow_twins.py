@@ -143,7 +143,7 @@ def test_artificial_rows_pull_the_correlation_to_the_identity() -> None:
     assert losses[3] < 0.1 * losses[0]
 
 
-def test_artificial_rows_are_drawn_anew_and_repeatably() -> None:
+def test_artificial_rows_are_drawn_again_and_repeatably() -> None:
     first, again, other = (term(artificial=3).loss(views(5, 4, noise=seed)).item() for seed in (1, 1, 2))
     assert first == again
     assert first != other

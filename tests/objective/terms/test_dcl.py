@@ -290,6 +290,6 @@ def test_alone_it_reads_two_views_of_one_forward(tiny_folder: Path, tmp_path: Pa
     gradient = encoder.backbone.get_input_embeddings().weight.grad
     assert isinstance(gradient, Tensor)
     assert gradient.abs().max() > 0
-    # Alone and beside contrast, it is the same loss.
+    # Alone and with contrast, it is the same loss.
     beside = build(terms=[{"kind": "dcl"}])(reps)
     assert beside.losses["dcl"].item() == objective(reps).losses["dcl"].item()

@@ -372,7 +372,7 @@ REFUSED: dict[str, tuple[Callable[[Path], TrainJob], str]] = {
 
 
 @pytest.mark.parametrize("case", REFUSED)
-def test_what_it_does_not_go_with_is_said_in_one_line(case: str, model: Path) -> None:
+def test_what_it_cannot_be_combined_with_is_reported_in_one_line(case: str, model: Path) -> None:
     made, words = REFUSED[case]
     with pytest.raises(UserError, match=words) as caught:
         made(model).prepare(Silent())

@@ -49,7 +49,7 @@ def test_special_and_padding_tokens_are_never_masked(tokenizer: Tokenizer, sente
     assert torch.equal(tokens.input_ids, before)  # a copy was masked
 
 
-def test_what_is_padding_tells_the_mask_not_the_id(tokenizer: Tokenizer) -> None:
+def test_the_attention_mask_not_the_id_marks_padding(tokenizer: Tokenizer) -> None:
     ids = torch.full((1, 200), 50)
     mask = (torch.arange(200) < 100).long().unsqueeze(0)
     masked, labels = draw(Tokens(ids, mask), tokenizer, 0.9)

@@ -82,7 +82,7 @@ def test_rows_are_anchors_positives_then_each_hard_negative(
     ],
     ids=str,
 )
-def test_one_forward_if_anybody_reads_it(
+def test_one_forward_if_any_part_reads_it(
     encoder: SentenceEncoder, sentences: list[str], reads: set[Request[Any]], forwards: int
 ) -> None:
     rows: list[int] = []
@@ -139,7 +139,7 @@ def test_an_objective_reads_what_its_parts_do_and_equal_requests_once() -> None:
     ],
     ids=str,
 )
-def test_nothing_that_is_asked_for_gets_lost(
+def test_no_requested_answer_gets_lost(
     encoder: SentenceEncoder, tiny_folder: Path, sentences: list[str], request_: Request[Any], encodes: bool
 ) -> None:
     """Beside anything else a request gets the same answer as alone, and the rest the same as without it."""

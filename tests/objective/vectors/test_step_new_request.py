@@ -1,4 +1,4 @@
-"""A request of one's own, and parts that read it: a new kind of vectors without a change to the package."""
+"""A new kind of request, and parts that read it: new vectors without a change to the package."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def built(encoder: SentenceEncoder, objective: Objective, folder: Path, texts: l
     return InputBuilder(corpus, encoder.tokenizer, objective, 1).build(np.arange(N), step)
 
 
-def test_its_rows_go_through_the_one_forward_beside_all_others(
+def test_its_rows_go_through_the_one_forward_with_all_others(
     encoder: SentenceEncoder, sentences: list[str], tmp_path: Path
 ) -> None:
     objective = Objective(Dropout(), negatives=[InBatch()], terms=[OrderLoss()])
@@ -151,7 +151,7 @@ def test_its_loss_has_a_gradient_and_its_answer_stays_for_parts_that_look_back(
     assert torch.equal(kept[Shuffled()], reps[Shuffled()])
 
 
-def test_it_refuses_what_it_cannot_go_with(encoder: SentenceEncoder) -> None:
+def test_it_refuses_what_it_cannot_be_combined_with(encoder: SentenceEncoder) -> None:
     with pytest.raises(UserError, match=r"^shuffled texts go with one encoder$"):
         Objective(Dropout(), terms=[OrderLoss()], dual_encoder=True)
     objective = Objective(Dropout(), terms=[OrderLoss()])

@@ -49,7 +49,7 @@ def test_every_settings_class_has_its_view() -> None:
 
 
 def test_dropout_alone_needs_a_backbone_with_dropout(tiny_folder: Path) -> None:
-    """The other views differ by their texts; whoever set the rate to 0 gets equal views, as asked."""
+    """The other views differ by their texts; a user who set the rate to 0 gets equal views."""
     still, lively = (SentenceEncoder.load(tiny_folder, dropout=rate, device="cpu") for rate in (0.0, 0.1))
     for view in (NextSentence(), Pair()):
         objective = Objective(view, negatives=[InBatch()])

@@ -1,4 +1,4 @@
-"""Both views under the very same dropout masks (SimCSE, Table 3, "fixed 0.1")."""
+"""Both views under the same dropout masks (SimCSE, Table 3, "fixed 0.1")."""
 
 from __future__ import annotations
 

@@ -117,7 +117,7 @@ def test_a_sample_follows_the_softmax(encoder: SentenceEncoder) -> None:
     assert not set(counts) & {0, 1, 2, 3, 4}
 
 
-def test_samples_are_drawn_anew_each_step(encoder: SentenceEncoder, texts: list[TokenisedText]) -> None:
+def test_samples_are_drawn_again_each_step(encoder: SentenceEncoder, texts: list[TokenisedText]) -> None:
     """With every token masked, the sampled guesses are all that differs from step to step."""
     view = begun(encoder, rate=1.0)
     one, same, other = (

@@ -114,7 +114,7 @@ def test_a_rate_of_one(cls: type[RepeatSubwords] | type[RepeatWords], kind: str,
 
 @pytest.mark.parametrize("cls", [RepeatSubwords, RepeatWords])
 @pytest.mark.parametrize("rule", ["reference", "paper"])
-def test_every_place_is_as_likely(cls: type[RepeatSubwords] | type[RepeatWords], rule: str) -> None:
+def test_every_position_is_as_likely(cls: type[RepeatSubwords] | type[RepeatWords], rule: str) -> None:
     """All but the special tokens; the code never repeats the last word."""
     sentence = text([1] * 14)
     made = view(cls, rate=0.5, rule=rule).positives([sentence] * 4_000, np.random.default_rng(5))
@@ -143,7 +143,7 @@ def test_a_chosen_subword_stands_twice_in_place(sizes: list[int], rate: float, s
 
 @given(sizes_of_words, st.floats(0.05, 1), st.integers(0, 99), st.sampled_from(["paper", "reference"]))
 @examples(150)
-def test_a_chosen_word_stands_twice_as_a_whole(sizes: list[int], rate: float, seed: int, rule: str) -> None:
+def test_a_repeated_word_occurs_twice_with_all_its_ids(sizes: list[int], rate: float, seed: int, rule: str) -> None:
     sentence = text(sizes)
     made = view(RepeatWords, rate=rate, rule=rule).positives([sentence], np.random.default_rng(seed))[0]
     twice = added(made, sentence)

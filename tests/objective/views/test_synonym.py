@@ -134,7 +134,7 @@ def test_byte_level_words_keep_their_case_and_space(byte_level: Tokenizer, encod
     assert set(found) == {spelt(byte_level, text) for text in ("The _stream_", "The _Nile_")}
 
 
-def test_a_missing_wordnet_is_told_at_the_start(encoder: SentenceEncoder, tmp_path: Path) -> None:
+def test_a_missing_wordnet_is_reported_at_the_start(encoder: SentenceEncoder, tmp_path: Path) -> None:
     view = Synonym(Synonym.Settings(wordnet=str(tmp_path / "nowhere")))
     with pytest.raises(UserError, match=r"nowhere/data\.noun: WordNet cannot be read .*install Debian's package"):
         view.begin(encoder, batch_size=4, seed=0)

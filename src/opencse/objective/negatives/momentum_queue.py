@@ -1,4 +1,4 @@
-"""A queue of earlier batches' sentences, encoded by a momentum encoder, as a source of negatives (MoCo, ESimCSE)."""
+"""Negatives from a queue of earlier sentences, whose momentum encoder is updated after each backward pass."""
 
 from __future__ import annotations
 

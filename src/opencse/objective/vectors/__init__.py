@@ -1,1 +1,1 @@
-"""The vectors that a step works on: each kind is a request, made once by the one file that knows how."""
+"""The vectors of a step: requests say which are needed, and one forward pass makes them."""
