@@ -16,7 +16,7 @@ from corpora import TEXT, folders, repaired, same
 from opencse.errors import UserError
 from opencse.text import corpus as corpus_room
 from opencse.text.corpus import cache_root, describe_cache, tokenise
-from opencse.text.files.formats import Record
+from opencse.text.files.formats import RawRow
 from opencse.text.given import TextSource
 from opencse.text.readers import Source
 from opencse.text.tokenising import CorpusCounts, GrowingArray, write_arrays
@@ -156,7 +156,7 @@ def test_two_that_mend_the_same_corpus_at_once(
     read = Source.examples
     kept: list[int] = []
 
-    def slow(source: Source) -> Iterator[tuple[Record, tuple[str, ...]]]:
+    def slow(source: Source) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
         monkeypatch.setattr(Source, "examples", read)
         tokenise(source, tokenizer, 12, cache=cache, say=lambda line: None)
         kept.append((folder / "ids.npy").stat().st_ino)

@@ -33,7 +33,7 @@ from opencse.kernels.precision import PrecisionName
 from opencse.modules.prompts import Role
 from opencse.outputs import has_keys
 from opencse.progress import Count, Say
-from opencse.text.files.formats import Record
+from opencse.text.files.formats import RawRow
 from opencse.text.given import FileTexts
 
 SUFFIX = ".npy"
@@ -268,7 +268,7 @@ def _require_own(target: Path) -> None:
         raise UserError(f"{name}: exists and is not of opencse encode; move it, or choose another --out")
 
 
-def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple[Record, tuple[str, ...]]]]:
+def _windows(source: FileTexts, before: int, window: int) -> Iterator[list[tuple[RawRow, tuple[str, ...]]]]:
     examples = islice(source.examples(), before, None)
     while records := list(islice(examples, window)):
         yield records

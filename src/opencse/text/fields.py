@@ -69,7 +69,7 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
             raise MissingColumnError(
                 f"{source.name}: no column {TEXT!r}; columns there: {listed}; {_how_to_name(suggest_fields(source))}"
             )
-        chosen = DocumentFields(title, (text,), ids or (ID if _is_there(ID, present) else None))
+        names = DocumentFields(title, (text,), ids or (ID if _is_there(ID, present) else None))
     else:
         if isinstance(fields, str):
             raise TypeError("fields is a list of names, the title's and the text's, or the text's alone")
@@ -77,9 +77,9 @@ def choose_fields(source: Source, fields: Sequence[str] | None, ids: str | None 
         if source.is_file and source.kind.name == "table" and all(name.isdecimal() for name in fields):
             present = (*present, *fields)  # by position
         title, texts = (None, fields) if len(fields) == 1 else (fields[0], fields[1:])
-        chosen = DocumentFields(title, tuple(texts), ids or (ID if _is_there(ID, present) else None))
-    require_columns(source, chosen.every, present)
-    return chosen
+        names = DocumentFields(title, tuple(texts), ids or (ID if _is_there(ID, present) else None))
+    require_columns(source, names.every, present)
+    return names
 
 
 def require_columns(source: Source, names: Sequence[str], present: Sequence[str] | None = None) -> None:

@@ -15,7 +15,7 @@ from opencse.errors import UserError
 from opencse.progress import Say
 from opencse.text.documents import Collection, Document, ReadingNotes
 from opencse.text.files.encodings import UTF_8
-from opencse.text.files.formats import Record
+from opencse.text.files.formats import RawRow
 from opencse.text.files.pipes import is_pipe, pipe_name
 from opencse.text.folders import holds_documents
 from opencse.text.readers import ROLES, Source, Texts
@@ -87,7 +87,7 @@ class DocumentTexts:
 
     @property
     def unit(self) -> str:
-        """What `Record.number` counts."""
+        """What `RawRow.number` counts."""
         return "sentence"
 
     def fingerprint(self) -> str:
@@ -97,7 +97,7 @@ class DocumentTexts:
             digest.update(f"{document.sentences!r}\n".encode())
         return digest.hexdigest()
 
-    def examples(self) -> Iterator[tuple[Record, tuple[str, ...]]]:
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
         """The sentences one by one, each with the number of its document; at least one.
 
         Raises:
@@ -107,7 +107,7 @@ class DocumentTexts:
         for owner, document in enumerate(self._documents()):
             for sentence in document.sentences:
                 number += 1
-                yield Record(number, owner, ("sentence",), (sentence,)), (sentence,)
+                yield RawRow(number, owner, ("sentence",), (sentence,)), (sentence,)
 
     def count_rows(self) -> int:
         """The number of sentences."""

@@ -19,7 +19,7 @@ from pathlib import Path
 from opencse.errors import UserError, reason, require_once
 from opencse.numerals import is_number, whole_number
 from opencse.text.files.data_sets import data_set_columns, read_data_set
-from opencse.text.files.formats import Columns, Record, present_columns, read_records, without_markup
+from opencse.text.files.formats import Columns, RawRow, present_columns, read_records, without_markup
 from opencse.text.files.kinds import SECTIONED, FileKind, is_known, recognise
 from opencse.text.files.lines import File, read_lines, require_file, suffix_of
 from opencse.text.files.paragraphs import Section
@@ -111,7 +111,7 @@ class Source:
 
     @property
     def unit(self) -> str:
-        """What `Record.number` counts: lines, rows or documents."""
+        """What `RawRow.number` counts: lines, rows or documents."""
         if not self.is_file or self._is_pattern:
             return "row"
         kind = self.kind.name
@@ -217,7 +217,7 @@ class Source:
             documents.append(record.document)
         return Texts(rows, documents if documents[-1] > 0 else None, self.name)
 
-    def examples(self) -> Iterator[tuple[Record, tuple[str, ...]]]:
+    def examples(self) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
         """Yields the rows, each with the record that it is from; at least one.
 
         Raises:
@@ -267,7 +267,7 @@ class Source:
         """
         return ((record.document, texts) for record, texts in self.examples())
 
-    def records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[Record]:
+    def records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[RawRow]:
         """Yields the rows with unchecked values, in any number of columns, without ``skip_lines``.
 
         Args:
@@ -280,8 +280,8 @@ class Source:
         return (record for record in self._records(columns, lenient=lenient) if record.number not in self.skip_lines)
 
     def _one_after_the_other(
-        self, read: Callable[[Source], Iterator[tuple[Record, tuple[str, ...]]]]
-    ) -> Iterator[tuple[Record, tuple[str, ...]]]:
+        self, read: Callable[[Source], Iterator[tuple[RawRow, tuple[str, ...]]]]
+    ) -> Iterator[tuple[RawRow, tuple[str, ...]]]:
         """The rows of all files, numbered over all of them; every text file begins a new document.
 
         If some files are text files, each row of a table is a document of its own.
@@ -302,7 +302,7 @@ class Source:
                 yield record._replace(number=number, document=document + last if some_run else 0), texts
             document += last + 1
 
-    def _records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[Record]:
+    def _records(self, columns: tuple[str, ...] | None, *, lenient: bool = False) -> Iterator[RawRow]:
         if self._is_pattern:
             every = self._one_after_the_other(
                 lambda file: ((record, ()) for record in file.records(columns, lenient=lenient))
@@ -347,7 +347,7 @@ class _Numeric:
             )
 
 
-def _checked(record: Record, location: str, unit: str) -> tuple[str, ...]:
+def _checked(record: RawRow, location: str, unit: str) -> tuple[str, ...]:
     """The texts of a record, without white space around them."""
     texts: list[str] = []
     for name, value in zip(record.names, record.values, strict=True):

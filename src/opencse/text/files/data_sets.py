@@ -9,12 +9,12 @@ from typing import Any
 
 from opencse.environment import require_packages
 from opencse.errors import UserError, reason
-from opencse.text.files.formats import Columns, Record, choose_columns, column_values
+from opencse.text.files.formats import Columns, RawRow, choose_columns, column_values
 
 _BATCH = 1_000
 
 
-def read_data_set(location: str, split: str, columns: Columns | None) -> Iterator[Record]:
+def read_data_set(location: str, split: str, columns: Columns | None) -> Iterator[RawRow]:
     """Reads the rows of ``split``.
 
     Nothing outside of a folder is read: neither the targets of links in it, nor files elsewhere that its card names.
@@ -29,7 +29,7 @@ def read_data_set(location: str, split: str, columns: Columns | None) -> Iterato
     for batch in dataset.select_columns(list(dict.fromkeys(names))).with_format("arrow").iter(batch_size=_BATCH):
         for values in zip(*(column_values(batch.column(name), name, location, number) for name in names), strict=True):
             number += 1
-            yield Record(number, 0, names, values)
+            yield RawRow(number, 0, names, values)
 
 
 def data_set_columns(location: str, split: str) -> Columns:

@@ -42,7 +42,7 @@ HTML_TAG = re.compile(
 _ONE = {",": "a comma", ";": "a semicolon", "\t": "a tab", "|": "a vertical bar"}
 
 
-class Record(NamedTuple):
+class RawRow(NamedTuple):
     """One row as it is in its source; the values are not checked yet.
 
     Attributes:
@@ -114,7 +114,7 @@ def _short(name: str) -> str:
 
 def read_records(
     file: File, kind: FileKind, columns: Columns | None, *, lenient: bool = False, keep_code: bool = False
-) -> Iterator[Record]:
+) -> Iterator[RawRow]:
     """Reads the rows of a file, with the values of the columns.
 
     HTML in the cells of a column is converted to text. Documents (`SECTIONED`) have the columns ``_id``, ``title`` and
@@ -165,7 +165,7 @@ def present_columns(file: File, kind: FileKind) -> Columns:
     return tuple(names)
 
 
-def _read_txt(path: File, kind: FileKind, columns: Columns | None) -> Iterator[Record]:
+def _read_txt(path: File, kind: FileKind, columns: Columns | None) -> Iterator[RawRow]:
     """One sentence per line; blank lines separate documents."""
     if columns is not None:
         raise UserError(f"{path}: has no columns (one text per line); leave out --columns, or give a table or JSON")
@@ -173,12 +173,12 @@ def _read_txt(path: File, kind: FileKind, columns: Columns | None) -> Iterator[R
     for number, line in read_lines(path):
         if line.strip():
             begun = True
-            yield Record(number, document, ("sentence",), (line,))
+            yield RawRow(number, document, ("sentence",), (line,))
         elif begun:
             document, begun = document + 1, False
 
 
-def _read_table(path: File, kind: FileKind, columns: Columns | None) -> Iterator[Record]:
+def _read_table(path: File, kind: FileKind, columns: Columns | None) -> Iterator[RawRow]:
     separator = SEPARATORS.get(kind.separator, repr(kind.separator))
     fix = f"put a text that holds {_ONE.get(kind.separator, repr(kind.separator))} between double quotes"
     if not kind.quoted:
@@ -206,7 +206,7 @@ def _rows(path: File, kind: FileKind) -> Iterator[tuple[int, list[str]]]:
         raise UserError(f"{path}, line {begin}: not valid csv ({error}); check the double quotes of this row") from None
 
 
-def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], fix: str) -> Iterator[Record]:
+def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[str]]], fix: str) -> Iterator[RawRow]:
     """The records of a table; its first row is the header unless the columns are positions."""
     by_position = columns is not None and all(column.isdecimal() for column in columns)
     names: Columns = ()
@@ -228,7 +228,7 @@ def _table(path: File, columns: Columns | None, rows: Iterator[tuple[int, list[s
             raise UserError(
                 f"{path}, line {number}: {_columns_in_words(len(fields))}, but line {first} has {width}; {fix}"
             )
-        yield Record(number, 0, names, tuple(fields[position] for position in positions))
+        yield RawRow(number, 0, names, tuple(fields[position] for position in positions))
 
 
 def _positions(columns: Columns, width: int, where: str) -> list[int]:
@@ -250,7 +250,7 @@ def _from_objects(
     columns: Columns | None,
     lenient: bool,
     kind: FileKind,
-) -> Iterator[Record]:
+) -> Iterator[RawRow]:
     names = columns if lenient else None
     for number, record in objects:
         values = () if names is None else tuple(value_of(record, name) for name in names)
@@ -260,7 +260,7 @@ def _from_objects(
             texts = [name for name in present if isinstance(value_of(record, name), str)]
             names = choose_columns(names or columns, present, f"{path}, {unit} {number}", texts=texts)
             values = tuple(value_of(record, name) for name in names)
-        yield Record(number, 0, names, values)
+        yield RawRow(number, 0, names, values)
 
 
 def _section_objects(path: File, kind: FileKind, keep_code: bool) -> Iterator[tuple[int, Mapping[str, object]]]:
@@ -268,9 +268,9 @@ def _section_objects(path: File, kind: FileKind, keep_code: bool) -> Iterator[tu
         yield number, {"_id": section.name, "title": section.title, "text": "\n".join(section.paragraphs)}
 
 
-def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Iterator[Record]:
+def without_markup(records: Iterator[RawRow], *, keep_code: bool = False) -> Iterator[RawRow]:
     """Converts the columns that hold HTML, judged by their first rows, to text without tags."""
-    first: list[Record] = []
+    first: list[RawRow] = []
     characters = 0
     for record in records:
         first.append(record)
@@ -293,7 +293,7 @@ def without_markup(records: Iterator[Record], *, keep_code: bool = False) -> Ite
         )
 
 
-def html_columns(records: Sequence[Record]) -> frozenset[int]:
+def html_columns(records: Sequence[RawRow]) -> frozenset[int]:
     """The positions of the columns in which at least a fifth of the texts hold HTML."""
     columns: set[int] = set()
     for position in range(len(records[0].values) if records else 0):
@@ -304,7 +304,7 @@ def html_columns(records: Sequence[Record]) -> frozenset[int]:
     return frozenset(columns)
 
 
-def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterator[Record]:
+def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterator[RawRow]:
     require_packages(f"{path}: a Parquet file", "train", "pyarrow")
     import pyarrow
     import pyarrow.parquet
@@ -325,7 +325,7 @@ def _read_parquet(path: File, kind: FileKind, columns: Columns | None) -> Iterat
                             f"{path}, row {number}: unpacks to more than {MAX_GROWTH} times the file's size, which "
                             "text hardly does; drop repeated rows, or give a text file"
                         )
-                    yield Record(number, 0, names, values)
+                    yield RawRow(number, 0, names, values)
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         raise UserError(
             f"{path}, after row {number}: damaged or not a parquet file ({reason(error)}); fetch it or write it again"
@@ -373,7 +373,7 @@ OBJECTS: dict[KindName, Callable[[File], Objects]] = {
     "json": read_json,
     "xml": read_xml,
 }
-_READERS: dict[KindName, Callable[[File, FileKind, Columns | None], Iterator[Record]]] = {
+_READERS: dict[KindName, Callable[[File, FileKind, Columns | None], Iterator[RawRow]]] = {
     "text": _read_txt,
     "table": _read_table,
     "parquet": _read_parquet,

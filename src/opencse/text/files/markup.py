@@ -27,9 +27,9 @@ _MAIN = re.compile(r"<(main|article)\b.*</\1\s*>", flags=re.DOTALL | re.IGNORECA
 class _Reader(HTMLParser):
     """Collects the sections of a page."""
 
-    def __init__(self, found: Headed | _Lines, *, keep_code: bool) -> None:
+    def __init__(self, output: Headed | _Lines, *, keep_code: bool) -> None:
         super().__init__(convert_charrefs=True)
-        self._found = found
+        self._output = output
         self._keep_code = keep_code
         self._text: list[str] = []
         self._left_out: list[str] = []
@@ -66,11 +66,11 @@ class _Reader(HTMLParser):
             return
         elif tag in _CODE and self._code:
             if self._keep_code:
-                self._found.paragraph("".join(self._text).strip("\n"))
+                self._output.paragraph("".join(self._text).strip("\n"))
             self._text.clear()
             self._code -= 1
         elif tag in _HEADINGS and self._heading:
-            self._found.heading("".join(self._text))
+            self._output.heading("".join(self._text))
             self._text.clear()
             self._heading = ""
         elif tag in _BLOCKS:
@@ -97,7 +97,7 @@ class _Reader(HTMLParser):
     def _end(self) -> None:
         if self._code and not self._keep_code:
             self._text.clear()
-        self._found.paragraph(" ".join("".join(self._text).split()))
+        self._output.paragraph(" ".join("".join(self._text).split()))
         self._text.clear()
 
 
