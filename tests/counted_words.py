@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from opencse.encoder.encoder import SentenceEncoder
-from opencse.making.static import StaticSettings, build, check
+from opencse.making.static import StaticSettings, build, require_fitting
 from opencse.text.corpus import tokenise
 from opencse.text.readers import Source
 from opencse.text.tokenizer import Tokenizer
@@ -17,7 +17,7 @@ SMALL = StaticSettings(dimension=D, layers=1, inner=24, positions=32)
 
 
 def static_encoder(source: Source, tokenizer: Tokenizer, settings: StaticSettings) -> SentenceEncoder:
-    check(settings, tokenizer)
+    require_fitting(settings, tokenizer)
     return build(tokenise(source, tokenizer, settings.positions), tokenizer, settings).encoder
 
 

@@ -14,7 +14,7 @@ from opencse.environment import require_packages
 from opencse.errors import UserError
 from opencse.evaluation.models.whitening import STRETCHED, Whitening, whitened
 from opencse.evaluation.transforms import sample_texts
-from opencse.making.static import Static, StaticSettings, build, check
+from opencse.making.static import Static, StaticSettings, build, require_fitting
 from opencse.making.vocabulary import train_wordpiece
 from opencse.model_folder.locate import locate
 from opencse.model_folder.reading import transformer_folder
@@ -65,7 +65,7 @@ def static(text: Text, out: str | Path, **options: Unpack[StaticOptions]) -> Sta
         tokenizer, lower_case = Tokenizer(pieces), False
     else:
         tokenizer, lower_case = _tokenizer_of(model, options["trust_remote_code"])
-    check(settings, tokenizer)
+    require_fitting(settings, tokenizer)
     with made_folder(folder):
         try:
             counted = Counted(progress, "tokenising")

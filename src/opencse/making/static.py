@@ -113,7 +113,7 @@ class Static:
     pairs: int
 
 
-def check(settings: StaticSettings, tokenizer: Tokenizer) -> None:
+def require_fitting(settings: StaticSettings, tokenizer: Tokenizer) -> None:
     """Refuses settings that do not fit together or to the tokenizer, before any work is done."""
     dimension, heads = settings.dimension, settings.attention_heads
     if dimension > tokenizer.vocabulary_size:
@@ -139,7 +139,7 @@ def build(corpus: Corpus, tokenizer: Tokenizer, settings: StaticSettings, progre
     Raises:
         UserError: for settings that do not fit together, or too little text.
     """
-    check(settings, tokenizer)
+    require_fitting(settings, tokenizer)
     progress = progress or Silent()
     dimension, generator = settings.dimension, np.random.default_rng(settings.seed)
     real = np.ones(max(tokenizer.hf.get_vocab().values()) + 1, dtype=np.bool_)
