@@ -10,25 +10,25 @@ from opencse.recipes.summary import made_of, preset_changes, published, scores, 
 PAGE = Path(__file__).with_name("recipes.md")
 _INTRODUCTION = """# Recipes
 
-Written by `python docs/build_recipes.py` from `src/opencse/recipes`; the comments there tell where a paper and its
+Written by `python docs/build_recipes.py` from `src/opencse/recipes`; their comments say where a paper and its
 authors' code differ. All numbers are the papers', in percent; none of them was measured here. `sts.average` is the mean
 of the seven STS test sets (Spearman, `all`), `dev.stsb` STS-B's development set, `dev.transfer` and `transfer.average`
 the mean accuracy over the seven transfer tasks.
 
-A recipe is the paper's; presets change it, and go together: `simcse:bert-large:crop-10`. There are three sorts:
+A recipe follows the paper; presets change it, and can be combined: `simcse:bert-large:crop-10`. There are three sorts:
 
-- *backbone*: settings for a model. `--model bert-base` takes the preset of that name, or of that Hub id, by itself.
-- *code*: `reference` is the authors' public code where it departs from the paper. `paper` is the recipe as it stands.
+- *backbone*: settings for a model. `--model bert-base` selects the preset of that name, or of that Hub id.
+- *code*: `reference` is the authors' public code where it departs from the paper. `paper` is the recipe unchanged.
 - *ablation*: one row of a table; its numbers are with BERT-base.
 
-They are applied in that order, then come `--set` and `--seed`. `opencse recipes show NAME:PRESET` prints what results,
-`opencse recipes diff A B` where two differ.
+They are applied in that order, then come `--set` and `--seed`. `opencse recipes show NAME:PRESET` prints the result,
+`opencse recipes diff A B` shows where two differ.
 
-Pooling and head are for a plain backbone, a folder that names no pooling. A start with a pooling of its own
+Pooling and head apply to a plain backbone, a folder that names no pooling. A start that names its pooling
 (sentence-transformers' models, `opencse-mini`, trained encoders, what `opencse static` and `opencse pretrain` write)
-keeps it, with its Dense layers and its Normalize, and goes without a head that belongs to another pooling or would be
-kept; a preset, `--set encoder.pooling=...` or a recipe file of your own says otherwise. The plan that a run prints
-first says which pooling was taken, and why.
+keeps it, with its Dense layers and its Normalize, and is trained without a head that belongs to another pooling or
+would be kept; a preset, `--set encoder.pooling=...` or your own recipe file overrides that. The plan that a run
+prints first says which pooling was taken, and why.
 """
 
 

@@ -1,4 +1,4 @@
-"""Pages of the documentation site that are made of the code: methods, commands, settings, parts, the Python reference.
+"""Makes pages of the documentation site from the code: methods, commands, settings, parts, the Python reference.
 
 MkDocs calls `on_files` and `on_nav` (mkdocs.yml names this file as a hook); `make docs` builds the site.
 """
@@ -56,14 +56,14 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the pages that are made of the code."""
-    for place, text in pages().items():
-        files.append(File.generated(config, place, content=text))
+    """Adds the pages that are made from the code."""
+    for path, text in pages().items():
+        files.append(File.generated(config, path, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:  # noqa: ANN401 - MkDocs' page
-    """Leads links to files outside of docs/ to where the site has the same."""
+    """Points links to files outside of docs/ to where the site has the same."""
     for written, place in (("recipes.md", "methods/index.md"), ("parts.md", "reference/parts.md")):
         up = "../" * page.file.src_uri.count("/")
         markdown = re.sub(rf"\]\((?:\.\./)*{re.escape(written)}", f"]({up}{place}", markdown)
@@ -71,13 +71,13 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:  # noqa: ANN401
 
 
 def on_post_page(output: str, page: Any, **_: Any) -> str:  # noqa: ANN401 - MkDocs' page
-    """Puts a script of our own in the place of the one that the theme would fetch for search from files."""
+    """Replaces the script that the theme would fetch for search from files by our own."""
     up = "../" * page.file.dest_uri.count("/")
     return re.sub(r'src="?https://unpkg\.com/iframe-worker/shim"?', f'src="{up}assets/search-from-files.js"', output)
 
 
 def pages() -> dict[str, str]:
-    """Every page that is made of the code, by its place."""
+    """Every page that is made from the code, by its path."""
     recipes = _script("build_recipes")
     made = {f"methods/{name}.md": method(load_recipe(name), recipes) for name in recipe_names()}
     made["methods/index.md"] = methods(recipes)
@@ -89,7 +89,7 @@ def pages() -> dict[str, str]:
 
 
 def methods(recipes: ModuleType) -> str:
-    """The overview: one row a recipe."""
+    """The overview: one row per recipe."""
     text = str(recipes.PAGE.read_text(encoding="utf-8")).partition("\n## ")[0]
     text = text.replace("# Recipes", "# Methods", 1)
     return re.sub(
@@ -122,16 +122,12 @@ def method(recipe: Recipe, recipes: ModuleType) -> str:
             if part is not None and (role, one.kind) not in seen:
                 seen.add((role, one.kind))
                 pieces.append(parts.described(one.kind, part))
-    pieces.append(
-        "## Settings\n\nThe recipe as it stands, with its comments: where the authors' code differs from their paper."
-    )
+    pieces.append("## Settings\n\nThe recipe with its comments: where the authors' code differs from their paper.")
     pieces.append(f"```toml\n{text.rstrip()}\n```")
     if recipe.presets:
         table = recipes.table(["preset", "sort", "changes", "published", "note"], recipes.presets(recipe))
         pieces.append(f"## Presets\n\nPublished scores; none of them was measured here.\n\n{table}")
-    pieces.append(
-        "## Measured\n\nWhat was measured with it here stands in [the leaderboard](../results/leaderboard.md)."
-    )
+    pieces.append("## Measured\n\nWhat was measured with it here is in [the leaderboard](../results/leaderboard.md).")
     return "\n\n".join(pieces) + "\n"
 
 
@@ -181,7 +177,7 @@ def settings() -> str:
     parts = _script("build_parts")
     pieces = [
         "# Settings",
-        "Every key of a recipe's TOML by its table, for `--set table.key=value` too. Those of views, negatives and "
+        "Every key of a recipe's TOML by its table, also for `--set table.key=value`. Settings of views, negatives and "
         "terms are under [parts](parts.md).",
     ]
     for table, model in _TABLES.items():
@@ -196,7 +192,7 @@ def settings() -> str:
 
 
 def attributes(model: type[BaseModel]) -> dict[str, str]:
-    """What a settings class says of each of its attributes, in one line each."""
+    """What a settings class says about each of its attributes, one line each."""
     text = inspect.cleandoc(model.__doc__ or "").partition("Attributes:\n")[2]
     found = re.findall(r"(?m)^    (\w+): ((?:.|\n        )+)", text)
     return {name: re.sub(r"``(.+?)``", r"`\1`", " ".join(told.split())).replace("|", "\\|") for name, told in found}
