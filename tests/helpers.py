@@ -33,7 +33,7 @@ class Heard:
     def say(self, line: str) -> None:
         self.said.append(line)
 
-    def start(self, what: str, total: int, done: int = 0) -> None:
+    def start(self, title: str, total: int, done: int = 0) -> None:
         pass
 
     def advance(self, done: int, note: str = "") -> None:

@@ -1,4 +1,4 @@
-"""The versions and the machine a number comes from."""
+"""Describes the versions and the machine that a result comes from; finds missing packages."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _DISTRIBUTIONS = {"faiss": "faiss-cpu", "prometheus_client": "prometheus-client"
 
 
 class Environment(Settings):
-    """Versions and machine; None for what is not installed or not known.
+    """Versions and machine; None where a package is not installed or a fact is not known.
 
     Attributes:
-        commit: of this library, where it runs from a checkout; ``+`` follows if files differ from it.
+        commit: the commit of this library, where it runs from a checkout; ``+`` follows if files differ from it.
     """
 
     python: str
@@ -61,12 +61,12 @@ def commit() -> str | None:
             for arguments in (["rev-parse", "--short=12", "HEAD"], ["status", "--porcelain", "--", "."])
         ]
     except (OSError, subprocess.CalledProcessError):
-        return None  # no git, or a checkout of somebody else's
+        return None  # no git, or a checkout that belongs to another user
     return outputs[0].strip() + ("+" if outputs[1].strip() else "")
 
 
 def missing_packages(*modules: str) -> list[str]:
-    """Those of ``modules`` that are not installed, by the names they are installed by; nothing is imported."""
+    """The ``modules`` that are not installed, by the names of their packages; nothing is imported."""
     return [_DISTRIBUTIONS.get(name, name) for name in modules if importlib.util.find_spec(name) is None]
 
 

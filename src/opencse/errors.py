@@ -1,4 +1,4 @@
-"""The one exception a user is meant to read."""
+"""Errors that users read: what is wrong, where, and how to fix it, in one line."""
 
 from __future__ import annotations
 
@@ -22,54 +22,76 @@ _NAMED = re.compile(
     r"(?P<start>\b(?:\w*password|passwd|pwd|api[_-]?key|token|secret)\s*=\s*)(?P<secret>'(?:[^'\\]|\\.)*'|[^\s&;,)]+)",
     re.IGNORECASE,
 )
-_OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 class UserError(Exception):
-    """Bad input, told in one line: what is wrong, where, and how to mend it.
+    """Reports bad input in one line: what is wrong, where, and how to fix it.
 
-    The command line prints the message alone, without a traceback, and exits with code 2.
+    The command line prints only the message, without a traceback, and exits with code 2.
+
+    Example:
+        >>> import opencse
+        >>> try:
+        ...     opencse.show_recipe("simsce")
+        ... except opencse.UserError as error:
+        ...     print(str(error)[:53])
+        unknown recipe 'simsce' (did you mean 'simcse'?); kno
     """
 
 
 class MissingColumnError(UserError):
-    """A column that was asked for is not there."""
+    """Reports a requested column that does not exist."""
 
 
 class OutdatedError(UserError):
-    """What was opened is not what it was, and is of no use until it is opened again, whatever is asked of it."""
+    """Reports that something changed after it was opened, so that it must be opened again."""
 
 
 class InterruptedRunError(Exception):
-    """The user asked long work to stop; what is there to go on from is written, and the message says how."""
+    """Reports that the user stopped long work; its state is saved, and the message says how to continue.
+
+    Example:
+        >>> import opencse
+        >>> try:
+        ...     raise opencse.InterruptedRunError("stopped; the same command continues")  # on Ctrl-C during training
+        ... except opencse.InterruptedRunError as stopped:
+        ...     print(stopped)
+        stopped; the same command continues
+    """
 
 
 def nearest(word: str, candidates: Iterable[str]) -> str:
-    """The clause `` (did you mean X?)`` for the candidate closest to ``word``, or an empty string."""
+    """The clause `` (did you mean X?)`` for the candidate closest to ``word``, or an empty string.
+
+    Example:
+        >>> nearest("simsce", ["simcse", "diffcse"])
+        " (did you mean 'simcse'?)"
+    """
     close = difflib.get_close_matches(word, list(candidates), n=1, cutoff=0.5)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 
 def require_known(value: str, known: Sequence[str], kind: str) -> None:
-    """Refuses a ``value`` that is not among ``known``; ``kind`` it is, for the message."""
+    """Refuses a ``value`` that is not among ``known``; ``kind`` says what it is, for the message."""
     if value not in known:
         raise UserError(f"unknown {kind} {shortened(value)!r}{nearest(value, known)}; known: {', '.join(known)}")
 
 
 def require_once(names: Sequence[str], kind: str) -> None:
-    """Refuses a list in which a name occurs twice; ``kind`` is named, for the message."""
+    """Refuses a list in which a name occurs twice; ``kind`` says what is named, for the message."""
     for number, name in enumerate(names):
         if name in names[:number]:
             raise UserError(f"the {kind} {shortened(str(name))!r} is named twice; name each once")
 
 
 def printable(text: str, keep: str = "") -> str:
-    r"""``text`` with what a terminal would obey instead of showing written as escapes (``\x1b``, ``\u202e``).
+    r"""``text`` with the characters that control a terminal written as escapes (``\x1b``, ``\u202e``).
 
     These are control characters (line breaks among them), marks that turn the direction of writing, and lone
-    surrogates, which no terminal can be sent. The characters in ``keep`` stay as they are.
+    surrogates, which cannot be sent to a terminal. The characters in ``keep`` are not changed.
     """
-    return _OBEYED.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)
+    return _CONTROLS.sub(lambda match: match[0] if match[0] in keep else ascii(match[0])[1:-1], text)
 
 
 def masked(text: str, *sources: str) -> str:
@@ -104,7 +126,7 @@ def reason(error: BaseException) -> str:
 
 
 def shortened(text: str, most: int = 80) -> str:
-    """``text``, cut where it is too long for a message."""
+    """``text``, truncated where it is too long for a message."""
     return text if len(text) <= most else f"{text[:most]}..."
 
 
@@ -115,13 +137,13 @@ _FIXES = {
     errno.EROFS: "the file system is read-only; name another folder",
     errno.EACCES: "name a file or folder that you may read and write, or change its permissions",
     errno.EPERM: "name a file or folder that you may read and write, or change its permissions",
-    errno.EIO: "the disk or the network file system fails; check it, or use another one",
+    errno.EIO: "the disk or the network file system fails; check it, or use another disk",
     errno.ESTALE: "the network file system lost the file; run the command again",
     errno.EMFILE: "too many files are open; raise the limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine; close some programs",
     errno.ENAMETOOLONG: "choose a shorter name",
 }
-"""What helps against a refusal of the operating system, by its number."""
+"""What helps against an error of the operating system, by its number."""
 _WRAPPED = {
     errno.ENOSPC: re.compile(
         r"no space left on device|os error 28\b|database or disk is full|\d+ requested and \d+ written"
@@ -134,13 +156,13 @@ _WRAPPED = {
     errno.EIO: re.compile(r"input/output error|disk i/o error|os error 5\b", re.IGNORECASE),
     errno.EACCES: re.compile(r"permission denied|unable to open database file|os error 13\b", re.IGNORECASE),
 }
-"""How libraries that hide the number (safetensors, SQLite, torch, NumPy, tokenizers) say it."""
+"""Messages of libraries that hide the number (safetensors, SQLite, torch, NumPy, tokenizers)."""
 
 
 def system_failure(error: BaseException) -> str | None:
-    """Says in one line what the operating system refused, and what helps; None for an error of another kind.
+    """Describes an error of the operating system in one line, with what helps; None for an error of another kind.
 
-    Looks at ``error`` and at the errors that it came from, since libraries hide a full disk in errors of their own.
+    Looks at ``error`` and at the errors that caused it, because libraries hide a full disk in their own errors.
 
     Example:
         >>> system_failure(OSError(28, "No space left on device", "model.safetensors"))
@@ -162,7 +184,7 @@ def system_failure(error: BaseException) -> str | None:
 
 
 def advice(error: BaseException) -> str:
-    """Says what helps against a refusal of the operating system, to end a message with; empty for other errors.
+    """The end of a message that says what helps against an error of the operating system; empty for other errors.
 
     Example:
         >>> advice(OSError(28, "No space left on device"))
@@ -173,20 +195,20 @@ def advice(error: BaseException) -> str:
 
 
 def _origins(error: BaseException) -> Iterator[BaseException]:
-    """The error, and what it was raised from, the outermost first."""
+    """The error and its causes, the outermost first."""
     seen: set[int] = set()
     one: BaseException | None = error
     while one is not None and id(one) not in seen:
         seen.add(id(one))
         yield one
-        one = one.__cause__  # not its context: an error on the way to a fallback says nothing of what comes after it
+        one = one.__cause__  # not its context: an error before a fallback says nothing about what follows
 
 
 def plain_failures(function: Callable[P, R]) -> Callable[P, R]:
     """Makes ``function`` raise a `UserError` where the operating system refuses to read or write (a full disk, ...).
 
-    A `UserError` that does not say what helps against it gets that added. For the functions that users call; the
-    original error is the ``__cause__``.
+    A `UserError` without a fix gets one. Used for the functions that users call; the original error is the
+    ``__cause__``.
     """
 
     @functools.wraps(function)
@@ -195,7 +217,7 @@ def plain_failures(function: Callable[P, R]) -> Callable[P, R]:
             return function(*args, **kwargs)
         except UserError as error:
             origin = error.__cause__ or error.__context__
-            if origin is None or ";" in str(error):  # which says itself what helps
+            if origin is None or ";" in str(error):  # the message has a fix already
                 raise
             helps = advice(origin)
             if not helps:

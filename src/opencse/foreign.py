@@ -1,4 +1,4 @@
-"""Code that a model's folder names: run only where the user trusts it, and told of where it is run."""
+"""Runs the code of a model's folder only where the user trusts it, and reports where it is run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _FILES = ("config.json", "tokenizer_config.json")
 _CLASSES = ("AutoConfig", "AutoModel", "AutoModelForMaskedLM", "AutoTokenizer")
 _ATTENTION_KEYS = ("attn_implementation", "_attn_implementation", "_attn_implementation_internal")
 _ATTENTION = ("eager", "sdpa", "flex_attention")
-# Where the package is not installed, transformers fetches a compiled kernel from the Hub in its place.
+# Where the package is not installed, transformers downloads a compiled kernel from the Hub instead.
 _FLASH = {"flash_attention_2": "flash_attn", "flash_attention_3": "flash_attn_3"}
 
 
@@ -27,7 +27,7 @@ R = TypeVar("R")
 def checks_trust(function: Callable[P, R]) -> Callable[P, R]:
     """Makes ``function`` refuse a ``trust_remote_code`` that is no bool before it does anything.
 
-    Words such as ``"false"`` count as true in Python, and code of somebody else would be run.
+    Words such as ``"false"`` count as true in Python, and a stranger's code would be run.
 
     Raises:
         TypeError: when the function is called with another value.
@@ -50,7 +50,7 @@ def require_bool(trust_remote_code: object) -> None:
 def own_code(folder: Path) -> tuple[str, ...]:
     """The classes that ``folder`` brings or names (``auto_map``), as ``module.Class`` or ``repository--module.Class``.
 
-    Those of the configuration, the encoder, its masked-LM head and the tokenizer; nobody opens the others.
+    These are the classes of the configuration, the encoder, its masked-LM head and the tokenizer; others are not used.
     """
     references: dict[str, None] = {}
     for name in _FILES:
@@ -65,7 +65,7 @@ def own_code(folder: Path) -> tuple[str, ...]:
 
 
 def own_tokenizer(folder: Path) -> bool:
-    """Whether the tokenizer of ``folder`` is of a class of its own, for which transformers would take a stock one."""
+    """Whether ``folder`` brings its own tokenizer class, which transformers would silently replace by a stock one."""
     from transformers.models.auto.tokenization_auto import tokenizer_class_from_name
 
     config = _read(folder / "tokenizer_config.json")
@@ -76,11 +76,11 @@ def own_tokenizer(folder: Path) -> bool:
 
 
 def refuse_foreign(folder: Path) -> None:
-    """Refuses what would make transformers fetch code or weights from elsewhere, or that it would leave out silently.
+    """Refuses content for which transformers would download code or weights, or that it would silently ignore.
 
-    These are kernels of the Hub named as attention, code of a model inside the model, adapters (whose base model is
-    another; `opencse.model_folder.reading` opens both) and quantised weights. Trust in the folder's own code does not
-    extend to them.
+    These are attention kernels of the Hub, code of a model inside the model, adapters (whose base model is elsewhere;
+    `opencse.model_folder.reading` opens both) and quantised weights. Trust in the folder's own code does not extend to
+    them.
 
     Raises:
         UserError: naming the file and the key.
@@ -105,15 +105,15 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def not_trusted(folder: Path) -> UserError:
-    """The error for a ``folder`` that cannot be opened without its `own_code`."""
+    """The error for a ``folder`` that cannot be opened without running its `own_code`."""
     return UserError(
-        f"{folder}: can be opened only with code of its own ({', '.join(own_code(folder))}), which is not run unasked; "
-        f"read it, and if you trust it give {FLAG} (in Python trust_remote_code=True)"
+        f"{folder}: can be opened only with code of its own ({', '.join(own_code(folder))}), which runs only if you "
+        f"trust it; read it, and then give {FLAG} (in Python trust_remote_code=True)"
     )
 
 
 def told(code: tuple[str, ...]) -> str:
-    """The line that says what code of a model's folder is run."""
+    """The message that code of a model's folder is run."""
     return f"code       of the model's folder is run ({FLAG}): {', '.join(code)}"
 
 
@@ -122,7 +122,7 @@ def _require_known_attention(path: Path, key: str, name: object) -> None:
         return
     if not isinstance(name, str) or name not in _FLASH:
         known = ", ".join((*_ATTENTION, *_FLASH))
-        raise UserError(f"{path}: {key} {name!r} is not supported here, and nothing is fetched for it; known: {known}")
+        raise UserError(f"{path}: {key} {name!r} is not supported here, and is not downloaded; known: {known}")
     if find_spec(_FLASH[name]) is None:
         raise UserError(f"{path}: {key} {name} needs the package {_FLASH[name]}; install it, or take the key out")
 

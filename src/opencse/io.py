@@ -1,4 +1,4 @@
-"""Files written whole or not at all, and the hashes that tell contents apart."""
+"""Writes files completely or not at all, locks them, and hashes their content."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     import numpy as np
 
 WRITING = ".writing-"
-"""How the name of every unfinished file or folder begins."""
+"""The prefix of the name of every unfinished file or folder."""
 
 
 def npy_header(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
-    """What an ``.npy`` file of so many values begins with (NumPy's format 1.0)."""
+    """The header of an ``.npy`` file of ``shape`` (NumPy's format 1.0)."""
     import numpy as np
 
     header = BytesIO()
@@ -31,32 +31,40 @@ def npy_header(dtype: np.dtype[Any], shape: Sequence[int]) -> bytes:
 
 
 def standing(path: Path) -> Path:
-    """``path`` itself, or the nearest above it that is there."""
-    return next(place for place in (path.absolute(), *path.absolute().parents) if place.exists())
+    """``path`` itself, or the nearest folder above it that exists."""
+    return next(folder for folder in (path.absolute(), *path.absolute().parents) if folder.exists())
 
 
 def is_folder(value: object) -> bool:
-    """Whether it is the path of a folder that is there; a name too long for the system is none."""
+    """Whether ``value`` is the path of an existing folder; False for a name that is too long for the system."""
     try:
         return isinstance(value, str | Path) and Path(value).is_dir()
-    except OSError:  # what opens it says so
+    except OSError:  # reported where it is opened
         return False
 
 
 def is_there(path: str | Path) -> bool:
-    """Whether it is the path of a file that is there; a name too long for the system is none."""
+    """Whether ``path`` is an existing file; False for a name that is too long for the system."""
     try:
         return Path(path).is_file()
-    except OSError:  # what opens it says so
+    except OSError:  # reported where it is opened
         return False
 
 
 @contextmanager
 def writing(path: Path) -> Iterator[Path]:
-    """A name beside ``path`` to write to; at the end of the block it takes the place of ``path`` at once.
+    """Replaces a file atomically: gives a temporary path next to it, which is renamed to ``path`` after the block.
 
-    Whatever happens, a full disk and a kill included, ``path`` holds either what it held before or all of the new
-    content. An exception in the block removes the unfinished file and leaves ``path`` as it was.
+    Whatever happens, including a full disk and a kill, ``path`` holds either its earlier content or all of the new
+    content. An exception in the block removes the unfinished file and does not change ``path``.
+
+    Example:
+        >>> import tempfile
+        >>> path = Path(tempfile.mkdtemp()) / "numbers.txt"
+        >>> with writing(path) as unfinished:
+        ...     _ = unfinished.write_text("1 2 3")
+        >>> path.read_text()
+        '1 2 3'
 
     Raises:
         OSError: if it cannot be written.
@@ -80,7 +88,7 @@ def unfinished_name(path: Path) -> str | None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """``text`` as the content of ``path``, in UTF-8; see `writing`."""
+    """Writes ``text`` to ``path`` in UTF-8; see `writing`."""
     with writing(path) as unfinished:
         unfinished.write_text(text, encoding="utf-8")
 
@@ -96,7 +104,7 @@ def write_json(path: Path, value: object, *, allow_nan: bool = False) -> None:
 
 
 def remove(path: Path) -> None:
-    """Removes a file, a link or a folder with all it holds; nothing if there is none."""
+    """Removes a file, a link or a folder with its content, if it exists."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
@@ -118,13 +126,13 @@ if sys.platform == "win32":
     import msvcrt
 
     def lock(descriptor: int) -> None:
-        """Locks an open file for this process alone; the system lets go of it when this one ends, however it does.
+        """Locks an open file for this process; the system releases the lock when the process ends, however it ends.
 
         Raises:
             BlockingIOError: if another process has locked it.
             OSError: on a file system without locks.
         """
-        os.lseek(descriptor, 2**30, os.SEEK_SET)  # beyond what is written, which others may read
+        os.lseek(descriptor, 2**30, os.SEEK_SET)  # behind the content, which other processes may read
         try:
             msvcrt.locking(descriptor, msvcrt.LK_NBLCK, 1)
         except PermissionError:
@@ -136,7 +144,7 @@ else:
     import fcntl
 
     def lock(descriptor: int) -> None:
-        """Locks an open file for this process alone; the system lets go of it when this one ends, however it does.
+        """Locks an open file for this process; the system releases the lock when the process ends, however it ends.
 
         Raises:
             BlockingIOError: if another process has locked it.

@@ -14,12 +14,12 @@ _MARKUP = re.compile(r"[|`*$\\]|<(?=[a-zA-Z/!?])|\](?=[(\[:])|&(?=#|\w+;)")
 
 
 def as_text(name: object) -> str:
-    """``name`` in one line that Markdown shows as it is: no heading, link, code, table cell or HTML begins in it."""
+    """``name`` in one line that Markdown shows unchanged: no heading, link, code, table cell or HTML begins in it."""
     return _MARKUP.sub(lambda match: f"&#{ord(match[0])};", printable(str(name)))
 
 
 def public_name(name: str | Path) -> str:
-    """A name for cards and records that leave this machine: of a path the last component, anything else as it is.
+    """A name for cards and records that leave this machine: the last component of a path, other names unchanged.
 
     Example:
         >>> public_name("/home/anna/models/e5"), public_name("intfloat/e5-small")

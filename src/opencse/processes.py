@@ -1,4 +1,4 @@
-"""The processes of a run, as ``torchrun`` or ``accelerate launch`` start them, and what they tell one another."""
+"""Exchanges tensors and values among the processes of a run that ``torchrun`` or ``accelerate launch`` started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 STEP_LIMIT = timedelta(minutes=30)
-"""How long a process waits for the others within a step; the end of one of them is seen at once."""
+"""How long a process waits for the others within a step; the end of one of them is noticed at once."""
 WAIT_LIMIT = timedelta(hours=24)
 """How long the others wait while the first one evaluates or writes."""
 _BUCKET = 25_000_000
@@ -29,10 +29,10 @@ class Processes:
     """This process among those of a run; alone by default.
 
     Attributes:
-        rank: of this process, from 0; the first one evaluates, writes and tells.
-        count: of all processes.
-        local: number of this process on its machine, which is that of its GPU.
-        on_machine: how many of them are on its machine.
+        rank: number of this process, from 0; the first one evaluates, writes and reports.
+        count: number of all processes.
+        local: number of this process on its machine, which is also the number of its GPU.
+        on_machine: number of processes on its machine.
     """
 
     rank: int = 0
@@ -42,7 +42,7 @@ class Processes:
 
     @property
     def first(self) -> bool:
-        """Whether this is the one that evaluates, writes and tells."""
+        """Whether this is the process that evaluates, writes and reports."""
         return self.rank == 0
 
     @property
@@ -69,7 +69,7 @@ class Processes:
         return torch.cat([part[:count] for part, count in zip(parts, counts, strict=True)])
 
     def add_up(self, tensors: Sequence[Tensor]) -> None:
-        """Puts the sum over all processes in place of each of ``tensors``, a few large messages in all.
+        """Replaces each of ``tensors`` by its sum over all processes, in a few large messages.
 
         The result is the same, bit for bit, in every process.
         """
@@ -86,7 +86,7 @@ class Processes:
                 at += tensor.numel()
 
     def any_of(self, flags: Sequence[bool]) -> list[bool]:
-        """Flag by flag, whether it is set in any process."""
+        """For each flag, whether it is set in any process."""
         if not self.several:
             return list(flags)
         import torch
@@ -96,7 +96,7 @@ class Processes:
         return [bool(flag) for flag in any_set.tolist()]
 
     def share(self, value: T | None = None) -> T:
-        """The first process's ``value``, in all of them; they wait for it."""
+        """Sends the first process's ``value`` to all processes, which wait for it."""
         held: list[Any] = [value]
         if self.several:
             self._together(lambda dist: dist.broadcast_object_list(held, src=0, group=_waiting()))
@@ -104,13 +104,13 @@ class Processes:
         return shared
 
     def wait(self) -> None:
-        """Until all processes have come here."""
+        """Waits until all processes have called this."""
         self.share(None)
         self.any_of([False])
 
     @contextmanager
     def first_alone(self) -> Iterator[None]:
-        """The first process goes through the block, then the others: they find what it left in a cache."""
+        """Runs the block in the first process, then in the others, which find its results in a cache."""
         if not self.first:
             self.wait()
         yield
@@ -125,7 +125,7 @@ class Processes:
         except (RuntimeError, ValueError) as error:
             raise UserError(
                 f"process {self.rank} of {self.count} lost the others ({_short(error)}): one of them has ended, and "
-                "says why, or hangs; go on with --resume from the last checkpoint"
+                "says why, or hangs; continue with --resume from the last checkpoint"
             ) from None
 
 
@@ -133,10 +133,10 @@ ALONE = Processes()
 
 
 def started() -> Processes:
-    """This process by the variables that ``torchrun`` sets (WORLD_SIZE, RANK, LOCAL_RANK); nobody is spoken to.
+    """This process, by the variables that ``torchrun`` sets (WORLD_SIZE, RANK, LOCAL_RANK); no other is contacted.
 
     Raises:
-        UserError: for variables that make no sense.
+        UserError: for variables that contradict each other.
     """
     variables = {name: os.environ.get(name, default) for name, default in _VARIABLES.items()}
     variables["LOCAL_WORLD_SIZE"] = os.environ.get("LOCAL_WORLD_SIZE", variables["WORLD_SIZE"])
@@ -155,13 +155,13 @@ _waiting_groups: list[Any] = []
 
 
 def _waiting() -> Any:  # noqa: ANN401 - a process group, which torch gives no type
-    """The group on the CPU over which processes wait for the first one."""
+    """The group of processes on the CPU that wait for the first one."""
     return _waiting_groups[-1]
 
 
 @contextmanager
 def joined(device: str) -> Iterator[Processes]:
-    """The processes of this run, in touch within the block.
+    """Connects the processes of this run within the block.
 
     Args:
         device: ``cuda`` exchanges tensors by NCCL, anything else by Gloo.
@@ -198,7 +198,7 @@ def joined(device: str) -> Iterator[Processes]:
 
 
 def _short(error: BaseException) -> str:
-    """What ``error`` says, without the place in torch's own code and the advice."""
+    """The message of ``error``, without the position in torch's code and the advice."""
     return re.sub(r"^\[[^\]]*\] *", "", reason(error)).split(". ")[0][:200]
 
 

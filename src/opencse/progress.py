@@ -1,4 +1,4 @@
-"""Where long work tells what it does: decisions and results as lines, counts as bars; to a terminal, or to nobody."""
+"""Reports what long work does: decisions and results as lines, counts as bars."""
 
 from __future__ import annotations
 
@@ -21,50 +21,50 @@ Count = Callable[[int, int], None]
 
 
 class Progress(Protocol):
-    """What long work tells while it goes on; what raises in it (Ctrl-C, for one) ends the work."""
+    """Receives the reports of long work; an exception raised in it (Ctrl-C, for one) ends the work."""
 
     def say(self, line: str) -> None:
-        """A line worth reading: a decision with its reason, a result."""
+        """Reports a decision with its reason, or a result, in one line."""
 
-    def start(self, what: str, total: int, done: int = 0) -> None:
-        """Long work begins: ``total`` steps, ``done`` of them made before."""
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        """Starts a bar of ``total`` steps, of which ``done`` were made before."""
 
     def advance(self, done: int, note: str = "") -> None:
-        """``done`` steps of the current work are made."""
+        """Reports that ``done`` steps of the current work are made."""
 
     def finish(self) -> None:
-        """The current work is over."""
+        """Ends the bar."""
 
 
 class Silent:
-    """Tells nobody (the library's default)."""
+    """Reports nothing (the library's default)."""
 
     def say(self, line: str) -> None:
-        """Nothing."""
+        """Does nothing."""
 
-    def start(self, what: str, total: int, done: int = 0) -> None:
-        """Nothing."""
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        """Does nothing."""
 
     def advance(self, done: int, note: str = "") -> None:
-        """Nothing."""
+        """Does nothing."""
 
     def finish(self) -> None:
-        """Nothing."""
+        """Does nothing."""
 
 
 class Counted:
-    """A `Count` that is told as a bar; each new count is a bar of its own.
+    """A `Count` that is shown as a bar; each new count starts a new bar.
 
     Work that never counts (because its result came from a cache) shows no bar.
     """
 
-    def __init__(self, progress: Progress, what: str) -> None:
-        self._progress, self._what, self._begun = progress, what, False
+    def __init__(self, progress: Progress, title: str) -> None:
+        self._progress, self._title, self._begun = progress, title, False
 
     def __call__(self, done: int, total: int) -> None:
-        """``done`` of ``total`` are made."""
+        """Reports that ``done`` of ``total`` steps are made."""
         if not self._begun:
-            self._progress.start(self._what, total, done)  # the rate is of what comes after
+            self._progress.start(self._title, total, done)  # the rate counts only later steps
             self._begun = True
         self._progress.advance(done)
         if done == total:
@@ -73,13 +73,13 @@ class Counted:
 
 
 class Stages:
-    """Counts of work in stages as ``(stage, done, total)`` calls: a bar each, begun at its first report."""
+    """Counts of work in stages, reported as ``(stage, done, total)``; each stage has a bar."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress, self._stage = progress, ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """``done`` of ``total`` of ``stage`` are made."""
+        """Reports that ``done`` of ``total`` steps of ``stage`` are made."""
         if stage != self._stage:
             self._stage = stage
             self._progress.start(stage, total)
@@ -90,10 +90,10 @@ class Stages:
 
 
 class Terminal:
-    """Tells on stderr, so that stdout stays free for results: lines, and a bar with rate and time left.
+    """Reports on stderr, so that stdout stays free for results: lines, and a bar with rate and remaining time.
 
-    Without a terminal there is no bar; notes that are worth a line (evaluations) are printed instead, and a line with
-    rate and time left every few minutes.
+    Without a terminal there is no bar; notes on evaluations are printed instead, and a line with rate and remaining
+    time every few minutes.
     """
 
     def __init__(self) -> None:
@@ -102,21 +102,21 @@ class Terminal:
         self.console = Console(stderr=True, highlight=False)
         self._bar: Bar | None = None
         self._task: TaskID | None = None
-        self._what = ""
+        self._title = ""
         self._total = 0
-        self._begun, self._at, self._told = 0, 0.0, 0.0
+        self._begun, self._at, self._reported = 0, 0.0, 0.0
 
     def say(self, line: str) -> None:
         """Prints a line, above the bar if there is one."""
         self.console.print(printable(line, keep="\t"), markup=False, soft_wrap=True)
 
-    def start(self, what: str, total: int, done: int = 0) -> None:
+    def start(self, title: str, total: int, done: int = 0) -> None:
         """Shows a bar."""
         self.finish()
-        what = printable(what)
-        self._what, self._total = what, total
+        title = printable(title)
+        self._title, self._total = title, total
         self._begun, self._at = done, time.monotonic()
-        self._told = self._at
+        self._reported = self._at
         if not self.console.is_terminal:
             return
         from rich.progress import (
@@ -149,22 +149,22 @@ class Terminal:
             transient=False,
         )
         self._bar.start()
-        self._task = self._bar.add_task(what, total=total, completed=done, note="")
+        self._task = self._bar.add_task(title, total=total, completed=done, note="")
 
     def advance(self, done: int, note: str = "") -> None:
-        """Moves the bar; a note stays beside it until the next one."""
+        """Moves the bar; a note stays next to it until the next one."""
         if self._bar is not None and self._task is not None:
             if note:
                 self._bar.update(self._task, completed=done, note=note)
             else:
                 self._bar.update(self._task, completed=done)
         elif note.startswith("dev"):
-            self.say(f"{self._what} {done:,}/{self._total:,}  {note}")
-        elif self._total and time.monotonic() - self._told >= _QUIET:
-            self._told = time.monotonic()
-            rate = max(done - self._begun, 1) / (self._told - self._at)
-            left = max(self._total - done, 0) / rate / 60
-            self.say(f"{self._what} {done:,}/{self._total:,}  {rate:,.1f}/s  {left:,.0f} min left")
+            self.say(f"{self._title} {done:,}/{self._total:,}  {note}")
+        elif self._total and time.monotonic() - self._reported >= _QUIET:
+            self._reported = time.monotonic()
+            rate = max(done - self._begun, 1) / (self._reported - self._at)
+            minutes = max(self._total - done, 0) / rate / 60
+            self.say(f"{self._title} {done:,}/{self._total:,}  {rate:,.1f}/s  {minutes:,.0f} min left")
 
     def finish(self) -> None:
         """Leaves the bar as it is and ends it."""

@@ -1,4 +1,4 @@
-"""The base of every settings class, and its errors in plain words."""
+"""The base of every settings class; describes their errors in plain words."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ S = TypeVar("S", bound="Settings")
 class Settings(BaseModel):
     """Immutable, strict about unknown keys; every part's settings derive from it.
 
-    Floats are finite unless a field says otherwise, and whole numbers fit 64 bits, as TOML, torch and numpy want them.
+    Floats are finite unless a field says otherwise, and whole numbers fit 64 bits, as TOML, torch and numpy require.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True, allow_inf_nan=False)
@@ -35,7 +35,7 @@ class PartSettings(Settings):
     """Settings of a part (view, negative source, term); ``kind`` names the part in a recipe.
 
     Attributes:
-        part: the class of which these are the settings, where they stand inside one.
+        part: the class that these settings belong to, where they are nested in one.
     """
 
     kind: str
@@ -44,23 +44,23 @@ class PartSettings(Settings):
 
 @runtime_checkable
 class OpenChoice(Protocol):
-    """Marks a field that takes the settings of any of an open set of parts, told apart by their ``kind``."""
+    """Marks a field that takes the settings of any part of an open set, distinguished by their ``kind``."""
 
     def find(self, kind: str) -> type[BaseModel] | None:
         """The settings of ``kind``; None if there is no such part."""
 
 
 _OF_A_UNION = ("constrained-int", "constrained-float")
-"""What pydantic puts into the place of a fault for a number that may also be a word, such as ``auto``."""
+"""Names that pydantic adds to the location of a fault for a number that may also be a word, such as ``auto``."""
 
 
 def validate(cls: type[S], data: Mapping[str, Any], where: str) -> S:
-    """``data`` as a ``cls``, or a ``UserError`` naming the first wrong key, its place and the nearest valid one.
+    """Makes a ``cls`` of ``data``; a `UserError` names the first wrong key, its location and the nearest valid one.
 
     Args:
         cls: the settings class.
         data: plain values, as read from TOML.
-        where: what the values came from, for the message (a file or recipe name).
+        where: the source of the values, for the message (a file or recipe name).
     """
     try:
         return cls.model_validate(dict(data))
@@ -71,7 +71,7 @@ def validate(cls: type[S], data: Mapping[str, Any], where: str) -> S:
 
 
 def described(cls: type[BaseModel], error: ErrorDetails) -> str:
-    """One of the faults that pydantic found in data for ``cls``, in one line: key, fault, and what was given."""
+    """Describes a fault that pydantic found in data for ``cls`` in one line: key, fault, and value."""
     path = [shortened(str(part)) for part in error["loc"] if part not in _OF_A_UNION]
     if error["type"] == "extra_forbidden":
         siblings = _keys_at(cls, path[:-1])

@@ -1,4 +1,4 @@
-"""The streams of random numbers of a run: each use has its own, so that none moves another's draws."""
+"""Lists the streams of random numbers of a run; each use has its own, so that none changes another's draws."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ class Stream(IntEnum):
     ORDER = 1
     """The order of the examples of an epoch."""
     AUGMENT = 2
-    """What a view changes in the positives' tokens."""
+    """The changes that a view makes to the positives' tokens."""
     MASK = 3
     """Which tokens a masked copy hides."""
     EXAMPLES = 4
-    """Which texts make an example, once a run."""
+    """Which texts make an example, once per run."""
     BATCH = 6
     """The order of batches of texts of one length."""
     NOISE = 7

@@ -1,4 +1,4 @@
-"""Processes that share out long work on one machine, and end when the one that started them does."""
+"""Divides long work among processes of this machine, which end with the process that started them."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ def cores() -> int:
 
 
 class Workers(Generic[T, R]):
-    """Some processes, each of which does one task at a time; see `started`."""
+    """A pool of processes, each of which does one task at a time; see `started`."""
 
     def __init__(self, pool: ProcessPoolExecutor, work: Callable[[T], R], count: int) -> None:
         self._pool, self._work, self._count = pool, work, count
 
     def done(self, tasks: Iterable[T], tick: Callable[[], None]) -> Iterator[tuple[T, R]]:
-        """Each task and its result, as they end; one more task than there are processes is in memory.
+        """Each task with its result, in the order in which they end; at most one task more than processes is in memory.
 
         Args:
             tasks: taken when there is room for the next one.
-            tick: called several times a second while there is nothing to give.
+            tick: called several times per second while no task has ended.
 
         Raises:
             UserError: if a process is killed.
@@ -55,8 +55,8 @@ class Workers(Generic[T, R]):
                     yield waiting.pop(future), future.result()
         except BrokenProcessPool:
             raise UserError(
-                "a worker process ended before its work (killed, or no memory left?); the same command goes on; take "
-                "fewer processes (and in a script of your own start the work under if __name__ == '__main__')"
+                "a worker process ended before its work (killed, or no memory left?); run the same command again to "
+                "continue, with fewer processes (in a script, start the work under if __name__ == '__main__')"
             ) from None
 
 
@@ -68,10 +68,10 @@ def started(
     *arguments: Any,  # noqa: ANN401 - of any kind
     finish: bool = False,
 ) -> Iterator[Workers[T, R]]:
-    """``count`` processes that do ``work``, each after a call of ``begin(*given)``.
+    """Starts ``count`` processes that do ``work``, each after a call of ``begin(*arguments)``.
 
-    They are new interpreters, so functions are those of modules and arguments can be pickled; what `multiprocessing`
-    shares (values, queues) can be among ``arguments``. They end with the block, and with this process however it ends.
+    They are new interpreters, so functions must be defined in modules, and arguments can be pickled or shared by
+    `multiprocessing` (values, queues). They end with the block, and with this process however it ends.
     Where the block is left early they are ended at once, or with ``finish`` by themselves: what is begun is done, and
     Ctrl-C reaches them.
     """
@@ -83,14 +83,14 @@ def started(
         completed = True
     finally:
         processes = [] if completed else list((pool._processes or {}).values())
-        for process in processes:  # what they work on is wanted no more
+        for process in processes:  # their results are not needed any more
             process.terminate()
         pool.shutdown(wait=True, cancel_futures=True)
 
 
 def _begin(begin: Callable[..., object], arguments: tuple[Any, ...], finish: bool) -> None:
     if not finish:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C goes to all; the parent ends the others
+        signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches all processes; the parent ends the others
     threading.Thread(target=_end_with_parent, daemon=True).start()
     begin(*arguments)
 

@@ -210,8 +210,8 @@ class Bars(Silent):
     def __init__(self) -> None:
         self.bars: list[tuple[str, int, int]] = []
 
-    def start(self, what: str, total: int, done: int = 0) -> None:
-        self.bars.append((what, total, done))
+    def start(self, title: str, total: int, done: int = 0) -> None:
+        self.bars.append((title, total, done))
 
     def advance(self, done: int, note: str = "") -> None:
         self.bars[-1] = (*self.bars[-1][:2], done)

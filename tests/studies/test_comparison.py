@@ -217,7 +217,7 @@ def test_starts_that_were_kept_are_counted_and_said() -> None:
     assert [row.starts_kept for row in found.rows] == [2, 2]
     text = markdown(found, [start, *runs], "x")
     assert "| start kept in 2 of 2 | baseline |" in text
-    assert "The start was kept in 4 of 4 runs. Nothing is learnt here about the recipes" in text
+    assert "The start was kept in 4 of 4 runs. These scores say nothing about the recipes" in text
     assert "start was kept in 4 of 4" in str(comparison_table(found).caption)
     best = Outcome(kept="best", verdict="", scores={}, steps=1)
     some = [start, *runs[:2], *(r.model_copy(update={"outcome": best}) for r in runs[2:])]
